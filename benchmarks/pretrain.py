@@ -32,6 +32,7 @@ def updates(recipe: Recipe, device: str) -> tuple[dict[str, Callable[[int], obje
     ours, bare = (
         Training(recipe, Moco.new(recipe, recipe.queue, 0, device), x, device, ProcessGroup(), 0) for _ in range(2)
     )
+    numbers = torch.arange(recipe.batch, device=device)
     pixels = ours.images(np.arange(recipe.batch))
     ready = [
         render_views(pixels, draw_views(recipe.batch, recipe.size, recipe.room, np.random.default_rng(i)), recipe.size)
@@ -49,11 +50,11 @@ def updates(recipe: Recipe, device: str) -> tuple[dict[str, Callable[[int], obje
             q = embedded(bare.moco.query, ready[0])
             with torch.no_grad():
                 k = embedded(bare.moco.key, ready[1])
-            loss = info_nce(q, k, bare.moco.queue, recipe.temperature)
+            loss = info_nce(q, k, bare.moco.queue, recipe.temperature, numbers[:, None] == bare.moco.owner)
         loss.backward()
         bare.optimiser.step()
         bare.moco.update_key_encoder()
-        bare.moco.enqueue(k)
+        bare.moco.enqueue(k, numbers)
 
     return {"driftline": lambda i: ours.update(order[: recipe.batch], 0, i), "bare": barest}, pixels
 

@@ -35,7 +35,7 @@ class Recipe:
     momentum: float = 0.9
     weight_decay: float = 1e-4
     queue: int = 65_536
-    """number of negative keys"""
+    """number of keys; those of an image's own earlier views are not its negatives"""
     key_momentum: float = 0.999
     """of the moving average in the key encoder"""
     temperature: float = 0.2
@@ -63,6 +63,12 @@ class Recipe:
         if self.batch < 2 * self.groups or self.batch % self.groups:
             raise BadConfig(
                 f"batch is {self.batch}, groups {self.groups}.", "Expected equal groups of at least 2 images."
+            )
+        if self.queue < 2:
+            raise BadConfig(
+                f"queue is {self.queue}.",
+                "Expected at least 2 keys: an image's own key is no negative.",
+                "Set a larger one.",
             )
         if self.precision not in ("auto", "float32", "bfloat16"):
             raise BadConfig(f"precision is {self.precision!r}.", "Expected auto, float32 or bfloat16.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +53,8 @@ def captioned(source: Path, size: int, include_tests: bool = False) -> Captioned
     """The images with a text, without the tests of every split (see `open_pool`). source: a release (labelled images,
     whose class is the text), or a run whose fetch is done (caption, else label, else the words of the title).
 
-    Raises MissingFile, and BadInput if fewer than FEWEST images have a text.
+    Exact copies of an image are dropped. Raises MissingFile, and BadInput if fewer than FEWEST images have a text or
+    all have the same.
     """
     if source.is_dir() and not is_release(source) and not list(source.glob("stages/*_fetch/index.parquet")):
         raise MissingFile(
@@ -62,8 +65,10 @@ def captioned(source: Path, size: int, include_tests: bool = False) -> Captioned
     pool = open_pool(source, None, include_tests, labelled=True)
     texts = _classes(source) if is_release(source) else _texts(source)
     images, used = [], []
+    digests: Counter[bytes] = Counter()
     for photo, data in pool.images(texts.keys()):
-        if check_image(data, ImageLimits()).reason is None and not pool.is_copy(data):
+        digests[digest := hashlib.sha256(data).digest()] += 1
+        if digests[digest] == 1 and check_image(data, ImageLimits()).reason is None and not pool.is_copy(data):
             images.append(fit_image(data, size))
             used.append(photo)
     if len(used) < FEWEST:
@@ -75,8 +80,15 @@ def captioned(source: Path, size: int, include_tests: bool = False) -> Captioned
             if without
             else "Photos in folders named by what they show: set collection.label to parent.",
         )
+    if len({texts[photo.id] for photo in used}) == 1:
+        raise BadInput(
+            f"All {len(used):,} images of {source} have the text {texts[used[0].id]!r}.",
+            "Expected at least two texts: a model learns from their differences.",
+            "Use photos of several things.",
+        )
     seen = seen_of(used, source, pool.tests, "driftline models train")
-    return Captioned(np.stack(images), [texts[photo.id] for photo in used], pool.dropped, seen, pool.tests)
+    dropped = pool.dropped + Counter(copy=digests.total() - len(digests))
+    return Captioned(np.stack(images), [texts[photo.id] for photo in used], dropped, seen, pool.tests)
 
 
 def _classes(source: Path) -> dict[str, str]:

@@ -20,6 +20,8 @@ class Moco:
     """the same"""
     queue: Any
     """(K, width), unit rows"""
+    owner: Any
+    """(K,) int64, the image of each row"""
     at: int = 0
     """row of the queue for the next keys"""
 
@@ -36,11 +38,12 @@ class Moco:
             width: Any = query.num_features
             head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, recipe.width))
             rows = torch.nn.functional.normalize(torch.randn(queue, recipe.width), dim=1)
+            owner = torch.full((queue,), -1, device=device)
         encoder = nn.ModuleDict({"backbone": query, "head": head}).to(device).to(memory_format=torch.channels_last)
-        return cls(recipe, encoder, copy.deepcopy(encoder).requires_grad_(False), rows.to(device))
+        return cls(recipe, encoder, copy.deepcopy(encoder).requires_grad_(False), rows.to(device), owner)
 
-    def loss(self, first: Any, second: Any, order: Any) -> tuple[Any, Any]:
-        """(InfoNCE of query and key views (N, 3, S, S), keys (N, width)).
+    def loss(self, first: Any, second: Any, order: Any, images: Any) -> tuple[Any, Any]:
+        """(InfoNCE of query and key views (N, 3, S, S) of `images` (N,) int64, keys (N, width)).
 
         The keys are computed in another order (N,), so that their groups for normalisation differ from the queries'.
         """
@@ -49,7 +52,7 @@ class Moco:
         q = self._groups(self.query, first)
         with torch.no_grad():
             k = self._groups(self.key, second[order])[torch.argsort(order)]
-        return info_nce(q, k, self.queue, self.recipe.temperature), k
+        return info_nce(q, k, self.queue, self.recipe.temperature, images[:, None] == self.owner), k
 
     def keys(self, x: Any) -> Any:
         """Embeddings (N, width) by the key encoder."""
@@ -72,19 +75,24 @@ class Moco:
             targets = [p.data for p in self.query.parameters()]
             torch._foreach_lerp_(weights, targets, 1 - self.recipe.key_momentum)
 
-    def enqueue(self, keys: Any) -> None:
-        """Replace the oldest keys of the queue."""
+    def enqueue(self, keys: Any, images: Any) -> None:
+        """Replace the oldest keys of the queue by those of `images` (N,) int64."""
         n = min(len(keys), len(self.queue))
         first = min(n, len(self.queue) - self.at)
-        self.queue[self.at : self.at + first] = keys[:first]
-        self.queue[: n - first] = keys[first:n]
+        for rows, new in ((self.queue, keys), (self.owner, images)):
+            rows[self.at : self.at + first] = new[:first]
+            rows[: n - first] = new[first:n]
         self.at = (self.at + n) % len(self.queue)
 
 
-def info_nce(q: Any, k: Any, queue: Any, temperature: float) -> Any:
-    """Mean of −log exp(q·k₊/τ) / (exp(q·k₊/τ) + Σ exp(q·k₋/τ)) [He et al. 2020, eq. 1]."""
+def info_nce(q: Any, k: Any, queue: Any, temperature: float, own: Any) -> Any:
+    """Mean of −log exp(q·k₊/τ) / (exp(q·k₊/τ) + Σ exp(q·k₋/τ)) [He et al. 2020, eq. 1].
+
+    own: (N, K) bool, keys of earlier views of the query's image: they are no negatives. The reference code compares
+    with them, which hardly matters when a million images share a queue of 65,536 keys.
+    """
     import torch
 
     positive = (q * k).sum(1, keepdim=True)
-    logits = torch.cat([positive, q @ queue.T], 1) / temperature
+    logits = torch.cat([positive, (q @ queue.T).masked_fill(own, -torch.inf)], 1) / temperature
     return torch.nn.functional.cross_entropy(logits, torch.zeros(len(q), dtype=torch.long, device=q.device))

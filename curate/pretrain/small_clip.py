@@ -46,8 +46,8 @@ def train(
     """Train and write the model folder `out`; returns the mean loss of every epoch.
 
     images: uint8 (N, S, S, 3). captions: index and generator → one of the image's captions. keys: content of each
-    image; pairs with equal keys are not negatives of each other (soft targets, as in UniCL). AdamW, one-cycle
-    schedule, flips and shifts.
+    image; pairs whose keys have equal words are not negatives of each other (soft targets, as in UniCL). AdamW,
+    one-cycle schedule, flips and shifts.
     """
     import open_clip
     import torch
@@ -104,6 +104,7 @@ def contrast(
 
     n, per_epoch = len(keys), len(keys) // batch
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=epochs * per_epoch, pct_start=0.1)
+    keys = [" ".join(key.lower().split()) for key in keys]  # as tokenizers of CLIP read them
     code = {key: i for i, key in enumerate(sorted(set(keys)))}
     labels = torch.tensor([code[k] for k in keys], device=log_scale.device)
     with run_log.progress("train", epochs * per_epoch, "steps") as tick:

@@ -108,9 +108,9 @@ def pretrain(
             "Expected at least two batches of images, and a batch that the processes can share equally.",
             "Set a smaller batch (--set batch=…), or use more images: features of so few images rarely help.",
         )
-    # not more, because an image must not be compared with its own key of the previous epoch
+    # at most half of the images, so that few have two keys in it
     queue = min(recipe.queue, n // 2 // recipe.batch * recipe.batch)
-    identity = {"recipe": asdict(recipe), "seed": seed, "pictures": images.sha256}
+    identity = {"recipe": asdict(recipe), "seed": seed, "pictures": images.sha256, "negatives": "other images"}
     key = fingerprint(identity)
     if (out / FACTS).is_file():
         if (done := read_json(out / FACTS))["key"] == key:
@@ -236,35 +236,42 @@ class Training:
 
         recipe, share = self.recipe, self.recipe.batch // self.group.size
         for i in range(-(-len(self.moco.queue) // recipe.batch)):
-            chosen = np.resize(np.roll(order, -i * recipe.batch), recipe.batch)[self.group.rank * share :][:share]
+            batch = np.roll(order, -i * recipe.batch)[: recipe.batch]
+            chosen = batch[self.group.rank * share :][:share]
             rng = rng_for(self.seed, "pretrain", "fill", i, self.group.rank)
             parameters = draw_views(share, recipe.size, recipe.room, rng)
             views = render_views(self.images(chosen), parameters, recipe.size)
             with torch.no_grad(), self.cast():
                 keys = self.moco.keys(views)
-            self.moco.enqueue(self.group.all_gather(keys))
+            self.moco.enqueue(self.group.all_gather(keys), self.numbers(batch))
 
     def update(self, chosen: Any, epoch: int, number: int) -> float:
         """One batch; returns its loss. Every process draws the views of the complete batch and uses its share."""
-        import torch
 
         recipe = self.recipe
         rng = rng_for(self.seed, "pretrain", "draws", epoch, number)
         parameters = [draw_views(len(chosen), recipe.size, recipe.room, rng) for _ in range(2)]
         share = len(chosen) // self.group.size
         low = self.group.rank * share
-        order = torch.from_numpy(rng.permutation(share)).to(self.device)
-        x = self.images(np.sort(chosen[low : low + share]))
+        order = self.numbers(rng.permutation(share))
+        chosen = np.sort(chosen.reshape(self.group.size, share), 1).ravel()
+        x = self.images(chosen[low : low + share])
         first, second = (render_views(x, p.part(low, low + share), recipe.size) for p in parameters)
         self.optimiser.zero_grad(set_to_none=True)
         with self.cast():
-            loss, keys = self.moco.loss(first, second, order)
+            loss, keys = self.moco.loss(first, second, order, self.numbers(chosen[low : low + share]))
         loss.backward()
         self.group.average_gradients(self.weights)
         self.optimiser.step()
         self.moco.update_key_encoder()
-        self.moco.enqueue(self.group.all_gather(keys))
+        self.moco.enqueue(self.group.all_gather(keys), self.numbers(chosen))
         return float(loss.detach())
+
+    def numbers(self, positions: Any) -> Any:
+        """Positions as int64 on the device."""
+        import torch
+
+        return torch.from_numpy(np.asarray(positions, np.int64)).to(self.device)
 
     def images(self, positions: Any) -> Any:
         """Some of the training images, as from `floats`."""
@@ -297,6 +304,7 @@ class Training:
             "query": moco.query.state_dict(),
             "key_encoder": moco.key.state_dict(),
             "queue": moco.queue,
+            "owner": moco.owner,
             "at": moco.at,
             "rule": self.optimiser.state_dict(),
         }
@@ -306,5 +314,6 @@ class Training:
         self.moco.query.load_state_dict(state["query"])
         self.moco.key.load_state_dict(state["key_encoder"])
         self.moco.queue.copy_(state["queue"])
+        self.moco.owner.copy_(state["owner"])
         self.moco.at = int(state["at"])
         self.optimiser.load_state_dict(state["rule"])

@@ -47,7 +47,8 @@ TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files,
     "answers": ("tally", "answers.parquet", {"id": "VARCHAR", "worker": "VARCHAR", "fault": "VARCHAR"}),
     "published": ("publish", "release/metadata.parquet", {"id": "VARCHAR", "class": "VARCHAR"}),
 }
-# The first stage that dropped a photo gives the reason. $: filled in from what the run has done.
+# The first stage that dropped a photo gives the reason. A record that filter dropped may have the id of a photo that is
+# kept: nothing that later stages know of this id is its own. $: filled in from what the run has done.
 QUERY = r"""
 WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate is the best of them
   SELECT id, min_by(concept, place) AS concept, min_by(fate, place) AS fate
@@ -61,20 +62,22 @@ WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate
   SELECT id, min_by(stage || ': ' || reason, place) AS reason FROM dropped WHERE stage NOT IN ('ingest', 'filter')
   GROUP BY id
 ), faults AS (SELECT DISTINCT ON (id) id, shard, fault FROM fetched
+), records AS (
+  SELECT i.*, l.reason AS late, CASE WHEN l.reason IS NULL THEN i.id END AS passed FROM ingested i
+  LEFT JOIN late l USING (row)
 ), traced AS (
   SELECT i.*, m.bucket AS number, CASE WHEN f.fault IS NULL THEN f.shard END AS shard,
     j.verdict, w.judge, v.vector, p.id AS release_id,
     coalesce(p.class, CASE WHEN j.verdict = 'kept' THEN j.concept END, c.concept, i.label) AS class,
     CASE
-      WHEN l.reason IS NOT NULL THEN 'filter: ' || l.reason  -- first: its id may be that of a photo that is kept
+      WHEN i.late IS NOT NULL THEN 'filter: ' || i.late
       WHEN p.id IS NOT NULL THEN NULL
       ELSE o.reason
     END AS reason
-  FROM ingested i
-  LEFT JOIN late l USING (row) LEFT JOIN faults f ON f.id = i.id LEFT JOIN lost o ON o.id = i.id
-  LEFT JOIN members m ON m.id = i.id LEFT JOIN chosen c ON c.id = i.id
-  LEFT JOIN judged j ON j.id = i.id LEFT JOIN judges w ON w.id = i.id LEFT JOIN published p ON p.id = i.id
-  LEFT JOIN vectors v ON v.id = i.id
+  FROM records i LEFT JOIN faults f ON f.id = passed LEFT JOIN lost o ON o.id = passed
+  LEFT JOIN members m ON m.id = passed LEFT JOIN chosen c ON c.id = passed
+  LEFT JOIN judged j ON j.id = passed LEFT JOIN judges w ON w.id = passed LEFT JOIN published p ON p.id = passed
+  LEFT JOIN vectors v ON v.id = passed
 )
 SELECT t.id, CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' THEN uploaded END AS uploaded, title,
   nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '') AS precision,

@@ -96,6 +96,8 @@ class Asked:
         if self.find:
             parts.append(f"({' OR '.join(f'contains(lower({quoted(c)}), lower(?))' for c in FOUND_IN)})")
             values += [self.find] * len(FOUND_IN)
+        if self.text or self.like is not None:
+            parts.append("vector IS NOT NULL")
         return " AND ".join(parts) or "true", values
 
 
@@ -119,7 +121,6 @@ class Selections:
         scores = None
         if asked.text or asked.like is not None:
             every = self.vectors.to_text(asked.text) if asked.text else self.vectors.to_photo(asked.like or 0)
-            numbers = numbers[np.isfinite(every[numbers])]
             scores = every[numbers]
         if asked.sort == "nearest" and scores is not None:
             order = np.argsort(-scores, kind="stable")
@@ -148,24 +149,25 @@ class Selections:
     def counts(self, asked: Asked, name: str, most: int = VALUES) -> dict[str, Any]:
         """Values of a facet with counts under all other filters, most first (time buckets in order).
 
-        {"values": [[value, count], …], "more": whether there are others}. The chosen values are always among them.
+        {"values": [[value, count], …], "more": whether there are others}. The chosen values are always among them:
+        after the `most` frequent ones, if they are rarer.
         """
         condition, values = asked.where(without=name)
-        column = f"unnest({quoted(name)})" if name in LISTS else quoted(name)
+        column = f"unnest(coalesce({quoted(name)}, [NULL]))" if name in LISTS else quoted(name)
         counted = self._of_map(asked, condition)
-        rows = self.collection.rows(
-            f"SELECT {column} AS value, count(*) AS found FROM photos WHERE {counted} GROUP BY 1 "
-            f"ORDER BY found DESC, value LIMIT {most + 1 if name != 'bucket' else 10_000}",
-            values,
-        )
+        query = f"SELECT {column} AS value, count(*) AS found FROM photos WHERE {counted} GROUP BY 1"
+        most = 10_000 if name == "bucket" else most
+        rows = self.collection.rows(f"{query} ORDER BY found DESC, value LIMIT {most + 1}", values)
         pairs = [["" if value is None else value, count] for value, count in rows]
+        more, pairs = len(pairs) > most, pairs[:most]
+        shown = {value for value, _ in pairs}
+        if rare := [value for value in dict.fromkeys(asked.facets.get(name, ())) if value not in shown]:
+            chosen = f"SELECT * FROM ({query}) WHERE list_contains(?, coalesce(value::VARCHAR, ''))"
+            count = {value or "": count for value, count in self.collection.rows(chosen, [*values, rare])}
+            pairs += [[value, count.get(value, 0)] for value in rare]
         if name == "bucket":
             place = {label: i for i, label in enumerate(self.collection.source.buckets)}
             pairs.sort(key=lambda pair: place.get(pair[0], len(place)))
-            return {"values": pairs, "more": False}
-        more, pairs = len(pairs) > most, pairs[:most]
-        shown = {value for value, _ in pairs}
-        pairs += [[value, 0] for value in asked.facets.get(name, ()) if value not in shown]
         return {"values": pairs, "more": more}
 
     def timeline(self, asked: Asked) -> list[int]:

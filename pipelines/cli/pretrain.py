@@ -92,6 +92,7 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Any:
     """
     import numpy as np
 
+    from curate.core.atomic_io import sha256_bytes
     from curate.pretrain.gather import ImageArray
     from curate.pretrain.pool import Photo, seen_of
     from curate.release.pool import TEST, UPLOADER
@@ -125,6 +126,9 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Any:
             f"Expected {room} × {room}, the room of the recipe.",
             f"Make the stream with --features images:{room}, or change the recipe with --set room=…",
         )
+    _, first = np.unique([sha256_bytes(image.tobytes()) for image in x], return_index=True)
+    if len(first) < len(x):
+        dropped, x = dropped | {"copy": len(x) - len(first)}, x[np.sort(first)]
     tests_are = "included" if include_tests else "left out"
     seen = seen_of((Photo("", None, "", until) for _ in range(len(x))), place, tests_are, "driftline pretrain")
     return ImageArray(x, dropped, f"{stream.sha256}-{bucket}-{tests_are}", seen, tests_are)

@@ -110,7 +110,9 @@ class TestMoco:
         for i in range(5):
             positive = torch.exp(q[i] @ k[i] / 0.2)
             slow.append(-torch.log(positive / (positive + sum(torch.exp(q[i] @ row / 0.2) for row in queue))))
-        assert float(info_nce(q, k, queue, 0.2)) == pytest.approx(float(torch.stack(slow).mean()), rel=1e-5)
+        assert float(info_nce(q, k, queue, 0.2, torch.zeros(5, 11, dtype=torch.bool))) == pytest.approx(
+            float(torch.stack(slow).mean()), rel=1e-5
+        )
 
     def test_the_key_encoder_is_a_moving_average_without_gradients(self) -> None:
         moco = Moco.new(TINY, 32, 0, "cpu")
@@ -124,9 +126,10 @@ class TestMoco:
     def test_the_queue_drops_its_oldest_keys(self) -> None:
         moco = Moco.new(TINY, 32, 0, "cpu")
         for turn in range(3):
-            moco.enqueue(torch.full((16, 128), float(turn)))
+            moco.enqueue(torch.full((16, 128), float(turn)), torch.arange(16) + 16 * turn)
         assert moco.queue[:16].eq(2).all()
         assert moco.queue[16:].eq(1).all()
+        assert moco.owner.tolist() == [*range(32, 48), *range(16, 32)]
 
     def test_groups_are_normalised_separately(self) -> None:
         moco = Moco.new(TINY, 32, 0, "cpu")

@@ -1,0 +1,178 @@
+"""The browse page: total, facets, time line and map are of the same photos, and a vector belongs to the photo that has
+it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curate.core.atomic_io import write_array
+from curate.core.seeding import rng_for
+from curate.retrieval.vector_store import vector_file
+from pipelines.browse.collection import Collection, Source
+from pipelines.browse.opening import open_collection
+from pipelines.browse.selection import VALUES, Asked, Selections
+from pipelines.browse.server import _points
+from pipelines.browse.vectors import Vectors
+from pipelines.stage_folder import folder_of
+
+N = 400
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    """Photos of 20 classes, class k with 1 + 2 k photos or none; two in five have a vector, half of them a judge."""
+    rng = rng_for(0, "rows")
+    classes = [f"c{k:02d}" for k in range(20) for _ in range(1 + 2 * k)]
+    drawn = [None] * (N - len(classes)) + classes
+    vectors = iter(range(N))
+    return [
+        {
+            "id": f"p{i}",
+            "uploaded": 1_200_000_000 + 86_400 * i,
+            "class": name,
+            "bucket": f"b{int(rng.integers(3))}",
+            "judge": [["ann"], ["ann", "bob"], None, None][int(rng.integers(4))],
+            "vector": next(vectors) if rng.random() < 0.4 else None,
+        }
+        for i, name in enumerate(rng_for(1, "order").permutation(np.array(drawn, object)).tolist())
+    ]
+
+
+@pytest.fixture(scope="module")
+def page(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Selections:
+    place = tmp_path_factory.mktemp("page") / "x.npy"
+    count = sum(row["vector"] is not None for row in rows)
+    write_array(place, rng_for(2, "x").normal(size=(count, 6)).astype(np.float32))
+    database = duckdb.connect()
+    kinds = {"uploaded": pa.int64(), "vector": pa.int64(), "judge": pa.list_(pa.string())}
+    table = {name: pa.array([row[name] for row in rows], kinds.get(name, pa.string())) for name in rows[0]}
+    database.register("photos_of", pa.table(table | {"place_in_order": list(range(N))}))
+    source = Source(
+        "made", "run", ["b0", "b1", "b2", "b3"], lambda row: None, vectors=(vector_file(place),), unit=False,
+        encoder=lambda: SimpleNamespace(texts=lambda texts: np.ones((1, 6), np.float32)),  # type: ignore[arg-type, return-value]
+    )  # fmt: skip
+    collection = Collection(source, database, "SELECT * FROM photos_of")
+    return Selections(collection, Vectors(collection, None))
+
+
+ASKED = {
+    "nothing": Asked(),
+    "a prompt": Asked(text="red", sort="nearest"),
+    "a photo": Asked(like=-1, sort="nearest"),
+    "a prompt in a region": Asked(text="red", box=(0.0, 0.0, 0.6, 0.7)),
+    "a prompt and a rare class": Asked({"class": ("c00", "c03", "c19")}, text="red"),
+    "a judge in a time": Asked({"judge": ("bob",), "bucket": ("b1",)}, since=1_205_000_000),
+    "no judge": Asked({"judge": ("",)}),
+    "none of these": Asked({"class": ("c01", "zebra"), "bucket": ("b3",)}),
+}
+
+
+class TestAllNumbersAreOfOneSet:
+    @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+    def test_total_facets_timeline_and_map(self, page: Selections, rows: list[dict[str, Any]], asked: Asked) -> None:
+        first = next(i for i, row in enumerate(rows) if row["vector"] is not None)
+        asked = Asked(**{**vars(asked), "like": first}) if asked.like is not None else asked
+        places = page.vectors.map
+
+        def holds(i: int, without: str = "") -> bool:
+            row = rows[i]
+            ranked = asked.text or asked.like is not None
+            inside = asked.box is None or bool(
+                asked.box[0] <= places[i, 0] <= asked.box[2] and asked.box[1] <= places[i, 1] <= asked.box[3]
+            )
+            chosen = all(
+                any(value in values_of(row, name) for value in wanted)
+                for name, wanted in asked.facets.items()
+                if name != without
+            )
+            late = asked.since is None or without == "time" or row["uploaded"] >= asked.since
+            return inside and chosen and late and not (ranked and row["vector"] is None)
+
+        shown = page.overview(asked)
+        expected = [i for i in range(N) if holds(i)]
+        assert shown["total"] == len(expected)
+        assert sorted(page.ordered(asked)[0].tolist()) == expected
+        for name, counts in shown["facets"].items():
+            of = [value for i in range(N) if holds(i, name) for value in values_of(rows[i], name)]
+            assert len(counts["values"]) >= min(len(set(of)), VALUES), name
+            assert counts["values"] == [[value, of.count(value)] for value, _ in counts["values"]]
+            assert set(asked.facets.get(name, ())) <= {value for value, _ in counts["values"]}
+            assert counts["more"] == (name != "bucket" and len(set(of)) > VALUES)
+        assert sum(shown["timeline"]) == sum(holds(i, "time") for i in range(N))
+        points = _points(page.collection, page.vectors, np.sort(page.ordered(asked)[0]), "time")
+        assert [p[0] for p in points["points"]] == [i for i in expected if rows[i]["vector"] is not None]
+
+    def test_a_chosen_value_beyond_the_largest_has_its_count_also_among_more_values(self, page: Selections) -> None:
+        asked = Asked({"class": ("c00",)})
+        assert ["c00", 1] in page.counts(asked, "class")["values"]
+        assert ["c00", 1] in page.counts(asked, "class", most=3)["values"]
+        assert len(page.counts(asked, "class", most=3)["values"]) == 4
+
+
+def values_of(row: dict[str, Any], name: str) -> list[str]:
+    """A photo's values of a facet; "" for none."""
+    value = row[name]
+    return [""] if value is None else value if isinstance(value, list) else [value]
+
+
+class TestADroppedRecordHasNothingOfItsNamesake:
+    """The records that filter drops because of their id have the id of a photo that is kept."""
+
+    @pytest.fixture(scope="class")
+    def collection(self, journey: Path) -> Collection:
+        return open_collection(journey)
+
+    def test_it_has_no_vector_bucket_verdict_or_place_in_the_release(self, collection: Collection) -> None:
+        late = "reason LIKE 'filter: %'"
+        assert collection.rows(f"SELECT count(*) FROM photos WHERE {late}")[0][0] > 0
+        mine = "vector IS NULL AND bucket IS NULL AND verdict IS NULL AND judge IS NULL AND shard IS NULL"
+        assert collection.rows(f"SELECT id FROM photos WHERE {late} AND NOT ({mine})") == []
+
+    def test_a_second_record_of_an_embedded_photo_is_not_like_it(self, journey: Path, tmp_path: Path) -> None:
+        run = copied(journey, tmp_path / "run")
+        twin = repeat(run)
+        collection = open_collection(run)
+        page = Selections(collection, Vectors(collection, None))
+        first, second = collection.rows("SELECT n, reason FROM photos WHERE id = ? ORDER BY reason NULLS FIRST", [twin])
+        assert (first[1], second[1]) == (None, "filter: duplicate_id")
+        for asked in (Asked(like=first[0], sort="nearest"), Asked(text="a bus", sort="nearest")):
+            numbers = page.ordered(asked)[0].tolist()
+            assert first[0] in numbers
+            assert second[0] not in numbers
+        assert np.isnan(page.vectors.map[second[0]]).all()
+
+    def test_each_vector_belongs_to_one_photo(self, journey: Path, tmp_path: Path) -> None:
+        run = copied(journey, tmp_path / "run")
+        repeat(run)
+        _, rows = open_collection(run).vector_rows()
+        assert len(set(rows.tolist())) == len(rows)
+
+
+def copied(run: Path, place: Path) -> Path:
+    """The run's tables, without pictures."""
+    shutil.copytree(run, place, ignore=shutil.ignore_patterns("*.tar", "*.jpg"))
+    return place
+
+
+def repeat(run: Path) -> str:
+    """Ingest a published photo once more, as a record that filter drops; returns its id."""
+    part = sorted(folder_of(run, "ingest").glob("table/*.parquet"))[0]
+    table = pq.read_table(part)
+    published = pq.read_table(folder_of(run, "publish") / "release" / "metadata.parquet")["id"].to_pylist()
+    at = next(i for i, id_ in enumerate(table["id"].to_pylist()) if id_ in published)
+    again = table.slice(at, 1).set_column(table.schema.get_field_index("row"), "row", pa.array([10**6], pa.int64()))
+    pq.write_table(pa.concat_tables([table, again.cast(table.schema)]), part)
+    rejects = folder_of(run, "filter") / "rejects" / "part-twin.parquet"
+    pq.write_table(
+        pa.table({"id": again["id"], "row": pa.array([10**6], pa.int64()), "reason": ["duplicate_id"]}), rejects
+    )
+    return str(table["id"][at])

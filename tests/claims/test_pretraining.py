@@ -1,0 +1,198 @@
+"""Pre-training: what is a negative of an image is another image."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from curate.core.errors import BadConfig, BadInput
+from curate.core.run_log import RunLog
+from curate.core.seeding import rng_for
+from curate.pretrain import Recipe, captions, moco
+from curate.pretrain.captions import captioned
+from curate.pretrain.gather import ImageArray
+from curate.pretrain.moco import Moco
+from curate.pretrain.pool import Photo, Pool
+from curate.pretrain.small_clip import contrast
+from curate.pretrain.train import STATE, ProcessGroup, Training, pretrain
+from pipelines.cli.pretrain import _of_stream
+from stream_builder.stream import Split, Step, Stream
+
+TINY = Recipe(
+    "resnet10t", size=16, room=16, epochs=3, batch=8, queue=16, key_momentum=0.9, groups=2, precision="float32"
+)
+
+
+def images(n: int) -> np.ndarray:
+    return rng_for(0, "images").integers(0, 256, (n, 16, 16, 3)).astype(np.uint8)
+
+
+@pytest.fixture
+def losses(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Arguments and value of every loss that is computed."""
+    seen: list[tuple[Any, ...]] = []
+    plain = moco.info_nce
+
+    def watched(*arguments: Any) -> Any:
+        value = plain(*arguments)
+        copies = [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in arguments]
+        seen.append((*copies, float(value.detach())))
+        return value
+
+    monkeypatch.setattr(moco, "info_nce", watched)
+    return seen
+
+
+def by_hand(q: Any, k: Any, queue: Any, temperature: float, of_q: list[int], of_queue: list[int]) -> float:
+    """InfoNCE, an image at a time in float64; keys of an image's own views are left out."""
+    q, k, queue = (np.asarray(x, np.float64) for x in (q, k, queue))
+    values = []
+    for i, image in enumerate(of_q):
+        right = np.exp(q[i] @ k[i] / temperature)
+        others = [key for key, of in zip(queue, of_queue, strict=True) if of != image]
+        wrong = [np.exp(q[i] @ key / temperature) for key in others]
+        assert wrong
+        values.append(-np.log(right / (right + sum(wrong))))
+    return float(np.mean(values))
+
+
+class TestOwnKeysAreNoNegatives:
+    @pytest.mark.parametrize(("n", "queue"), [(16, 16), (17, 8), (40, 13)])
+    def test_the_loss_of_every_update_is_that_of_its_definition(
+        self, n: int, queue: int, losses: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whose key is whose is recorded beside the training: by the images that it asks for, in their order."""
+        asked: list[list[int]] = []
+        plain = Training.images
+        monkeypatch.setattr(Training, "images", lambda self, at: asked.append(at.tolist()) or plain(self, at))
+        work = Training(TINY, Moco.new(TINY, queue, 0, "cpu"), images(n), "cpu", ProcessGroup(), 0)
+        for epoch in range(3):
+            work.epoch(epoch, lambda _: None)
+        fills = -(-queue // TINY.batch)
+        owner, at, masked = [-1] * queue, 0, 0
+        for number, batch in enumerate(asked):
+            if number >= fills:
+                q, k, keys, temperature, own, value = losses[number - fills]
+                assert value == pytest.approx(by_hand(q, k, keys, temperature, batch, owner), rel=1e-4)
+                masked += int(own.sum())
+            for image in batch[:queue]:
+                owner[at] = image
+                at = (at + 1) % queue
+        assert len(losses) == 3 * (n // TINY.batch)
+        assert masked > 0
+
+    def test_the_first_updates_have_none_although_the_queue_begins_with_their_keys(
+        self, losses: list[tuple[Any, ...]]
+    ) -> None:
+        work = Training(TINY, Moco.new(TINY, 16, 0, "cpu"), images(32), "cpu", ProcessGroup(), 0)
+        work.epoch(0, lambda _: None)
+        assert [int(own.sum()) for *_, own, _ in losses[:2]] == [8, 8]  # each image's own key was there
+
+    def test_an_own_key_does_not_push_its_image_away(self) -> None:
+        q = torch.nn.functional.normalize(torch.randn(3, 8), dim=1).requires_grad_()
+        k = q.detach().clone()
+        others = torch.nn.functional.normalize(torch.randn(5, 8), dim=1)
+        own = torch.cat([torch.eye(3, dtype=torch.bool), torch.zeros(3, 5, dtype=torch.bool)], 1)
+        masked = moco.info_nce(q, k, torch.cat([k, others]), 0.2, own)
+        both = torch.cat([k, others])
+        without = torch.stack(
+            [
+                moco.info_nce(q[i : i + 1], k[i : i + 1], both[~own[i]], 0.2, own[i : i + 1][:, ~own[i]])
+                for i in range(3)
+            ]
+        ).mean()
+        assert float(masked) == pytest.approx(float(without), rel=1e-5)
+        first, second = (torch.autograd.grad(loss, q, retain_graph=True)[0] for loss in (masked, without))
+        assert torch.allclose(first, second, atol=1e-6)
+
+    def test_whose_keys_they_are_outlives_an_interruption(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pictures = ImageArray(images(24), {}, "noise")
+        monkeypatch.setattr("curate.pretrain.train._finish", lambda out, moco, facts: kept.append(moco.owner.clone()))
+        kept: list[Any] = []
+        pretrain(pictures, TINY, tmp_path / "whole", device="cpu")
+        plain = Training.epoch
+
+        def dies(self: Any, number: int, tick: Any) -> float:
+            if number == 1:
+                raise KeyboardInterrupt
+            return plain(self, number, tick)
+
+        monkeypatch.setattr(Training, "epoch", dies)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(pictures, TINY, tmp_path / "cut", device="cpu")
+        assert (tmp_path / "cut" / STATE).is_file()
+        monkeypatch.setattr(Training, "epoch", plain)
+        pretrain(pictures, TINY, tmp_path / "cut", device="cpu")
+        assert torch.equal(*kept)
+
+    def test_a_queue_of_own_keys_only_is_refused(self) -> None:
+        with pytest.raises(BadConfig, match="queue is 1.*at least 2 keys: an image's own key is no negative"):
+            replace(TINY, queue=1)
+
+
+class TestCopiesAreNoNegatives:
+    def test_of_a_stream(self, tmp_path: Path) -> None:
+        x = images(12)
+        x = np.concatenate([x, x[[3, 5, 3]]])
+        split = Split(images(4), np.arange(4) % 2, np.array([f"s{i}" for i in range(4)]))
+        stream = Stream("made", [Step(0, "0", {"train": split, "test": split})], ["a", "b"], prior=x)
+        stream.save(tmp_path / "s")
+        pictures = _of_stream(tmp_path / "s", 0, 16, False)
+        assert pictures.x.shape[0] == 12
+        assert pictures.dropped == {"copy": 3}
+        assert np.array_equal(pictures.x, images(12))
+
+    def pool(self, texts: list[str], copies: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+        """A run of photos with these titles, some of which have the pixels of another."""
+        data = []
+        for i, x in enumerate(images(len(texts))):
+            file = io.BytesIO()
+            Image.fromarray(x.repeat(2, 0).repeat(2, 1)).save(file, "PNG")
+            data.append(data[copies[i]] if i in copies else file.getvalue())
+        photos = {str(i): Photo(str(i), None, f"{i}", 1_200_000_000) for i in range(len(texts))}
+        pool = Pool(photos, lambda ids: ((id_, data[int(id_)]) for id_ in photos), captions.Counter(), "left out")
+        monkeypatch.setattr(captions, "open_pool", lambda *a, **k: pool)
+        monkeypatch.setattr(captions, "is_release", lambda source: True)
+        monkeypatch.setattr(captions, "_classes", lambda source: {str(i): text for i, text in enumerate(texts)})
+
+    def test_of_a_photo_with_another_caption(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pool([f"thing {i}" for i in range(20)], {7: 2, 11: 2}, monkeypatch)
+        made = captioned(tmp_path, 32)
+        assert made.texts == [f"thing {i}" for i in range(20) if i not in (7, 11)]
+        assert made.dropped == {"copy": 2}
+
+    def test_one_text_for_all_photos_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pool(["car"] * 20, {}, monkeypatch)
+        with pytest.raises(BadInput, match="All 20 images of .* have the text 'car'.*at least two texts"):
+            captioned(tmp_path, 32)
+
+    @pytest.mark.parametrize("keys", [["car", "bus", "car", "tram"], ["Red car", "bus", "red  car", "tram"]])
+    def test_equal_words_are_one_text_for_a_small_clip(self, keys: list[str]) -> None:
+        """Against the loss by its definition: the target of an image is shared equally by all texts like its own."""
+        x = torch.nn.functional.normalize(torch.randn(4, 6), dim=1)
+        y = torch.nn.functional.normalize(torch.randn(4, 6), dim=1).requires_grad_()
+        order: list[int] = []
+
+        def embedded(chosen: Any) -> tuple[Any, Any]:
+            order.extend(chosen.tolist())
+            return x[chosen], y[chosen]
+
+        scale = torch.nn.Parameter(torch.tensor(1.0))
+        rng = rng_for(0, "clip")
+        logits = np.exp(1.0) * (x @ y.detach().T).numpy()
+        (loss,) = contrast(embedded, keys, torch.optim.SGD([y], 1e-9), scale, 1e-9, 1, 4, rng, RunLog(None, True))
+        same = [[0, 2], [1], [0, 2], [3]]
+        values = []
+        for table in (logits, logits.T):
+            shares = table - np.log(np.exp(table).sum(1, keepdims=True))
+            values += [-np.mean([shares[i, j] for j in same[i]]) for i in range(4)]
+        assert loss == pytest.approx(np.mean(values), rel=1e-5)
