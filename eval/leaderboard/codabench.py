@@ -210,7 +210,8 @@ def score(folder: Path, output: Path, program: Path) -> dict[str, float | None]:
     document = summary(again, stream.name, stream.sha256, task["protocol"])
     if len(document["results"]) != 1:
         raise BadInput(f"There are {len(document['results'])} learners.", "Expected one.")
-    scores = {name: value["mean"] for name, value in document["results"][0]["scores"].items()}
+    of_seeds = document["results"][0]["scores"]
+    scores = {name: None if None in value["values"] else value["mean"] for name, value in of_seeds.items()}
     write_json(output / "scores.json", scores)
     return scores
 

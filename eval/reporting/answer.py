@@ -44,12 +44,17 @@ def _name(result: Result) -> str:
 
 
 def _best(results: Sequence[Result], score: Score) -> str:
-    best = max(results, key=lambda r: score.gain(score.mean(r)))
-    if score.mean(best) is None:
+    top = max(results, key=score.rank)
+    if score.mean(top) is None:
         return f"No learner reached a {html.escape(score.label)} score."
     if len(results) == 1:
-        return f"{_name(best)}: {html.escape(score.label)} {score.spread(best)}."
-    return f"{_name(best)} has the best {html.escape(score.label)}, {score.spread(best)}, of {len(results)} learners."
+        return f"{_name(top)}: {html.escape(score.label)} {score.spread(top)}."
+    if not (best := score.best(results)):
+        return f"No learner has the best {html.escape(score.label)}: none reached it with all of the most seeds."
+    ahead = [_name(r) for r in results if score.rank(r) > score.rank(best[0])]
+    fewer = f" with the most seeds; {_list(ahead)} ran with fewer" if ahead else ""
+    text = f"{_name(best[0])} has the best {html.escape(score.label)}, {score.spread(best[0])}"
+    return f"{text}, of {len(results)} learners{fewer}."
 
 
 def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
@@ -144,8 +149,10 @@ def _unsure(document: Mapping[str, Any], results: Sequence[Result], score: Score
     if not document.get("best_tie") and seeds < LEAST_SEEDS:
         counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
         return f"<span class='unsure'>Each learner ran with {counted}: differences over seeds are not tested.</span>"
-    best = max(results, key=lambda r: score.gain(score.mean(r)))
-    if tie := document.get("best_tie"):
+    if not (bests := score.best(results)):
+        return ""
+    best = bests[0]
+    if (tie := document.get("best_tie")) and best["learner"] in tie:
         names = [f"<strong>{html.escape(name)}</strong>" for name in tie]
         others = f" (paired test over samples and seeds, Holm, {100 * ALPHA:.0f} %)"
         if len(names) == 1:
@@ -173,5 +180,5 @@ def _bound(document: Mapping[str, Any], score: Score) -> str:
     bounds = [r for r in document["results"] if upper_bound(r["learner"]) and score.mean(r) is not None]
     if not bounds:
         return ""
-    best = max(bounds, key=lambda r: score.gain(score.mean(r)))
+    best = max(bounds, key=score.rank)
     return f"<span class='unsure'>Upper bound, {html.escape(best['learner'])}: {score.spread(best)}.</span>"

@@ -151,7 +151,8 @@ def _scale(results: Sequence[Mapping[str, Any]]) -> str:
 def _cost(document: Mapping[str, Any]) -> Figure | None:
     """The primary score over the cost of a run; None for fewer than two learners."""
     score: Score = document["primary"]
-    costs = {r["learner"]: (1000 * seconds_of(r), score.mean(r)) for r in document["results"]}
+    whole = [r for r in document["results"] if score.rank(r)[0] == 1]
+    costs = {r["learner"]: (1000 * seconds_of(r), score.mean(r)) for r in whole}
     places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None}
     if len(places) < 2 or score.unit != "share":
         return None

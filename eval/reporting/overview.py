@@ -62,16 +62,18 @@ def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
 
 
 def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
-    """Learner → mean over streams of its mean rank over the stream's columns, 1 the best, ties shared; of learners with
-    a mean in every column."""
-    gains = {
-        name: [column.score.gain(column.score.mean(row[column]) if column in row else None) for column in columns]
+    """Learner → mean over streams of its mean rank over the stream's columns (`Score.rank`), 1 the best, ties shared;
+    of learners with a mean in every column."""
+    keys = {
+        name: [column.score.rank(row[column]) if column in row else (0.0, -np.inf) for column in columns]
         for name, row in cells.items()
     }
-    ranked_names = [name for name, values in gains.items() if np.isfinite(values).all() and not upper_bound(name)]
+    ranked_names = [name for name, row in keys.items() if np.isfinite(row).all() and not upper_bound(name)]
     if not ranked_names or not columns:
         return {}
-    of_columns = ranks_of(np.array([gains[name] for name in ranked_names]).T)
+    orders = [sorted({keys[name][c] for name in ranked_names}) for c in range(len(columns))]
+    places = [[order.index(keys[name][c]) for name in ranked_names] for c, order in enumerate(orders)]
+    of_columns = ranks_of(np.array(places, np.float64))
     streams = np.array([column.sha256 for column in columns])
     mean_ranks = np.mean([of_columns[streams == sha256].mean(0) for sha256 in np.unique(streams)], axis=0)
     return dict(sorted(zip(ranked_names, mean_ranks.tolist(), strict=True), key=lambda pair: pair[1]))
@@ -107,7 +109,7 @@ def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]
 def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
     """HTML: rows by mean rank, those without a rank last."""
     rivals = [row for name, row in cells.items() if not upper_bound(name)]
-    best = {c: c.score.best(c.score.mean(row[c]) for row in rivals if c in row) for c in columns}
+    best = {c: c.score.best(row[c] for row in rivals if c in row) for c in columns}
     lines = [[c.protocol, c.settings, c.stream, c.score.label] for c in columns]
     head = "".join(f"<th scope='col'>{'<br>'.join(html.escape(part) for part in ls if part)}</th>" for ls in lines)
     rows = []
@@ -121,12 +123,12 @@ def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -
     )
 
 
-def _cell(result: Mapping[str, Any] | None, score: Score, best: float | None) -> str:
+def _cell(result: Mapping[str, Any] | None, score: Score, best: Sequence[Mapping[str, Any]]) -> str:
     if result is not None and "because" in result:
         return f"<td class='soft'>skipped<br><span class='sd why'>{html.escape(result['because'])}</span></td>"
     if result is None or score.mean(result) is None:
         return "<td>–</td>"
-    mark = " class='best'" if score.mean(result) == best else ""
+    mark = " class='best'" if any(result is other for other in best) else ""
     mean = score.text(score.mean(result))
     link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{mean}</a>" if "page" in result else mean
     return f"<td{mark}>{link} <span class='sd'>{score.detail(result)}</span></td>"

@@ -150,10 +150,10 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
         if d["stream"]["page"] != about["page"]:
             continue
         for group, settings in zip(comparable(d), differing(d), strict=True):
-            score, best = primary_of(d), group[0]
-            mean = score.mean(best)
-            name = "–" if mean is None or upper_bound(best["learner"]) else best["learner"]
-            scored = {"by": score.label, "best": name, "score": score.text(mean), "learners": len(group)}
+            score = primary_of(d)
+            best = score.best(r for r in group if not upper_bound(r["learner"])) or [{"learner": "–", "scores": {}}]
+            text = score.text(score.mean(best[0]))
+            scored = {"by": score.label, "best": best[0]["learner"], "score": text, "learners": len(group)}
             shown = ", ".join(part for part in (d["protocol"], settings) if part)
             protocols.append({"protocol": shown, "page": d["page"], **scored})
     properties = {"SHA-256": about["sha256"]} | ({} if known is None else facts(known))

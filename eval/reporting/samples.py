@@ -102,7 +102,7 @@ def _two(
 ) -> dict[str, Any] | None:
     """Samples that the freshest models of one of the two best learners always get right, and the other's never."""
     score, results = primary_of(document), document["results"]
-    order = sorted(kinds, key=lambda k: -score.gain(score.mean(results[k])))[:2]
+    order = sorted(kinds, key=lambda k: score.rank(results[k]), reverse=True)[:2]
     if len(order) < 2:
         return None
     names = {id(place.result): place.name for place in ranked(document)}

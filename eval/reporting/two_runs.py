@@ -92,7 +92,8 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
         before, after = (score.mean(results[i]) for i in (a, b))
         entry: dict[str, Any] = {"protocol": document["protocol"], "stream": document["stream"]["name"]}
         entry |= {"learner": name, "score": score.name, "a": before, "b": after, "p": None}
-        entry["difference"] = None if before is None or after is None else after - before
+        whole = all(score.rank(results[i])[0] == 1 for i in (a, b))  # else the means are of other seeds
+        entry["difference"] = after - before if whole else None
         entry["interval"] = None
         if tested is not None:
             ends = [float(tested.difference.low[0, 1]), float(tested.difference.high[0, 1])]

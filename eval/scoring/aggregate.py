@@ -93,7 +93,9 @@ def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
     the results: the best was selected on the same scores, so any pair could have been the one shown (None: the best
     itself, fewer than three seeds, other seeds, or seeds that change nothing). Upper bounds are no rivals."""
     rivals = [k for k, result in enumerate(results) if not upper_bound(result["learner"])]
-    best = max(rivals or range(len(results)), key=lambda k: score.gain(score.mean(results[k])))
+    bests = score.best(results[k] for k in rivals)
+    first = [k for k in rivals if any(results[k] is result for result in bests)] or rivals or range(len(results))
+    best = max(first, key=lambda k: score.rank(results[k]))
     values = [result["scores"].get(score.name, {}).get("values", []) for result in results]
     of_seeds: dict[tuple[int, ...], list[int]] = {}
     for k, result in enumerate(results):

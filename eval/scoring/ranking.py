@@ -22,7 +22,7 @@ class Place(NamedTuple):
     group: int
     """number of its group of comparable results"""
     best: bool
-    """whether no result of its group has a better primary score; never true for an upper bound"""
+    """whether its primary score is the best of its group (`Score.best`); never true for an upper bound"""
 
 
 def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
@@ -55,7 +55,8 @@ def uses_unlabelled(learner: str) -> bool:
 
 def comparable(document: Document) -> list[list[Result]]:
     """Groups of results with equal settings of the protocol: only these may be ranked with each other. Each group is in
-    the order of the primary score, the best first, upper bounds last."""
+    the order of the primary score, the best first; behind them those that some seeds never reached, upper bounds last.
+    """
     groups: dict[str, list[Result]] = {}
     for result in document["results"]:
         key = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
@@ -64,8 +65,9 @@ def comparable(document: Document) -> list[list[Result]]:
         return []
     score = primary_of(document)
 
-    def place(result: Result) -> tuple[bool, float]:
-        return upper_bound(result["learner"]), -score.gain(score.mean(result))
+    def place(result: Result) -> tuple[bool, float, float]:
+        share, gain = score.rank(result)
+        return upper_bound(result["learner"]), -share, -gain
 
     return [sorted(group, key=place) for group in groups.values()]
 
@@ -76,11 +78,8 @@ def ranked(document: Document) -> list[Place]:
     names = {id(result): name for result, name in zip(results, labels(results), strict=True)}
     places = []
     for number, group in enumerate(comparable(document)):
-        score = primary_of(document)
-        top = score.mean(group[0])
-        for result in group:
-            best = top is not None and score.mean(result) == top and not upper_bound(result["learner"])
-            places.append(Place(names[id(result)], result, number, best))
+        best = primary_of(document).best(result for result in group if not upper_bound(result["learner"]))
+        places += [Place(names[id(r)], r, number, any(r is other for other in best)) for r in group]
     return places
 
 

@@ -1,0 +1,136 @@
+"""A score that some seeds never reached is no match for one that all reached, and one seed is none for five."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eval.protocol import PROTOCOLS, Score
+from eval.protocols.ocrr.score import REACHED
+from eval.reporting.answer import _best
+from eval.reporting.document import _cost
+from eval.reporting.exports import scores_tex
+from eval.reporting.overview import Column, ranks, table
+from eval.results import Results
+from eval.scoring.aggregate import _compare, _spread
+from eval.scoring.ranking import ranked
+from pipelines.cli.eval import _scores
+
+COST = REACHED[90]
+HIGH = Score("worst", "worst of novel, original")
+Values = Sequence[float | None]
+
+
+def result(learner: str, values: Values, score: Score = COST, **others: Values) -> dict[str, Any]:
+    scores = {score.name: _spread(values)} | {name: _spread(v) for name, v in others.items()}
+    return {"learner": learner, "settings": {}, "seeds": list(range(len(values))), "scores": scores, "measures": {}}
+
+
+def document(results: Sequence[Mapping[str, Any]]) -> Results:
+    return Results(protocol="ocrr", stream={"name": "s", "sha256": "0" * 64}, results=list(results), skipped=[])
+
+
+PARTLY = {"never slow": (120.0, 140.0, 160.0), "lucky": (100.0, None, None), "mostly": (100.0, 101.0, None)}
+
+
+class TestSomeSeedsNeverReachedIt:
+    @pytest.mark.parametrize("order", permutations(PARTLY), ids=lambda o: ", ".join(o))
+    def test_100_and_two_that_never_came_is_behind_three_that_did(self, order: tuple[str, ...]) -> None:
+        results = [result(name, PARTLY[name]) for name in order]
+        assert [r["learner"] for r in sorted(results, key=COST.rank, reverse=True)] == ["never slow", "mostly", "lucky"]
+        assert [r["learner"] for r in COST.best(results)] == ["never slow"]
+
+    def test_nobody_is_the_best_if_nobody_always_came(self) -> None:
+        assert COST.best([result(name, PARTLY[name]) for name in ("lucky", "mostly")]) == []
+        assert COST.best([result("never", (None, None))]) == COST.best([]) == []
+
+    def test_where_the_higher_is_the_better(self) -> None:
+        some, every = result("some", (0.9, None), HIGH), result("every", (0.2, 0.3), HIGH)
+        assert HIGH.best([some, every]) == [every]
+        assert HIGH.rank(every) > HIGH.rank(some) > HIGH.rank(result("none", (None, None), HIGH))
+
+    def test_p_is_against_the_best_that_always_came(self) -> None:
+        """The lucky learner's seeds cannot be paired: with it as the best nothing would be tested."""
+        slow = result("slow", (170.0, 200.0, 190.0))
+        results = [result("lucky", PARTLY["lucky"]), result("best", PARTLY["never slow"]), slow]
+        _compare(results, COST)
+        assert [r["p_against_best_adjusted"][COST.name] is None for r in results] == [True, True, False]
+
+    def test_a_front_of_costs_has_no_mean_over_some_seeds(self) -> None:
+        results = [result(n, v, HIGH) | {"seconds": 1.0} for n, v in (("a", (0.9, None)), ("b", (0.5, 0.5)))]
+        assert _cost(dict(document(results)) | {"primary": HIGH}) is None
+
+
+class TestFewerSeeds:
+    MADE = (("one", (0.9,)), ("five", (0.5, 0.6, 0.55, 0.5, 0.6)), ("other", (0.4, 0.4, 0.5, 0.4, 0.4)))
+
+    @pytest.mark.parametrize("order", permutations(range(3)), ids=str)
+    def test_one_seed_is_not_the_best_beside_five(self, order: tuple[int, ...]) -> None:
+        results = [result(*self.MADE[k], HIGH) for k in order]
+        assert [r["learner"] for r in HIGH.best(results)] == ["five"]
+
+    def test_one_lucky_seed_of_five_hides_nobody(self) -> None:
+        """Of the five seeds some never came: neither they nor the single seed is the best."""
+        assert HIGH.best([result("one", (0.9,), HIGH), result("five", (0.5, None, 0.6, 0.5, 0.5), HIGH)]) == []
+
+    def test_single_seeds_among_themselves_have_a_best(self) -> None:
+        results = [result("a", (0.5,), HIGH), result("b", (0.7,), HIGH), result("c", (0.7,), HIGH)]
+        assert [r["learner"] for r in HIGH.best(results)] == ["b", "c"]
+
+
+def ocrr(learner: str, *worst: float | None) -> dict[str, Any]:
+    """A result of ocrr, with all its scores."""
+    names = [score.name for score in PROTOCOLS["ocrr"].scores]
+    others: dict[str, Values] = {name: worst for name in names if name != "worst"}
+    return result(learner, worst, HIGH, **others)
+
+
+class TestEveryTableHasTheSameRule:
+    """The primary score of ocrr, of learners of which one has one seed and another one lacks a seed."""
+
+    @pytest.fixture
+    def made(self) -> Results:
+        partly, one = ocrr("partly", 0.95, None, 0.95), ocrr("one", 0.9)
+        return document([partly, one, ocrr("whole", 0.5, 0.6, 0.7), ocrr("low", 0.4, 0.3, 0.4)])
+
+    def test_ranking_and_leaderboards(self, made: Results) -> None:
+        assert [(p.name, p.best) for p in ranked(made)] == [
+            ("one", False), ("whole", True), ("low", False), ("partly", False)
+        ]  # fmt: skip
+        assert made.best == "whole"
+
+    def test_terminal(self, made: Results) -> None:
+        assert [line.split()[0] for line in _scores(made).splitlines()[2:]] == ["one", "whole", "low", "partly"]
+        assert "95.0 ± 0.0 (2/3)" in _scores(made)
+
+    def test_notebook_and_latex(self, made: Results) -> None:
+        bold = [line for line in scores_tex([made]).splitlines() if r"\mathbf" in line]
+        assert [line.split(" &")[0] for line in bold] == ["whole"]
+        assert made._repr_html_().count("<strong>") == 1
+
+    def test_sentence(self, made: Results) -> None:
+        text = _best(made["results"], HIGH)
+        assert text.startswith("<strong>whole</strong> has the best")
+        assert "<strong>one</strong> ran with fewer" in text
+        none = _best(made["results"][:2], HIGH)
+        assert none.startswith("No learner has the best")
+
+    def test_overview(self, made: Results) -> None:
+        column = Column("ocrr", "", "s", "0" * 64, HIGH)
+        cells = {r["learner"]: {column: r} for r in made["results"]}
+        order = ranks([column], cells)
+        assert order == {"one": 1.0, "whole": 2.0, "low": 3.0, "partly": 4.0}
+        html = table([column], cells, order)
+        assert html.count("class='best'") == 1
+        assert "<td class='best'>60.0" in html
+
+    def test_json_says_how_many_came(self, made: Results) -> None:
+        stored = json.loads(json.dumps(made))["results"]
+        assert stored[0]["scores"]["worst"] == {"mean": 0.95, "sd": 0.0, "values": [0.95, None, 0.95], "reached": 2}
+        assert np.isclose(stored[2]["scores"]["worst"]["mean"], 0.6)
+        assert "reached" not in stored[2]["scores"]["worst"]
