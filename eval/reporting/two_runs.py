@@ -93,9 +93,9 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
         entry: dict[str, Any] = {"protocol": document["protocol"], "stream": document["stream"]["name"]}
         entry |= {"learner": name, "score": score.name, "a": before, "b": after, "p": None}
         whole = all(score.rank(results[i])[0] == 1 for i in (a, b))  # else the means are of other seeds
-        entry["difference"] = after - before if whole else None
+        entry["difference"] = after - before if whole and before is not None and after is not None else None
         entry["interval"] = None
-        if tested is not None:
+        if tested is not None and whole:
             ends = [float(tested.difference.low[0, 1]), float(tested.difference.high[0, 1])]
             entry["interval"] = ends if np.isfinite(ends).all() else None
             entry["p"] = float(tested.p_score[0, 1]) if np.isfinite(tested.p_score[0, 1]) else None
