@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -69,23 +69,6 @@ class Score:
         """The larger, the better: the value or, if lower is better, its negative; None and NaN are worse than any
         number."""
         return -np.inf if value is None or np.isnan(value) else value if self.higher_is_better else -value
-
-    def rank(self, result: Mapping[str, Any]) -> tuple[float, float]:
-        """Order of results, the larger the better: the share of the seeds that got there, then the gain of their mean.
-
-        A mean over those seeds that got there is no match for one over all: the others might have needed very long.
-        """
-        values = self.of(result).get("values") or [None]
-        return sum(value is not None for value in values) / len(values), self.gain(self.mean(result))
-
-    def best(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The results (several if their means are equal) with the best mean, of those with the most seeds, if all of
-        these got there; [] if there are none."""
-        results = list(results)
-        most = max((len(self.of(result).get("values", ())) for result in results), default=0)
-        whole = [r for r in results if self.rank(r)[0] == 1 and len(self.of(r)["values"]) == most]
-        top = max(map(self.rank, whole), default=None)
-        return [result for result in whole if self.rank(result) == top]
 
     def text(self, value: float | None) -> str:
         """A value as reports print it.

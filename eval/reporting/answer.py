@@ -9,6 +9,7 @@ from typing import Any
 
 from eval.protocol import Score, primary_of
 from eval.reporting.ageing import BLIND, after, half_life_text, interval, oldest, points
+from eval.scoring import ranking
 from eval.scoring.comparing import ALPHA
 from eval.scoring.ranking import upper_bound
 from eval.scoring.significance import LEAST_SEEDS
@@ -44,14 +45,14 @@ def _name(result: Result) -> str:
 
 
 def _best(results: Sequence[Result], score: Score) -> str:
-    top = max(results, key=score.rank)
+    top = max(results, key=lambda r: ranking.rank(score, r))
     if score.mean(top) is None:
         return f"No learner reached a {html.escape(score.label)} score."
     if len(results) == 1:
         return f"{_name(top)}: {html.escape(score.label)} {score.spread(top)}."
-    if not (best := score.best(results)):
+    if not (best := ranking.best(score, results)):
         return f"No learner has the best {html.escape(score.label)}: none reached it with all of the most seeds."
-    ahead = [_name(r) for r in results if score.rank(r) > score.rank(best[0])]
+    ahead = [_name(r) for r in results if ranking.rank(score, r) > ranking.rank(score, best[0])]
     fewer = f" with the most seeds; {_list(ahead)} ran with fewer" if ahead else ""
     text = f"{_name(best[0])} has the best {html.escape(score.label)}, {score.spread(best[0])}"
     return f"{text}, of {len(results)} learners{fewer}."
@@ -149,7 +150,7 @@ def _unsure(document: Mapping[str, Any], results: Sequence[Result], score: Score
     if not document.get("best_tie") and seeds < LEAST_SEEDS:
         counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
         return f"<span class='unsure'>Each learner ran with {counted}: differences over seeds are not tested.</span>"
-    if not (bests := score.best(results)):
+    if not (bests := ranking.best(score, results)):
         return ""
     best = bests[0]
     if (tie := document.get("best_tie")) and best["learner"] in tie:
@@ -180,5 +181,5 @@ def _bound(document: Mapping[str, Any], score: Score) -> str:
     bounds = [r for r in document["results"] if upper_bound(r["learner"]) and score.mean(r) is not None]
     if not bounds:
         return ""
-    best = max(bounds, key=score.rank)
+    best = max(bounds, key=lambda r: ranking.rank(score, r))
     return f"<span class='unsure'>Upper bound, {html.escape(best['learner'])}: {score.spread(best)}.</span>"

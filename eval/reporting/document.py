@@ -13,6 +13,7 @@ from eval.reporting import ageing, confidence, samples
 from eval.reporting.ageing import BLIND
 from eval.reporting.answer import answer, seconds_of
 from eval.reporting.compared import best_tie, letters, tests_of_pairs
+from eval.scoring import ranking
 from eval.scoring.ranking import ranked, upper_bound
 from stream_builder.stream import Stream
 
@@ -151,7 +152,7 @@ def _scale(results: Sequence[Mapping[str, Any]]) -> str:
 def _cost(document: Mapping[str, Any]) -> Figure | None:
     """The primary score over the cost of a run; None for fewer than two learners."""
     score: Score = document["primary"]
-    whole = [r for r in document["results"] if score.rank(r)[0] == 1]
+    whole = [r for r in document["results"] if ranking.rank(score, r)[0] == 1]
     costs = {r["learner"]: (1000 * seconds_of(r), score.mean(r)) for r in whole}
     places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None}
     if len(places) < 2 or score.unit != "share":

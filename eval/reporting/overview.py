@@ -18,6 +18,7 @@ import numpy as np
 from eval.plotting.charts import Figure, ranked
 from eval.plotting.embed import figure
 from eval.protocol import Document, Score, primary_of
+from eval.scoring import ranking
 from eval.scoring.comparing import ranks_of
 from eval.scoring.ranking import comparable, differing, labels, upper_bound
 
@@ -62,10 +63,10 @@ def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
 
 
 def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
-    """Learner → mean over streams of its mean rank over the stream's columns (`Score.rank`), 1 the best, ties shared;
+    """Learner → mean over streams of its mean rank over the stream's columns (`ranking.rank`), 1 the best, ties shared;
     of learners with a mean in every column."""
     keys = {
-        name: [column.score.rank(row[column]) if column in row else (0.0, -np.inf) for column in columns]
+        name: [ranking.rank(column.score, row[column]) if column in row else (0.0, -np.inf) for column in columns]
         for name, row in cells.items()
     }
     ranked_names = [name for name, row in keys.items() if np.isfinite(row).all() and not upper_bound(name)]
@@ -109,7 +110,7 @@ def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]
 def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
     """HTML: rows by mean rank, those without a rank last."""
     rivals = [row for name, row in cells.items() if not upper_bound(name)]
-    best = {c: c.score.best(row[c] for row in rivals if c in row) for c in columns}
+    best = {c: ranking.best(c.score, (row[c] for row in rivals if c in row)) for c in columns}
     lines = [[c.protocol, c.settings, c.stream, c.score.label] for c in columns]
     head = "".join(f"<th scope='col'>{'<br>'.join(html.escape(part) for part in ls if part)}</th>" for ls in lines)
     rows = []

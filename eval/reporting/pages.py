@@ -16,6 +16,7 @@ from eval.learners import LEARNERS
 from eval.plotting.charts import Section
 from eval.protocol import PROTOCOLS, Document, primary_of, scores_of
 from eval.reporting.stream_page import facts, sections
+from eval.scoring import ranking
 from eval.scoring.ranking import comparable, differing, upper_bound
 from stream_builder.stream import Stream
 
@@ -151,9 +152,10 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
             continue
         for group, settings in zip(comparable(d), differing(d), strict=True):
             score = primary_of(d)
-            best = score.best(r for r in group if not upper_bound(r["learner"])) or [{"learner": "–", "scores": {}}]
-            text = score.text(score.mean(best[0]))
-            scored = {"by": score.label, "best": best[0]["learner"], "score": text, "learners": len(group)}
+            bests = ranking.best(score, (r for r in group if not upper_bound(r["learner"])))
+            best = next(iter(bests), {"learner": "–", "scores": {}})
+            text = score.text(score.mean(best))
+            scored = {"by": score.label, "best": best["learner"], "score": text, "learners": len(group)}
             shown = ", ".join(part for part in (d["protocol"], settings) if part)
             protocols.append({"protocol": shown, "page": d["page"], **scored})
     properties = {"SHA-256": about["sha256"]} | ({} if known is None else facts(known))

@@ -22,6 +22,7 @@ from eval import outcomes
 from eval.protocol import Document, Score, kind_of, primary_of, scores_of
 from eval.results import Results
 from eval.rows import Run, digest, grouped
+from eval.scoring import ranking
 from eval.scoring.aggregate import summary
 from eval.scoring.ranking import ranked
 from stream_builder.stream import Stream
@@ -125,7 +126,8 @@ def _record(
         data |= {"source_type": "hf_dataset", "hf_repo": about.dataset}
     else:
         data |= {"source_type": "other", "source_id": document["stream"]["sha256"]}
-    scores = [score for score in scores_of(document) if score.rank(result)[0] == 1]  # no mean over some of the seeds
+    # no mean over some of the seeds
+    scores = [score for score in scores_of(document) if ranking.rank(score, result)[0] == 1]
     return {
         "schema_version": SCHEMA,
         "evaluation_id": f"{benchmark}/{model}/{seconds}",

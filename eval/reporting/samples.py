@@ -17,6 +17,7 @@ import numpy.typing as npt
 from eval.plotting.charts import Section
 from eval.protocol import Document, primary_of, stored_protocol
 from eval.rows import Run
+from eval.scoring import ranking
 from eval.scoring.aggregate import groups
 from eval.scoring.ranking import ranked, upper_bound
 from stream_builder.step import CALENDAR
@@ -102,7 +103,7 @@ def _two(
 ) -> dict[str, Any] | None:
     """Samples that the freshest models of one of the two best learners always get right, and the other's never."""
     score, results = primary_of(document), document["results"]
-    order = sorted(kinds, key=lambda k: score.rank(results[k]), reverse=True)[:2]
+    order = sorted(kinds, key=lambda k: ranking.rank(score, results[k]), reverse=True)[:2]
     if len(order) < 2:
         return None
     names = {id(place.result): place.name for place in ranked(document)}

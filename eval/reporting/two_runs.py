@@ -18,6 +18,7 @@ from eval.protocol import Document, primary_of
 from eval.reporting.compared import p_text
 from eval.reporting.report import document_of, write
 from eval.rows import Run
+from eval.scoring import ranking
 from eval.scoring.aggregate import groups
 from eval.scoring.cells import Resampling, groups_of
 from eval.scoring.comparing import ALPHA, compare
@@ -92,7 +93,7 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
         before, after = (score.mean(results[i]) for i in (a, b))
         entry: dict[str, Any] = {"protocol": document["protocol"], "stream": document["stream"]["name"]}
         entry |= {"learner": name, "score": score.name, "a": before, "b": after, "p": None}
-        whole = all(score.rank(results[i])[0] == 1 for i in (a, b))  # else the means are of other seeds
+        whole = all(ranking.rank(score, results[i])[0] == 1 for i in (a, b))  # else the means are of other seeds
         entry["difference"] = after - before if whole and before is not None and after is not None else None
         entry["interval"] = None
         if tested is not None and whole:

@@ -13,6 +13,7 @@ from eval.experiment.settings import setting_names
 from eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
 from eval.rows import Row, Run, digest
 from eval.scoring import published_values as published
+from eval.scoring import ranking
 from eval.scoring.ranking import comparable, upper_bound
 from eval.scoring.significance import half_width, holm, over_samples, paired
 
@@ -93,9 +94,9 @@ def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
     the results: the best was selected on the same scores, so any pair could have been the one shown (None: the best
     itself, fewer than three seeds, other seeds, or seeds that change nothing). Upper bounds are no rivals."""
     rivals = [k for k, result in enumerate(results) if not upper_bound(result["learner"])]
-    bests = score.best(results[k] for k in rivals)
+    bests = ranking.best(score, (results[k] for k in rivals))
     first = [k for k in rivals if any(results[k] is result for result in bests)] or rivals or range(len(results))
-    best = max(first, key=lambda k: score.rank(results[k]))
+    best = max(first, key=lambda k: ranking.rank(score, results[k]))
     values = [result["scores"].get(score.name, {}).get("values", []) for result in results]
     of_seeds: dict[tuple[int, ...], list[int]] = {}
     for k, result in enumerate(results):

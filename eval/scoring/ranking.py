@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from eval.experiment.settings import deciding
 from eval.learners import LEARNERS
-from eval.protocol import Document, kind_of, primary_of
+from eval.protocol import Document, Score, kind_of, primary_of
 
 Result = dict[str, Any]  # one of a document's results
 
@@ -22,7 +22,7 @@ class Place(NamedTuple):
     group: int
     """number of its group of comparable results"""
     best: bool
-    """whether its primary score is the best of its group (`Score.best`); never true for an upper bound"""
+    """whether its primary score is the best of its group (`best`); never true for an upper bound"""
 
 
 def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
@@ -53,6 +53,25 @@ def uses_unlabelled(learner: str) -> bool:
     return base not in LEARNERS or LEARNERS[base].needs_unlabelled
 
 
+def rank(score: Score, result: Document) -> tuple[float, float]:
+    """Order of results, the larger the better: the share of the seeds that got there, then the gain of their mean.
+
+    A mean over those seeds that got there is no match for one over all: the others might have needed very long.
+    """
+    values = score.of(result).get("values") or [None]
+    return sum(value is not None for value in values) / len(values), score.gain(score.mean(result))
+
+
+def best(score: Score, results: Iterable[Document]) -> list[Document]:
+    """The results (several if their means are equal) with the best mean, of those with the most seeds, if all of these
+    got there; [] if there are none."""
+    results = list(results)
+    most = max((len(score.of(result).get("values", ())) for result in results), default=0)
+    whole = [r for r in results if rank(score, r)[0] == 1 and len(score.of(r)["values"]) == most]
+    top = max((rank(score, result) for result in whole), default=None)
+    return [result for result in whole if rank(score, result) == top]
+
+
 def comparable(document: Document) -> list[list[Result]]:
     """Groups of results with equal settings of the protocol: only these may be ranked with each other. Each group is in
     the order of the primary score, the best first; behind them those that some seeds never reached, upper bounds last.
@@ -66,7 +85,7 @@ def comparable(document: Document) -> list[list[Result]]:
     score = primary_of(document)
 
     def place(result: Result) -> tuple[bool, float, float]:
-        share, gain = score.rank(result)
+        share, gain = rank(score, result)
         return upper_bound(result["learner"]), -share, -gain
 
     return [sorted(group, key=place) for group in groups.values()]
@@ -78,8 +97,8 @@ def ranked(document: Document) -> list[Place]:
     names = {id(result): name for result, name in zip(results, labels(results), strict=True)}
     places = []
     for number, group in enumerate(comparable(document)):
-        best = primary_of(document).best(result for result in group if not upper_bound(result["learner"]))
-        places += [Place(names[id(r)], r, number, any(r is other for other in best)) for r in group]
+        bests = best(primary_of(document), (r for r in group if not upper_bound(r["learner"])))
+        places += [Place(names[id(r)], r, number, any(r is other for other in bests)) for r in group]
     return places
 
 

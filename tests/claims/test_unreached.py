@@ -18,7 +18,7 @@ from eval.reporting.exports import scores_tex
 from eval.reporting.overview import Column, ranks, table
 from eval.results import Results
 from eval.scoring.aggregate import _compare, _spread
-from eval.scoring.ranking import ranked
+from eval.scoring.ranking import best, rank, ranked
 from pipelines.cli.eval import _scores
 
 COST = REACHED[90]
@@ -42,17 +42,21 @@ class TestSomeSeedsNeverReachedIt:
     @pytest.mark.parametrize("order", permutations(PARTLY), ids=lambda o: ", ".join(o))
     def test_100_and_two_that_never_came_is_behind_three_that_did(self, order: tuple[str, ...]) -> None:
         results = [result(name, PARTLY[name]) for name in order]
-        assert [r["learner"] for r in sorted(results, key=COST.rank, reverse=True)] == ["never slow", "mostly", "lucky"]
-        assert [r["learner"] for r in COST.best(results)] == ["never slow"]
+        assert [r["learner"] for r in sorted(results, key=lambda r: rank(COST, r), reverse=True)] == [
+            "never slow",
+            "mostly",
+            "lucky",
+        ]
+        assert [r["learner"] for r in best(COST, results)] == ["never slow"]
 
     def test_nobody_is_the_best_if_nobody_always_came(self) -> None:
-        assert COST.best([result(name, PARTLY[name]) for name in ("lucky", "mostly")]) == []
-        assert COST.best([result("never", (None, None))]) == COST.best([]) == []
+        assert best(COST, [result(name, PARTLY[name]) for name in ("lucky", "mostly")]) == []
+        assert best(COST, [result("never", (None, None))]) == best(COST, []) == []
 
     def test_where_the_higher_is_the_better(self) -> None:
         some, every = result("some", (0.9, None), HIGH), result("every", (0.2, 0.3), HIGH)
-        assert HIGH.best([some, every]) == [every]
-        assert HIGH.rank(every) > HIGH.rank(some) > HIGH.rank(result("none", (None, None), HIGH))
+        assert best(HIGH, [some, every]) == [every]
+        assert rank(HIGH, every) > rank(HIGH, some) > rank(HIGH, result("none", (None, None), HIGH))
 
     def test_p_is_against_the_best_that_always_came(self) -> None:
         """The lucky learner's seeds cannot be paired: with it as the best nothing would be tested."""
@@ -72,15 +76,15 @@ class TestFewerSeeds:
     @pytest.mark.parametrize("order", permutations(range(3)), ids=str)
     def test_one_seed_is_not_the_best_beside_five(self, order: tuple[int, ...]) -> None:
         results = [result(*self.MADE[k], HIGH) for k in order]
-        assert [r["learner"] for r in HIGH.best(results)] == ["five"]
+        assert [r["learner"] for r in best(HIGH, results)] == ["five"]
 
     def test_one_lucky_seed_of_five_hides_nobody(self) -> None:
         """Of the five seeds some never came: neither they nor the single seed is the best."""
-        assert HIGH.best([result("one", (0.9,), HIGH), result("five", (0.5, None, 0.6, 0.5, 0.5), HIGH)]) == []
+        assert best(HIGH, [result("one", (0.9,), HIGH), result("five", (0.5, None, 0.6, 0.5, 0.5), HIGH)]) == []
 
     def test_single_seeds_among_themselves_have_a_best(self) -> None:
         results = [result("a", (0.5,), HIGH), result("b", (0.7,), HIGH), result("c", (0.7,), HIGH)]
-        assert [r["learner"] for r in HIGH.best(results)] == ["b", "c"]
+        assert [r["learner"] for r in best(HIGH, results)] == ["b", "c"]
 
 
 def ocrr(learner: str, *worst: float | None) -> dict[str, Any]:
