@@ -155,16 +155,19 @@ class Selections:
         condition, values = asked.where(without=name)
         column = f"unnest(coalesce({quoted(name)}, [NULL]))" if name in LISTS else quoted(name)
         counted = self._of_map(asked, condition)
-        query = f"SELECT {column} AS value, count(*) AS found FROM photos WHERE {counted} GROUP BY 1"
         most = 10_000 if name == "bucket" else most
-        rows = self.collection.rows(f"{query} ORDER BY found DESC, value LIMIT {most + 1}", values)
+        rows = self.collection.rows(
+            f"SELECT {column} AS value, count(*) AS found FROM photos WHERE {counted} GROUP BY 1 "
+            f"ORDER BY found DESC, value LIMIT {most + 1}",
+            values,
+        )
         pairs = [["" if value is None else value, count] for value, count in rows]
         more, pairs = len(pairs) > most, pairs[:most]
         shown = {value for value, _ in pairs}
-        if rare := [value for value in dict.fromkeys(asked.facets.get(name, ())) if value not in shown]:
-            chosen = f"SELECT * FROM ({query}) WHERE list_contains(?, coalesce(value::VARCHAR, ''))"
-            count = {value or "": count for value, count in self.collection.rows(chosen, [*values, rare])}
-            pairs += [[value, count.get(value, 0)] for value in rare]
+        for value in dict.fromkeys(asked.facets.get(name, ())):
+            if value not in shown:
+                alone = replace(asked, facets={**asked.facets, name: (value,)})
+                pairs.append([value, len(self.ordered(alone)[0])])
         if name == "bucket":
             place = {label: i for i, label in enumerate(self.collection.source.buckets)}
             pairs.sort(key=lambda pair: place.get(pair[0], len(place)))
