@@ -166,6 +166,13 @@ def digest(run: Run) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
+def tested(rows: Sequence[Row]) -> str:
+    """Twelve hexadecimal digits of the samples of all tests, in their order: runs that drew the same tests have the
+    same. "" for rows without records."""
+    positions = [row.answers.sample.astype("int64").tobytes() for row in rows if row.answers is not None]
+    return hashlib.sha256(b"".join(positions)).hexdigest()[:12] if positions else ""
+
+
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     """Write one run; `run.json` last, with the digests of its rows and of the records that are there."""
     import pyarrow as pa

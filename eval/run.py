@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import fingerprint, locked
+from curate.core.digests import code_of
 from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from eval import outcomes
@@ -127,8 +128,7 @@ def evaluate_draws(
         failed = {entry["learner"]: entry["because"] for entry in found["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
-    family = str(stream.facts["family"])
-    return Results({**summary(done, stream.name, family, found["protocol"]), "skipped": skipped})
+    return Results({**summary(done, stream.name, str(stream.facts["family"]), found["protocol"]), "skipped": skipped})
 
 
 def _about(stream: Stream, seed: int | None) -> dict[str, str]:
@@ -375,8 +375,8 @@ def _finish(stream: Stream, grid: _Grid, run: _Begun, rows: Sequence[Row]) -> Ru
     learner, protocol = run.start.learner, grid.protocol
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in rows)])
-    costs = {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
-    about = run.identity | costs | {"seconds": round(seconds, 3), "kernel": fused.kind()}
+    about = run.identity | {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
+    about |= {"seconds": round(seconds, 3), "kernel": fused.kind(), "code": code_of(), "tests": row_files.tested(rows)}
     notes = {
         "published": stream.facts.get("published"),
         "told": protocol.stream_notes(stream),

@@ -4,8 +4,8 @@
 
 findings/usda: MobileNet vectors of 6,562 watercolours, 11 fruits, six buckets of years, 30 % test samples. Needs
 DATA/usda/usda_mnv1_embeddings_u8.npz. findings/intents: sentence vectors of Banking77 in 11 steps of seven new intents
-each, so that no class comes back; findings/banking77: the same in one step, in the order of their file. Both need
-DATA/intent/banking77_minilm.npz.
+each, so that no class comes back; findings/banking77: the same in one step, in the order of their file;
+findings/clinc150: CLINC150's, with the queries of no class (`oos`) as a class. They need DATA/intent/*_minilm.npz.
 """
 
 from __future__ import annotations
@@ -36,20 +36,25 @@ def usda(data: Path) -> Stream:
 
 def banking77(data: Path) -> Stream:
     """One step, with Banking77's own test samples."""
-    return from_arrays(_sentences(data))
+    return from_arrays(_sentences(data, "banking77"))
+
+
+def clinc150(data: Path) -> Stream:
+    """One step, with CLINC150's own test samples; its validation samples are not used."""
+    return from_arrays(_sentences(data, "clinc150"))
 
 
 def intents(data: Path) -> Stream:
     """Classes in a random order, seven to a step; each step shuffled."""
-    rng, arrays = np.random.default_rng(0), _sentences(data)
+    rng, arrays = np.random.default_rng(0), _sentences(data, "banking77")
     classes = int(arrays["y"].max()) + 1
     turn = np.argsort(rng.permutation(classes)) // (classes // TURNS)
     rows = rng.permutation(len(arrays["y"]))
     return from_arrays({name: array[rows] for name, array in (arrays | {"step": turn[arrays["y"]]}).items()})
 
 
-def _sentences(data: Path) -> dict[str, Any]:
-    with np.load(data / "intent" / "banking77_minilm.npz", allow_pickle=False) as found:
+def _sentences(data: Path, name: str) -> dict[str, Any]:
+    with np.load(data / "intent" / f"{name}_minilm.npz", allow_pickle=False) as found:
         x = np.concatenate([found["train_x"], found["test_x"]]).astype(np.float32)
         y = np.concatenate([found["train_y"], found["test_y"]]).astype(np.int64)
         split = np.repeat(["train", "test"], [len(found["train_y"]), len(found["test_y"])])
@@ -61,6 +66,6 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("findings"))
     options = parser.parse_args()
-    for build in (usda, banking77, intents):
+    for build in (usda, banking77, clinc150, intents):
         replace(build(options.data), name=build.__name__).save(options.out / build.__name__)
         print(options.out / build.__name__)

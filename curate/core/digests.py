@@ -9,12 +9,15 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
 
 MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
 LARGE = (".tar", ".npy")
+PACKAGES = ("curate", "stream_builder", "eval", "pipelines")
 UNSETTLED = 2.0  # seconds: a file that was changed so recently may change again without a new time
 THREADS = 4  # hashing releases the interpreter's lock
 
@@ -94,6 +97,20 @@ def _stamp(path: Path) -> str:
     """Inode, size, times of content and inode (ns): a change of a file changes one of them."""
     s = path.stat()
     return f"{s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}"
+
+
+@cache
+def code_of() -> str:
+    """The code that runs, for records: version, and twelve digits of the names and bytes of all Python and C files of
+    the four packages."""
+    root = Path(__file__).parents[2]
+    files = [p for name in PACKAGES for kind in ("py", "c") for p in (root / name).rglob(f"*.{kind}")]
+    try:
+        number = version("driftline")
+    except PackageNotFoundError:  # run from a folder
+        number = "0"
+    digest = fingerprint({p.relative_to(root).as_posix(): sha256_file(p) for p in files})
+    return f"driftline {number} ({digest[:12]})"
 
 
 @contextmanager

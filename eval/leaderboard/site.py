@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from curate.core.atomic_io import write_bytes, write_text
-from eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked
+from eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked, code, drawn
 from eval.leaderboard.isolation import Limits, isolated
 from eval.leaderboard.submission import opened, runs_of, with_records
 from eval.protocol import primary_of, scores_of
@@ -119,7 +119,7 @@ def _tables(
                     "tie": next((ties[run] for run in result["runs"] if run in ties), ""),
                     "seconds": f"{result['seconds'] / max(1, len(result['seeds'])):.3g}",
                     "bytes": f"{result['stored_bytes']:,}",
-                    "seeds": len(result["seeds"]),
+                    "drawn": drawn(result),
                     "checked": checked(owner, result["runs"]),
                     "submission": owner.name,
                     "file": files[owner.sha256],
@@ -132,9 +132,7 @@ def _tables(
                 "anchor": slug(protocol, name, sha[:8]).removesuffix(".html"),
                 "protocol": protocol,
                 "stream": name,
-                "about": " ".join(
-                    filter(None, [about.get(sha, ""), f"Stream {sha[:12]}; settings: {values or 'none'}."])
-                ),
+                "about": f"{about.get(sha, '')} Stream {sha[:12]}; settings: {values or 'none'}. {code(entries)}",
                 "primary": primary.label,
                 "scores": [score.label for score in scores],
                 "ties": any(row["tie"] for row in rows),

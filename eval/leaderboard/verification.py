@@ -20,7 +20,7 @@ from eval.leaderboard.rescoring import rescored
 from eval.leaderboard.submission import documents_of, missing, modules_of, opened, runs_of, scores_of, with_records
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
-from eval.rows import Run, digest
+from eval.rows import Run, digest, tested
 from stream_builder.stream import Stream
 
 SHARE = 0.1  # of the runs that may be repeated, at least one
@@ -179,6 +179,8 @@ def _rescored(run: Run, stream: Stream | None) -> tuple[str, str]:
         return "", "it has no outcomes"
     if stream is None:
         return "", "its stream is not here"
+    if run.about.get("tests", tested(run.rows)) != tested(run.rows):
+        return "its record names other tests than its outcomes", ""
     return rescored(run, stream), ""
 
 

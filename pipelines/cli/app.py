@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 from typer.main import get_command_name
 
+from curate.core.digests import code_of
 from curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting, explained, shortened
 from curate.core.system.calls import collect_rarely
-from pipelines import VERSION
 from pipelines.cli.common import OUTPUT, PlainGroup, Quiet, Verbose, set_output
 from pipelines.cli.curation import curation_app
 from pipelines.cli.eval import eval_app
@@ -43,7 +43,7 @@ app = typer.Typer(
 def version(value: bool) -> None:
     """Print the version and exit."""
     if value:
-        print(f"driftline {VERSION}")
+        print(code_of())
         raise typer.Exit
 
 

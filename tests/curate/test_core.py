@@ -212,3 +212,18 @@ def test_tars_are_byte_for_byte_those_of_the_standard_library(members: list[tupl
         path = Path(folder) / "a.tar"
         assert write_tar(path, members) == len(expected)
         assert path.read_bytes() == expected
+
+
+def test_the_code_is_named_by_every_source_of_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def code() -> str:
+        return digests.code_of.__wrapped__()
+
+    monkeypatch.setattr(digests, "__file__", str(tmp_path / "curate" / "core" / "digests.py"))
+    (tmp_path / "eval" / "engine").mkdir(parents=True)
+    (tmp_path / "eval" / "engine" / "kernel.c").write_text("int a;")
+    before = code()
+    (tmp_path / "eval" / "notes.txt").write_text("no source")
+    assert code() == before
+    (tmp_path / "eval" / "engine" / "kernel.c").write_text("int b;")
+    assert code() != before
+    assert before.startswith("driftline 0.1.0 (")

@@ -21,6 +21,7 @@ from support.console import driftline
 from support.helpers import drifting
 
 from curate.core.atomic_io import sha256_file
+from curate.core.digests import code_of
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream, IntegrityError, MissingFile
 from eval.leaderboard import verification
 from eval.leaderboard.board import board
@@ -518,6 +519,27 @@ def test_the_leaderboard_counts_the_seeds_that_reached_a_score(tmp_path: Path) -
     (table,) = tables(board([verdict], True))
     assert "| 13 ± 1 (2/3) |" in table
     assert "Ranked by worst of novel, original" in table
+
+
+def test_the_page_says_seeds_draws_and_code(tmp_path: Path) -> None:
+    stream = drifting().save(tmp_path / "S")
+    for splits in ("stream", "seeded"):
+        evaluate(stream, "clear-iid", ["majority"], [0, 1, 2], {"splits": splits}, tmp_path / "runs")
+    pack([tmp_path / "runs"], "ours", tmp_path / "s.zip")
+    verdict = verify(tmp_path / "s.zip", [tmp_path / "S"])
+    assert verdict.problems == []
+    page = tables(board([verdict]))
+    assert [("| 0–2 | 1 |" in table, "| 0–2 | 3 |" in table) for table in page] == [(False, True), (True, False)]
+    assert all(f"Code: {code_of()}." in table for table in page)
+
+
+def test_other_tests_in_a_record_than_in_its_outcomes_are_named(made: tuple[Path, Path], tmp_path: Path) -> None:
+    def other(data: bytes) -> bytes:
+        return json.dumps(json.loads(data) | {"tests": "another draw"}).encode()
+
+    theirs = edited(made[1], tmp_path / "a.zip", "runs/0000/run.json", other, hashed=True)
+    (problem,) = verify(theirs, [made[0]]).problems
+    assert problem == "run 0000: its record names other tests than its outcomes"
 
 
 def test_one_seed_shows_no_deviation(made: tuple[Path, Path]) -> None:
