@@ -50,7 +50,8 @@ def intents(data: Path) -> Stream:
     classes = int(arrays["y"].max()) + 1
     turn = np.argsort(rng.permutation(classes)) // (classes // TURNS)
     rows = rng.permutation(len(arrays["y"]))
-    return from_arrays({name: array[rows] for name, array in (arrays | {"step": turn[arrays["y"]]}).items()})
+    sides = {"x": arrays["x"][rows], "y": arrays["y"][rows], "split": arrays["split"][rows]}
+    return from_arrays(sides | {"step": turn[sides["y"]], "classes": arrays["classes"]})
 
 
 def _sentences(data: Path, name: str) -> dict[str, Any]:
@@ -58,7 +59,8 @@ def _sentences(data: Path, name: str) -> dict[str, Any]:
         x = np.concatenate([found["train_x"], found["test_x"]]).astype(np.float32)
         y = np.concatenate([found["train_y"], found["test_y"]]).astype(np.int64)
         split = np.repeat(["train", "test"], [len(found["train_y"]), len(found["test_y"])])
-    return {"x": x, "y": y, "split": split}
+        classes = found["labels"]  # held-out classes are drawn in the order of their names
+    return {"x": x / np.linalg.norm(x, axis=1, keepdims=True), "y": y, "split": split, "classes": classes}
 
 
 if __name__ == "__main__":
