@@ -78,9 +78,9 @@ def facts_of(stream: Any, out: Path) -> dict[str, Any]:
     }
 
 
-def tell(as_json: bool, saved: Sequence[dict[str, Any]], protocol: str = "clear-iid") -> None:
+def tell(as_json: bool, saved: Sequence[dict[str, Any]], protocol: str = "clear-iid", *more: str) -> None:
     """Print a line about each saved stream, and warn of test samples that are near training samples. protocol: which
-    one such streams are made for."""
+    one such streams are made for, with `more` words of `driftline eval`."""
     lines = []
     for one in saved:
         size = f"{one['steps']} steps, {one['samples']:,} samples, {one['classes']} classes"
@@ -97,7 +97,7 @@ def tell(as_json: bool, saved: Sequence[dict[str, Any]], protocol: str = "clear-
             )
     folder = Path(saved[0]["folder"])
     folder = folder if len(saved) == 1 else folder.parent
-    lines.append(next_step("eval", folder, "--protocol", protocol, "--learners", "all", "--out", "runs"))
+    lines.append(next_step("eval", folder, "--protocol", protocol, *more, "--learners", "all", "--out", "runs"))
     show(as_json, saved[0] if len(saved) == 1 else list(saved), "\n".join(lines))
 
 
@@ -325,6 +325,6 @@ def stream_from_baseline(
 
     Compare your own with them: driftline leaderboard ours.zip --baselines --stream OUT --out board.md.
     """
-    from eval.leaderboard.baselines import protocol_of, unpacked
+    from eval.leaderboard.baselines import options_of, unpacked
 
-    tell(as_json, [facts_of(unpacked(name, out), out)], protocol_of(name))
+    tell(as_json, [facts_of(unpacked(name, out), out)], *options_of(name))

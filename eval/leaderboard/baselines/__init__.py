@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from curate.core.errors import BadConfig, IncompatibleStream, UnknownName, did_you_mean
 from eval.leaderboard.submission import opened
+from eval.protocol import stored_protocol
 from stream_builder.stream import Stream
 
 HERE = Path(__file__).parent
@@ -62,9 +64,13 @@ def shas(path: Path) -> set[str]:
     return {about["stream"]["sha256"] for about in _records(path)}
 
 
-def protocol_of(name: str) -> str:
-    """The protocol of a shipped submission's first run."""
-    return str(_records(shipped()[name])[0]["protocol"])
+def options_of(name: str) -> list[str]:
+    """What `driftline eval` needs for runs that may be compared with a shipped submission: the protocol, and words of
+    its settings."""
+    about = _records(shipped()[name])[0]
+    usual = asdict(stored_protocol(about["protocol"])())
+    changed = [f"{key}={value}" for key, value in about["protocol_settings"].items() if value != usual[key]]
+    return [about["protocol"], *(word for text in changed for word in ("--set", text))]
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
