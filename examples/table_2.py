@@ -7,6 +7,7 @@ The paper's five sequences, twelve networks and all methods, small networks firs
 `--minutes`; exit code 3: there is more to do. Take the folder `runs` along. When a network and a sequence are done, the
 weights of their fits are deleted: each fit keeps its settings, accuracies and time, about 2 kB. In the end table2/page
 has the table beside the paper's. CIFAR: a folder of CIFAR-10 with the paper's draws, else `cifar10` is downloaded.
+`--means 8` gives the networks `linear` and `mlp`, which take vectors, the means of 8 × 8 fields of each image.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from curate.core.atomic_io import read_json, write_json
 from eval.finetuning.fit_cache import Store
 from eval.protocols.seq_to_final import published
+from stream_builder.stream import Step, Stream
 
 SEQUENCES = ("CLR", "RCL", "rrr", "TTT", "sss")
 NETWORKS = tuple(f"{kind}-{size}" for size in (1, 2, 3, 4) for kind in ("conv", "dense", "res"))
@@ -30,6 +35,23 @@ UNFINISHED = 3
 def learners() -> list[str]:
     """The table's methods; its `sft` is the best of three schedules."""
     return sorted({learner for _, _, learner in published.table()} | {"sft-linear", "sft-exponential"})
+
+
+def field_means(stream: Stream, fields: int) -> Stream:
+    """Each image as the means of fields × fields parts of each channel: float16 (N, fields² · channels), 0 … 1."""
+
+    def small(step: Step) -> Step:
+        splits = {}
+        for name, split in step.splits.items():
+            x = np.asarray(split.x[:])
+            n, height, width, channels = x.shape
+            parts = x.reshape(n, fields, height // fields, fields, width // fields, channels)
+            splits[name] = replace(split, x=(parts.mean((2, 4)) / 255).reshape(n, -1).astype(np.float16))
+        return replace(step, splits=splits)
+
+    oracle = None if stream.oracle is None else small(stream.oracle)
+    facts = {**stream.facts, "features": f"means of {fields} x {fields} fields"}
+    return replace(stream, steps=[small(step) for step in stream.steps], oracle=oracle, facts=facts)
 
 
 def driftline(*words: object, seconds: float | None = None) -> None:
@@ -47,7 +69,10 @@ def visit(given: argparse.Namespace) -> int:
         stream = given.out / "streams" / sequence.replace(":", "")
         if not stream.is_dir():
             how = ["--base", given.base, "--sequence", sequence, "--fidelity", "paper-code", *given.compose.split()]
-            driftline("stream", "compose", *how, "--out", stream)
+            images = stream.with_name(f"{stream.name}-images") if given.means else stream
+            driftline("stream", "compose", *how, "--out", images)
+            if given.means:
+                field_means(Stream.load(images), given.means).save(stream)
         settings = [word for text in (f"network={network}", *given.set) for word in ("--set", text)]
         what = ["--protocol", "seq-to-final", "--preset", "seq-to-final-code", "--learners", ",".join(given.learners)]
         where = ["--device", given.device, "--workers", given.workers, "--out", runs]
@@ -75,6 +100,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--learners", nargs="+", default=learners())
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="more settings of driftline eval")
     parser.add_argument("--compose", default="", metavar="WORDS", help="more words of stream compose, in one argument")
+    parser.add_argument("--means", type=int, default=0, metavar="N", help="vectors: means of N x N fields")
     given = parser.parse_args(words)
     if left := visit(given):
         print(f"{left} of {len(given.networks) * len(given.sequences)} cells are left: run the same command again")

@@ -6,11 +6,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support import console
 from support.helpers import example, write_base
 
 from curate.core.atomic_io import read_json
+from stream_builder.stream import Split, Step, Stream
 
 
 def test_visits_finish_a_table_and_leave_a_small_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +45,15 @@ def test_visits_finish_a_table_and_leave_a_small_store(tmp_path: Path, monkeypat
     assert len(fits) == 24  # eight of the history, which both sequences have, and eight of each last step
     assert sum(path.stat().st_size for path in (runs / "fits").rglob("*") if path.is_file()) < 2500 * len(fits)
     assert (tmp_path / "out" / "page" / "index.html").is_file()
+
+
+def test_means_of_fields_are_those_of_their_pixels() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3)).astype(np.uint8)
+    step = Step(0, "0", {"train": Split(x, np.zeros(3, np.int64))})
+    (made,) = example("table_2").field_means(Stream("images", [step], ["a"]), 4).steps
+    assert made["train"].x.shape == (3, 4 * 4 * 3)
+    field = x[1, 2:4, 6:8].astype(np.float64)  # the second row's last one
+    np.testing.assert_allclose(made["train"].x[1, 3 * 7 : 3 * 8], field.mean((0, 1)) / 255, atol=5e-4)
 
 
 def test_the_table_has_all_methods_of_the_paper() -> None:
