@@ -104,7 +104,7 @@ def code_of() -> str:
     """The code that runs, for records: version, and twelve digits of the names and bytes of all Python and C files of
     the four packages."""
     root = Path(__file__).parents[2]
-    files = [p for name in PACKAGES for kind in ("py", "c") for p in (root / name).rglob(f"*.{kind}")]
+    files = [p for name in PACKAGES for p in (root / name).rglob("*") if p.suffix in (".py", ".c")]
     try:
         number = version("driftline")
     except PackageNotFoundError:  # run from a folder
