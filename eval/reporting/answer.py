@@ -66,7 +66,7 @@ def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
     moving = [r for r in known if any(r["ageing"]["causes"]["older"]["value"])]  # others never learn again
     if not moving:
         return []
-    best_old = max(known, key=lambda r: r["ageing"]["accuracy"]["value"][at])
+    best_old = max(moving, key=lambda r: r["ageing"]["accuracy"]["value"][at])
     fresh, old = (points(best_old["ageing"]["accuracy"]["value"][k]) for k in (0, at))
     sentences = [
         f"After {age}, {_name(best_old)} is the most accurate: {old} %, after {fresh} % when fresh, on the same tests."
