@@ -150,8 +150,8 @@ def counts_of(root: Path, stage: str) -> dict[str, Any] | None:
 def _places(root: Path, rows: Sequence[Mapping[str, Any]]) -> list[str | None]:
     """Path or URL of each dropped record, by its row of the source; later stages know the one record of an id that the
     filters kept."""
-    by_row: dict[int, str] = {}
-    by_id: dict[str, str] = {}
+    by_row: dict[Any, str] = {}
+    by_id: dict[Any, str] = {}
     numbers = pa.array([row["row"] for row in rows if row["row"] is not None], pa.int64())
     ids = pa.array([row["id"] for row in rows if row["id"] is not None], pa.string())
     for stage, key, wanted, places in (("ingest", "row", numbers, by_row), ("filter", "id", ids, by_id)):
@@ -159,5 +159,5 @@ def _places(root: Path, rows: Sequence[Mapping[str, Any]]) -> list[str | None]:
             table = pq.ParquetFile(part).read([key, "path", "url"])
             table = table.filter(pc.is_in(table[key], value_set=wanted))
             place = pc.coalesce(table["path"], table["url"])
-            places.update(zip(table[key].to_pylist(), place.to_pylist(), strict=True))  # type: ignore[attr-defined]
+            places.update(zip(table[key].to_pylist(), place.to_pylist(), strict=True))
     return [by_row.get(row["row"]) or by_id.get(row["id"]) for row in rows]
