@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.helpers import release_of
+from support.worlds import CLASSES as NAMES
+from support.worlds import across_seeds, heavy_groups, permuted
 
 from curate.core.errors import IntegrityError, MissingFile, Shortage, UnknownName
 from curate.release import Release
@@ -46,14 +49,33 @@ def made(folder: Path) -> Release:
     return release_of(rows, images, vectors, BUCKETS, CLASSES, provenance, folder, rules, shard_images=15)
 
 
-def test_a_seeded_choice_of_n_per_class_and_bucket() -> None:
-    rules = ReleaseSettings(per_class=10)
-    rows = select(accepted(12), [1, 2], CLASSES, rules, 0)
-    assert Counter((r["bucket"], r["concept"]) for r in rows) == dict.fromkeys(
-        ((b, c) for b in (1, 2) for c in CLASSES), 10
-    )
-    assert rows == select(list(reversed(accepted(12))), [1, 2], CLASSES, rules, 0), "input order does not matter"
-    assert rows != select(accepted(12), [1, 2], CLASSES, rules, 1)
+def cells_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {row["id"]: (row["bucket"], row["concept"]) for row in rows}
+
+
+def test_a_choice_of_n_per_class_and_bucket_is_any_of_its_photos() -> None:
+    rows, rules = heavy_groups().rows(), ReleaseSettings(per_class=9, short="fewer")
+
+    def chosen(seed: int) -> list[str]:
+        return [row["id"] for row in select(rows, range(4), NAMES, rules, seed)]
+
+    cells = cells_of(rows)
+    assert Counter(cells[id_] for id_ in chosen(0)) == {c: min(9, n) for c, n in Counter(cells.values()).items()}
+    for other in permuted(rows):
+        assert [row["id"] for row in select(other, range(4), NAMES, rules, 0)] == chosen(0)
+        assert {row["id"] for row in select(other, range(4), NAMES[::-1], rules, 0)} == set(chosen(0))
+    across_seeds(chosen, list(cells), strata=cells)
+
+
+def test_the_order_of_a_release_within_its_buckets_is_a_draw() -> None:
+    rows = heavy_groups().rows()
+    everything = ReleaseSettings(per_class=900, short="fewer")
+
+    def first_half(seed: int) -> set[str]:
+        order = [row["id"] for row in select(rows, range(4), NAMES, everything, seed) if row["bucket"] == 2]
+        return set(order[: len(order) // 2])
+
+    across_seeds(first_half, [row["id"] for row in rows if row["bucket"] == 2])
 
 
 def test_too_few_images_are_an_error_unless_fewer_is_set() -> None:
@@ -67,14 +89,42 @@ def test_too_few_images_are_an_error_unless_fewer_is_set() -> None:
         select(none, [1, 2], CLASSES, ReleaseSettings(per_class=10, short="fewer"), 0)
 
 
-def test_splits_are_stratified_and_seeded() -> None:
+def test_splits_are_stratified() -> None:
     rows = accepted(10)
-    alone = split_groups(rows)
-    sides = split_sides(rows, alone, 0.3, 0, 0)
+    sides = split_sides(rows, split_groups(rows), 0.3, 0, 0)
     tests = Counter((r["bucket"], r["concept"]) for r, s in zip(rows, sides, strict=True) if s == "test")
     assert set(tests.values()) == {3}
-    assert sides == split_sides(rows, alone, 0.3, 0, 0)
-    assert sides != split_sides(rows, alone, 0.3, 0, 1)
+
+
+@pytest.mark.parametrize("what", ["seeds", "numbers"])
+def test_splits_of_other_seeds_and_numbers_are_independent(what: str) -> None:
+    """Uploaders of one photo, in a world of heavy ones; equally likely in a bucket and class. An uploader of a third of
+    all is never tested, nor is the only one of a class."""
+    rows = heavy_groups().rows()
+    group = split_groups(rows)
+    size = Counter(row["user"] for row in rows)
+
+    def tested(k: int) -> set[str]:
+        seed, number = (k, 0) if what == "seeds" else (0, k)
+        sides = split_sides(rows, group, 0.3, seed, number)
+        users = {row["user"] for row, side in zip(rows, sides, strict=True) if side == "test"}
+        assert not users & {"u0", "u1"}
+        return {row["id"] for row, side in zip(rows, sides, strict=True) if side == "test" and size[row["user"]] == 1}
+
+    alone = [row for row in rows if size[row["user"]] == 1]
+    across_seeds(tested, [row["id"] for row in alone], strata=cells_of(alone))
+
+
+def test_a_split_does_not_depend_on_the_order_of_rows() -> None:
+    rows = heavy_groups().rows()
+
+    def sides(of: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        return dict(zip((row["id"] for row in of), split_sides(of, split_groups(of), 0.3, 0, 0), strict=True))
+
+    first = sides(rows)
+    assert set(first.values()) == {"train", "test"}
+    for other in permuted(rows):
+        assert sides(other) == first
 
 
 @settings(deadline=None, max_examples=50)
