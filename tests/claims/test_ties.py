@@ -1,17 +1,11 @@
-"""Promise: the order of ids, of file rows, and of samples within a second, day or year decides nothing.
-
-Random labels whose ids begin with their class, and years as times: where ids ordered equal times, a classifier that
-looks at no sample was right on .978 of them. Every importer and every protocol is found in its registry.
+"""Promise: the order of ids, of rows, and of samples within a second, day or year decides nothing; of importers, see
+`test_importers.py`. Every protocol is found in its registry.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from curate.bucketing.assign import assign
@@ -35,157 +28,10 @@ from pipelines.cli.app import app
 from pipelines.reporting.audit import audit_stream
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.builders.time_order import TimedSamples, in_time_order
-from stream_builder.importers import IMPORTERS
 from stream_builder.measures.label_correlation import blind_curve, correlation_of_stream
 from stream_builder.measures.shift_distance import label_statistics
 from stream_builder.step import SPLITS
 from stream_builder.stream import Split, Step, Stream
-
-YEARS = (2012, 2013, 2015)
-EACH = 40  # samples of a class and year
-CLASSES = ("bus", "car")
-Row = tuple[int, str, int]  # year, class, number
-Built = tuple[Path, dict[str, Any]]  # what an importer is called with
-
-
-def seconds(year: int) -> int:
-    return int(np.datetime64(str(year), "s").astype(np.int64))
-
-
-@cache
-def picture() -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (4, 4)).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def put(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(picture())
-
-
-def clear(folder: Path, rows: list[Row]) -> Built:
-    """The old layout without metadata: nothing is known of the order within a bucket."""
-    listed: dict[tuple[str, str], list[str]] = {}
-    for year, c, i in rows:
-        name = f"labeled_images/{year}/{c}/{c}{year}{i:03d}.png"
-        put(folder / name)
-        for part in ("all", "test" if i % 4 == 0 else "train"):
-            listed.setdefault((str(year), part), []).append(f"{name} {CLASSES.index(c)}\n")
-    training = folder / "training_folder"
-    for (year_, part), lines in listed.items():
-        place = training / ("filelists" if part == "all" else "testset_ratio_0.3/split_0") / year_ / f"{part}.txt"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text("".join(lines))
-    (training / "bucket_indices.json").write_text(json.dumps([str(year) for year in YEARS]))
-    (folder / "class_names.txt").write_text("\n".join(CLASSES))
-    return folder, {"features": "images:8"}
-
-
-def folder_by_time(folder: Path, rows: list[Row]) -> Built:
-    for year, c, i in rows:
-        put(folder / c / str(year) / f"{i:03d}.png")
-    return folder, {"size": 8}
-
-
-def hub(folder: Path, rows: list[Row]) -> Built:
-    columns = {
-        "text": [f"{c} {i}" for _, c, i in rows],
-        "topic": [c for _, c, _ in rows],
-        "when": [y for y, _, _ in rows],
-    }
-    pq.write_table(pa.table(columns), folder / "all.parquet")
-    return folder, {"time": "when", "label": "topic"}
-
-
-def tic(folder: Path, rows: list[Row]) -> Built:
-    uids = {row: f"{row[0]}{CLASSES.index(row[1])}{row[2]:027x}" for row in rows}
-    np.save(folder / "x.npy", np.array([[i] for _, _, i in rows], np.float32))
-    lines = ["uid,label", *(f"{uids[row]},{row[1]}" for row in rows)]
-    (folder / "mine.csv").write_text("\n".join(lines))
-    lists = {str(year): [uids[row] for row in rows if row[0] == year] for year in YEARS}
-    (folder / "tic_year2uids.json").write_text(json.dumps(lists))
-    return folder / "tic_year2uids.json", {"table": folder / "mine.csv", "features": folder / "x.npy"}
-
-
-def wild_time(folder: Path, rows: list[Row]) -> Built:
-    content = {
-        year: {
-            side: {
-                "headline": np.array([f"{c} {i}" for y, c, i in rows if y == year and (i % 4 == 0) == side]),
-                "category": np.array([CLASSES.index(c) for y, c, i in rows if y == year and (i % 4 == 0) == side]),
-            }
-            for side in (0, 1)
-        }
-        for year in YEARS
-    }
-    (folder / "huffpost.pkl").write_bytes(pickle.dumps(content))
-    return folder / "huffpost.pkl", {}
-
-
-def wilds(folder: Path, rows: list[Row]) -> Built:
-    lines = ["split,category,year,filename"]
-    for year, c, i in rows:
-        name = f"{c}{year}{i:03d}.png"
-        put(folder / "train" / name)
-        lines.append(f"{'test' if i % 4 == 0 else 'train'},{c},{year},{name}")
-    (folder / "metadata.csv").write_text("\n".join(lines))
-    return folder, {"size": 8}
-
-
-TIED: dict[str, Callable[[Path, list[Row]], Built]] = {
-    "clear": clear, "folder-by-time": folder_by_time, "hub": hub, "tic": tic, "wild-time": wild_time, "wilds": wilds,
-}  # fmt: skip
-ROW_IS_ID = {"hub", "wild-time"}  # these formats have no ids: the place in the file names a sample
-
-
-def imported(name: str, folder: Path, shuffled: bool) -> Stream:
-    """The same samples, in files that are sorted by class or in random order."""
-    rows = [(year, c, i) for year in YEARS for c in CLASSES for i in range(EACH)]
-    folder.mkdir()
-    path, options = TIED[name](folder, [rows[i] for i in rng_for(0, name).permutation(len(rows))] if shuffled else rows)
-    return IMPORTERS[name](path, **options)
-
-
-def repeated(stream: Stream) -> tuple[float, float]:
-    """How often a training sample has the label of the one before, less what chance gives; its standard deviation."""
-    again, expected, pairs = 0, 0.0, 0
-    for step in stream.steps:
-        y = step["train"].y
-        counts, n = np.bincount(y), len(y)
-        again += int((y[1:] == y[:-1]).sum())
-        expected += (n - 1) * float((counts * (counts - 1)).sum()) / (n * (n - 1))
-        pairs += n - 1
-    return (again - expected) / pairs, 0.5 / pairs**0.5
-
-
-def test_every_importer_is_here() -> None:
-    assert set(TIED) == set(IMPORTERS)
-
-
-@pytest.mark.parametrize("name", IMPORTERS)
-def test_an_importer_makes_no_label_correlation_of_file_order_or_ids(name: str, tmp_path: Path) -> None:
-    """Ids and rows are sorted by class. One in 16,000 draws would fail."""
-    for shuffled in (False, True):
-        stream = imported(name, tmp_path / str(shuffled), shuffled)
-        excess, deviation = repeated(stream)
-        assert abs(excess) < 4 * deviation
-        text = stream.ties_text()
-        assert "random order, seed 0" in text or (stream.ties() is None and name == "clear")
-
-
-@pytest.mark.parametrize("name", IMPORTERS)
-def test_permuted_file_rows_give_the_same_stream(name: str, tmp_path: Path) -> None:
-    """By id where the format has ids, else the same samples in another draw."""
-    first, other = (imported(name, tmp_path / str(shuffled), shuffled) for shuffled in (False, True))
-    for a, b in zip(first.steps, other.steps, strict=True):
-        assert set(a.splits) == set(b.splits)
-        for side in a.splits:
-            if name not in ROW_IS_ID:
-                assert a[side].ids.tolist() == b[side].ids.tolist()
-                assert a[side].y.tolist() == b[side].y.tolist()
-            elif name == "wild-time":  # the file says the side; it is drawn for hub
-                assert sorted(a[side].x.tolist()) == sorted(b[side].x.tolist())
 
 
 def made(

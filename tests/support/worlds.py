@@ -1,4 +1,4 @@
-"""Worlds that vary what must not matter (order, names, sizes of groups), draws seen over seeds, and people who disagree.
+"""Worlds that vary what must not matter (order, names, sizes of groups), draws over seeds, and people who disagree.
 
 All random numbers follow from fixed seeds that were chosen before any result was seen: a test passes always or never.
 For another choice of seeds, the false-alarm rate of `across_seeds` is at most 10⁻⁶ a call.
@@ -86,8 +86,8 @@ def across_seeds(
     in independent draws is binomial, so Pearson's X² over the items is χ². It is too large if seeds repeat each other
     or prefer some items, too small if they take turns: the overlap of two draws is that of chance if X² is in its
     1 − 10⁻⁶ interval. along: a number of each item that must not matter (default: its place in the alphabet); its
-    correlation with how often an item comes is within five standard errors. spread: for draws that also balance something,
-    which ties some items to others: X² may be so many times what it is by chance (seeds that are all the same: `seeds`).
+    correlation with how often an item comes is within five standard errors. spread: of draws that also balance, which
+    ties items to others, X² may be so many times what it is by chance (where all seeds are the same, it is `seeds`).
     """
     drawn = [set(draw(seed)) for seed in range(seeds)]
     assert set().union(*drawn) <= set(items), "something else was drawn"
@@ -102,7 +102,9 @@ def across_seeds(
             distance, free = distance + float((residual[rows] ** 2).sum()), free + len(rows) - 1
     assert free >= 30, f"{free} items are too few to see anything"
     low, high = chi2.ppf([RATE / 3, 1 - RATE / 3], free) * [1, spread]
-    assert distance < high, f"draws repeat each other or prefer some items: X² {distance:.0f} of {free}, most {high:.0f}"
+    assert distance < high, (
+        f"draws repeat each other or prefer some items: X² {distance:.0f} of {free}, most {high:.0f}"
+    )
     assert distance > low, f"draws take turns: X² {distance:.0f} of {free}, least {low:.0f}"
     place = {item: k for k, item in enumerate(sorted(items, key=str))}
     against = np.array([(along or place)[item] for item in items], float)
