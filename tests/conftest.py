@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 from support.helpers import drifting
 
 from curate.core.run_log import RunLog
@@ -25,7 +26,16 @@ from stream_builder.stream import Stream
 
 # times say nothing on a shared machine; the same examples each time: what is new is found by `make fuzz`
 settings.register_profile("driftline", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("driftline")
+# `make fuzz`: other examples each time; failing ones stay in a folder, are tried first, and their seed is printed
+settings.register_profile(
+    "fuzz",
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("DRIFTLINE_EXAMPLES", "driftline"))
 with suppress(ImportError):  # older versions do not read all our source for values to try: seconds in each process
     from hypothesis.internal.conjecture import providers
 

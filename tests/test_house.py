@@ -1,7 +1,9 @@
-"""The house keeps its shape: no circle of imports, no loose file at the top of curate, files and folders of a size."""
+"""The house keeps its shape: no circle of imports, no loose file at the top of curate, files and folders of a size, no
+test that any draw passes, and a small twin for each test that needs shared data."""
 
 from __future__ import annotations
 
+import ast
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -71,3 +73,104 @@ def test_no_folder_holds_more_than_one_sees_at_once(folder: Path) -> None:
 def test_curate_has_no_loose_file() -> None:
     assert [p.name for p in (ROOT / "curate").glob("*.py")] == ["__init__.py"]
     assert {room for room in ROOMS if not (ROOT / room / "__init__.py").is_file()} == set()
+
+
+TESTS = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def claims(test: ast.FunctionDef) -> list[ast.expr | None]:
+    """What a test asserts; None: that something is raised, or that a function of `numpy.testing` or its own agrees."""
+    found: list[ast.expr | None] = []
+    for node in ast.walk(test):
+        if isinstance(node, ast.Assert):
+            found += node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2].startswith(("raises", "assert_")):
+            found.append(None)
+    return found
+
+
+def proves_little(claim: ast.expr | None) -> bool:
+    """a != b, len({…}) > 1 or f(x) == f(x): true of nearly every draw, and of a function that always gives the same."""
+    if isinstance(claim, ast.UnaryOp) and isinstance(claim.operand, ast.Call):
+        return ast.unparse(claim.operand.func) in ("np.array_equal", "np.allclose", "torch.equal")
+    if isinstance(claim, ast.Call) and isinstance(claim.func, ast.Attribute) and claim.func.attr in ("any", "all"):
+        claim = claim.func.value
+    if not isinstance(claim, ast.Compare) or len(claim.ops) != 1:
+        return False
+    left, right = claim.left, claim.comparators[0]
+    if isinstance(claim.ops[0], ast.NotEq):
+        return not isinstance(right, ast.Constant)
+    if isinstance(claim.ops[0], ast.Gt):
+        return ast.unparse(left).startswith(("len(set(", "len({")) and ast.unparse(right) == "1"
+    same = ast.dump(left) == ast.dump(right) and any(isinstance(node, ast.Call) for node in ast.walk(left))
+    return isinstance(claim.ops[0], ast.Eq) and same
+
+
+def passes_for_any_draw(test: ast.FunctionDef) -> bool:
+    found = claims(test)
+    return bool(found) and all(map(proves_little, found))
+
+
+def test_no_test_passes_for_any_draw() -> None:
+    """Two seeds that differ may share nearly everything: `support.worlds.across_seeds` says what draws must show."""
+    weak = [
+        f"{path.relative_to(ROOT)}:{test.lineno} {test.name}"
+        for path, tree in TESTS.items()
+        for test in functions(tree)
+        if test.name.startswith("test") and passes_for_any_draw(test)
+    ]
+    assert not weak
+
+
+@pytest.mark.parametrize(
+    ("text", "weak"),
+    [
+        ("assert draw(0) != draw(1)", True),
+        ("assert draw(0) == draw(0)", True),
+        ("assert not np.array_equal(a, b)", True),
+        ("assert len({draw(k) for k in range(3)}) > 1", True),
+        ("assert draw(0) != draw(1)\n  assert draw(0) == [3, 1]", False),
+        ("assert shuffled(x) == sorted(x)", False),
+        ("assert done.returncode != 0", False),
+    ],
+)
+def test_a_test_that_passes_for_any_draw_would_be_seen(text: str, weak: bool) -> None:
+    assert passes_for_any_draw(next(functions(ast.parse(f"def test():\n  {text}")))) == weak
+
+
+def twins(node: ast.FunctionDef | ast.Module) -> list[str]:
+    """The twins that the marks of a test, or the `pytestmark` of its file, name."""
+    of_file = [] if isinstance(node, ast.FunctionDef) else [n for n in node.body if isinstance(n, ast.Assign)]
+    marks: list[ast.AST] = [*(node.decorator_list if isinstance(node, ast.FunctionDef) else of_file)]
+    calls = [call for mark in marks for call in ast.walk(mark) if isinstance(call, ast.Call)]
+    return [
+        ast.literal_eval(word.value)
+        for call in calls if ast.unparse(call.func) == "pytest.mark.shared"
+        for word in call.keywords if word.arg == "twin"
+    ]  # fmt: skip
+
+
+def test_what_needs_shared_data_has_a_small_twin() -> None:
+    """`shared(twin="tests/….py::name")`, on the test or on its file: the same idea on made data, which always runs."""
+    names = {f"{path.relative_to(ROOT)}::{test.name}" for path, tree in TESTS.items() for test in functions(tree)}
+    lacking, unknown = [], []
+    for path, tree in TESTS.items():
+        if '/ "shared"' in path.read_text(encoding="utf-8") and path.name != "test_house.py":
+            lacking += [] if "shared(" in path.read_text(encoding="utf-8") else [str(path.relative_to(ROOT))]
+        needs = {"shared"}
+        for _ in range(3):  # fixtures of fixtures
+            needs |= {f.name for f in functions(tree) if needs & {a.arg for a in f.args.args}} - {"test"}
+        for test in functions(tree):
+            if not test.name.startswith("test"):
+                continue
+            marked = any("shared" in ast.unparse(mark) for mark in test.decorator_list)
+            if marked or needs & {a.arg for a in test.args.args}:
+                of_test = twins(test) or twins(tree)
+                lacking += [] if of_test else [f"{path.relative_to(ROOT)}::{test.name}"]
+                unknown += [twin for twin in of_test if twin not in names]
+    assert not lacking
+    assert not unknown

@@ -44,6 +44,14 @@ def test_links_between_pages_lead_somewhere(manual: Path) -> None:
             assert (page.parent / target).exists(), (page, target)
 
 
+def test_every_promise_names_a_test_that_exists() -> None:
+    page = ROOT / "docs" / "project" / "promises.md"
+    rows = re.findall(r"\| \[`(test_\w+)`\]\(([^)]+)\) \|", page.read_text(encoding="utf-8"))
+    assert len(rows) >= 20
+    for name, path in rows:
+        assert f"def {name}(" in (page.parent / path).resolve().read_text(encoding="utf-8"), name
+
+
 def test_every_command_is_in_the_reference(manual: Path) -> None:
     text = (manual / "reference" / "commands.html").read_text(encoding="utf-8")
     groups = get_command(app).commands  # type: ignore[attr-defined]

@@ -47,7 +47,7 @@ def fewer(usda: Path, to: Path) -> Path:
     return to
 
 
-@pytest.mark.shared
+@pytest.mark.shared(twin="tests/pipelines/test_demo_ageing.py::test_a_model_of_the_first_year_loses_more_each_year")
 @pytest.mark.slow
 def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Path, tmp_path: Path) -> None:
     learners = ("scratch", "finetune", "cumulative", "nearest-mean")
@@ -71,14 +71,16 @@ def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Pat
     assert all(abs(split["share"] - splits["asked"]) < 0.02 for split in splits["splits"].values())
 
 
-@pytest.mark.shared
+@pytest.mark.shared(
+    twin="tests/claims/test_pools.py::test_a_bucket_gives_no_test_of_any_split_and_what_is_left_out_is_counted"
+)
 def test_no_picture_that_trained_the_model_is_in_the_benchmark(shared: Path) -> None:
     names = [line.partition(",")[0] for line in (shared / "usda" / "usda_metadata.csv").read_text().splitlines()[1:]]
     share = np.mean([build.for_model(name) for name in names])
     assert 0.37 < share < 0.43
 
 
-@pytest.mark.shared
+@pytest.mark.shared(twin="tests/eval/test_closed_form.py::test_slda_is_scikit_learns_lda")
 def test_closed_forms_with_a_covariance_beat_class_means_on_vectors_of_another_task(
     shared: Path, tmp_path: Path
 ) -> None:
@@ -90,7 +92,7 @@ def test_closed_forms_with_a_covariance_beat_class_means_on_vectors_of_another_t
     assert min(others) > means + 0.05, found["results"]
 
 
-@pytest.mark.shared
+@pytest.mark.shared(twin="tests/claims/test_falls.py::test_changes_by_distance_are_those_counted_by_hand")
 @pytest.mark.slow
 def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(shared: Path, tmp_path: Path) -> None:
     """Given MobileNet vectors, six buckets: in-domain .942, next-domain .903, forward .848 with a class-balanced
@@ -104,7 +106,7 @@ def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(sha
     assert means["forward"] == pytest.approx(0.848, abs=0.02)
 
 
-@pytest.mark.shared
+@pytest.mark.shared(twin="tests/curate/test_pretrain.py::test_it_learns_the_content_of_the_images")
 @pytest.mark.slow
 def test_what_the_unlabelled_past_taught_beats_training_from_scratch(shared: Path, tmp_path: Path) -> None:
     """CLEAR's finding at a small scale, on real pictures: MoCo on bucket 0, then a linear layer; and in-domain above

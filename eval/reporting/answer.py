@@ -32,7 +32,12 @@ def answer(document: Mapping[str, Any]) -> list[str]:
         sentences.append(
             "Each model was tested at one age only, or never above chance: how fast it ages cannot be said."
         )
-    sentences += [_best(results, score), _cost(results), _unsure(document, results, score), _bound(document, score)]
+    sentences += [
+        _best(document, results, score),
+        _cost(results),
+        _unsure(document, results, score),
+        _bound(document, score),
+    ]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -44,7 +49,8 @@ def _name(result: Result) -> str:
     return f"<strong>{html.escape(result['learner'])}</strong>"
 
 
-def _best(results: Sequence[Result], score: Score) -> str:
+def _best(document: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
+    """Who is first; the best is only who differs from every other one by a test."""
     top = max(results, key=lambda r: ranking.rank(score, r))
     if score.mean(top) is None:
         return f"No learner reached a {html.escape(score.label)} score."
@@ -54,7 +60,11 @@ def _best(results: Sequence[Result], score: Score) -> str:
         return f"No learner has the best {html.escape(score.label)}: none reached it with all of the most seeds."
     ahead = [_name(r) for r in results if ranking.rank(score, r) > ranking.rank(score, best[0])]
     fewer = f" with the most seeds; {_list(ahead)} ran with fewer" if ahead else ""
-    text = f"{_name(best[0])} has the best {html.escape(score.label)}, {score.spread(best[0])}"
+    ps = [r.get("p_against_best_adjusted", {}).get(score.name) for r in results if r is not best[0]]
+    tie = document.get("best_tie")
+    alone = len(tie) == 1 if tie else all(p is not None and p < ALPHA for p in ps)
+    rank = "has the best" if alone else "is first by"
+    text = f"{_name(best[0])} {rank} {html.escape(score.label)}, {score.spread(best[0])}"
     return f"{text}, of {len(results)} learners{fewer}."
 
 
@@ -66,20 +76,22 @@ def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
     moving = [r for r in known if any(r["ageing"]["causes"]["older"]["value"])]  # others never learn again
     if not moving:
         return []
-    best_old = max(moving, key=lambda r: r["ageing"]["accuracy"]["value"][at])
-    fresh, old = (points(best_old["ageing"]["accuracy"]["value"][k]) for k in (0, at))
-    sentences = [
-        f"After {age}, {_name(best_old)} is the most accurate: {old} %, after {fresh} % when fresh, on the same tests."
-    ]
+    by_old = sorted(moving, key=lambda r: r["ageing"]["accuracy"]["value"][at], reverse=True)
+    now = [_at(r["ageing"]["accuracy"], at) for r in by_old]
+    fresh, old = (points(by_old[0]["ageing"]["accuracy"]["value"][k]) for k in (0, at))
+    rank = "is the most accurate" if all(_apart(now[0], other) for other in now[1:]) else "is first by accuracy"
+    sentences = [f"After {age}, {_name(by_old[0])} {rank}: {old} %, after {fresh} % when fresh, on the same tests."]
     ordered = sorted(moving, key=lambda r: _older(r, at)["value"])
     least, most = ordered[0], ordered[-1]
     if len(ordered) == 1:
         return [*sentences, f"{_name(least)}: {_behind(least, at, age)}; {_half(least, unit)}."]
-    sentences.append(f"{_name(least)} ages least: {_behind(least, at, age)}; {_half(least, unit)}.")
-    if _apart(_older(least, at), _older(most, at)):
-        sentences.append(f"{_name(most)} ages fastest: {_behind(most, at, age)}; {_half(most, unit)}.")
-    else:
-        sentences.append(f"No learner ages faster than another beyond the 95 % intervals ({_name(most)} most).")
+    verbs = ("ages least", "ages fastest")
+    if not _apart(_older(least, at), _older(most, at)):
+        sentences.append("No learner ages faster than another beyond the 95 % intervals.")
+        verbs = ("fell least", "fell most")
+    sentences += [
+        f"{_name(r)} {v}: {_behind(r, at, age)}; {_half(r, unit)}." for r, v in zip((least, most), verbs, strict=True)
+    ]
     if not dated:
         sentences.append("The stream has no dates: ages are in steps.")
     return sentences
@@ -87,7 +99,11 @@ def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
 
 def _older(result: Result, at: int) -> dict[str, Any]:
     """What a model loses by its age alone: how much better fresh models do on the same tests."""
-    return {end: values[at] for end, values in result["ageing"]["causes"]["older"].items()}
+    return _at(result["ageing"]["causes"]["older"], at)
+
+
+def _at(estimate: Mapping[str, Sequence[Any]], at: int) -> dict[str, Any]:
+    return {end: values[at] for end, values in estimate.items()}
 
 
 def _behind(result: Result, at: int, age: str) -> str:
@@ -106,9 +122,9 @@ def _half(result: Result, unit: str) -> str:
 
 
 def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two intervals do not overlap."""
+    """Whether two intervals are there and do not overlap."""
     if None in (a["low"], a["high"], b["low"], b["high"]):
-        return True
+        return False
     return bool(a["low"] > b["high"] or b["low"] > a["high"])
 
 

@@ -218,14 +218,14 @@ def _device(name: Device) -> str:
 
 
 def _scores(document: dict[str, Any]) -> str:
-    """A table of learners and scores, the best learner first, and why learners were skipped."""
+    """A table of learners and scores, in order of the primary score, and why learners were skipped."""
     from eval.protocol import primary_of, scores_of
     from eval.scoring.ranking import ranked
 
     lines, scores, places = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document), []
     if document["results"]:
         places = ranked(document)
-        lines[0] += f", the best {primary_of(document).name} first"
+        lines[0] += f", in order of {primary_of(document).name}"
         width = max(14, *(len(place.name) + 2 for place in places))
         lines.append(f"  {'learner':<{width}}" + "".join(f"{score.name:>18}" for score in scores))
     for place in places:

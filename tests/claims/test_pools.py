@@ -75,7 +75,7 @@ def release(folder: Path) -> Release:
     return Release.open(folder)
 
 
-def tested_rows(release: Release) -> list[dict[str, object]]:
+def rows_tested(release: Release) -> list[dict[str, object]]:
     splits = release.facts["splits"]
     return [row for row in release.table.to_pylist() if any(row[name] == "test" for name in splits)]
 
@@ -88,7 +88,7 @@ def links(release: Release, ids: set[str], folder: Path) -> dict[str, set[str]]:
     for name in (folder / "photos").iterdir():
         data[sha256_bytes(name.read_bytes())] = name.read_bytes()
     digests = dict(rows_of(pq.read_table(next(folder.glob("stages/*_fetch/index.parquet"))), "id", "sha256"))
-    tests = tested_rows(release)
+    tests = rows_tested(release)
     hashes = {i: hashes_of([data[digests[i]]])[0] for i in ids | {row["id"] for row in tests}}
     return {
         TEST: ids & {row["id"] for row in tests},
@@ -122,7 +122,7 @@ class TestPublishedPool:
     def test_a_stream_leaves_out_what_a_release_of_another_rule_holds(self, release: Release, tmp_path: Path) -> None:
         other = Path(shutil.copytree(release.path, tmp_path / "other"))
         listed = pq.read_table(other / "unlabelled.parquet")
-        user = next(str(row["user"]) for row in tested_rows(release))
+        user = next(str(row["user"]) for row in rows_tested(release))
         users = [user] * len(listed)
         changed = listed.set_column(listed.schema.get_field_index("user"), "user", pa.array(users))
         pq.write_table(changed, other / "unlabelled.parquet")
@@ -222,7 +222,7 @@ class TestTimeSeen:
         assert found.seen.trained_until <= LAST[bucket]
 
     def test_bucket_0_has_seen_no_test_by_the_date(self, folder: Path, release: Release, tmp_path: Path) -> None:
-        oldest = min(int(str(row["uploaded"])) for row in tested_rows(release))
+        oldest = min(int(str(row["uploaded"])) for row in rows_tested(release))
         found = gather(folder, 0, 20, tmp_path / "out")
         assert np.datetime64(found.seen.trained_until, "s") < np.datetime64(oldest, "s")
 
@@ -268,7 +268,7 @@ class TestLeaks:
         found = audit(release.path, tmp_path / "seen.txt")["leaks"]
         assert found["found"] == len(ids) == found["splits"][split]["found"]
         assert found["splits"][split]["tests"] == release.facts["test_images"][split]
-        assert found["tests"] == len(tested_rows(release))
+        assert found["tests"] == len(rows_tested(release))
         of_ids = {row["id"]: row for row in release.table.to_pylist()}
         assert found["splits"]["split_1"]["found"] == sum(of_ids[i]["split_1"] == "test" for i in ids)
         assert f"{len(ids):,} in {split}" in sentence(found)
@@ -283,7 +283,7 @@ class TestLeaks:
         np.save(tmp_path / "seen.npy", np.asarray(release.features("clip"), np.float32)[rows])
         found = audit(tmp_path / "s", tmp_path / "seen.npy", cosine=0.999999)["leaks"]
         assert found["splits"]["split_2"]["found"] == found["splits"]["split_2"]["tests"] == len(rows)
-        assert found["tests"] == len(tested_rows(release))
+        assert found["tests"] == len(rows_tested(release))
 
 
 def test_an_audit_shows_what_any_split_divides_not_only_the_first(release: Release, tmp_path: Path) -> None:

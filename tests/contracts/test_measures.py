@@ -24,8 +24,11 @@ class TestDistance:
         assert math.isfinite(near)
         assert near < far
 
-    def test_is_the_same_for_the_same_seed(self, name: str) -> None:
-        assert DISTANCES[name](*sets(1.0), 3) == DISTANCES[name](*sets(1.0), 3)
+    def test_its_seed_decides_whatever_is_drawn_before(self, name: str) -> None:
+        """Same seed: same number, also in another place; no distance of a set to itself beyond that of two halves."""
+        first = DISTANCES[name](*sets(1.0), 3)
+        between = DISTANCES[name](*sets(2.0), 4)
+        assert DISTANCES[name](*sets(1.0), 3) == first < between
 
     def test_does_not_modify_its_input(self, name: str) -> None:
         a, b = sets(1.0)

@@ -38,7 +38,9 @@ class TestSampler:
             assert all(0 <= position < (batch + 1) * BATCH for position in positions)
 
     def test_the_same_generator_gives_the_same_positions(self, name: str) -> None:
-        assert drawn(name, 8) == drawn(name, 8)
+        first = drawn(name, 8)
+        assert drawn(name, 8) == first
+        assert len(first) == N // BATCH
 
     def test_asking_for_more_than_there_is_gives_what_there_is(self, name: str) -> None:
         assert all(drawn(name, 10 * N))

@@ -175,6 +175,7 @@ def test_every_key_of_a_source_is_described(name: str) -> None:
     assert all(field.description for field in SOURCES[name].model_fields.values())
 
 
+@pytest.mark.shared(twin="tests/contracts/test_sources.py::test_columns_order_and_ids")
 def test_camera_trap_pictures_go_through_the_folder_source(shared: Path, tmp_path: Path) -> None:
     import csv
 
@@ -191,6 +192,7 @@ def test_camera_trap_pictures_go_through_the_folder_source(shared: Path, tmp_pat
         assert taken == seconds_of(text.replace(":", "-", 2)), path
 
 
+@pytest.mark.shared(twin="tests/curate/test_sources_more.py::test_exif_comes_before_a_date_in_the_path")
 def test_real_exif_dates_edge_cases(shared: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(shared / "exif" / "exif_samples.zip") as archive:
         archive.extractall(tmp_path)

@@ -107,6 +107,7 @@ def test_equal_buckets_are_those_of_a_plain_sort_by_time_and_rank(
     assert [b.start for b in buckets] == [uploaded[order[expected.index(b)]] for b in range(count)]
 
 
+@pytest.mark.shared(twin="tests/curate/test_buckets.py::test_equal_buckets_are_those_of_a_plain_sort_by_time_and_rank")
 def test_as_clear_has_the_published_spans(shared: Path) -> None:
     published = json.loads((shared / "clear" / "clear_10_time.json").read_text())
     ends = [int(datetime.fromisoformat(p[k][:19] + "+00:00").timestamp()) for p in published for k in ("start", "end")]

@@ -389,6 +389,7 @@ class TestTableOfTexts:
         with pytest.raises(BadConfig, match="no vector of 'a car'.*Nearest: 'a cat'"):
             EncoderSpec(model=str(folder), encoder="table").load().texts(["a car"])
 
+    @pytest.mark.shared(twin="tests/curate/test_embed.py::test_a_text_finds_its_images")
     def test_real_clip_texts_find_real_clip_images(self, shared: Path, tmp_path: Path) -> None:
         """Zero-shot without weights: OpenAI's CLIP ViT-B/32, 80 class names, ten dogs and ten cats."""
         names = json.loads((shared / "clip_vectors" / "coco_names.json").read_text())

@@ -258,6 +258,7 @@ class TestSideFiles:
             Yfcc(path=tmp_path / "dataset", side={"captions": tmp_path / "x"})
 
 
+@pytest.mark.shared(twin="tests/curate/test_sources_more.py::test_exif_comes_before_a_date_in_the_path")
 def test_real_exif_photos_are_dated_or_say_why_not(shared: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(shared / "exif" / "exif_samples.zip") as archive:
         archive.extractall(tmp_path)

@@ -175,6 +175,7 @@ def test_any_bytes_are_an_error_or_an_image_file(data: bytes) -> None:
         rewrite_container(b"x" + data)
 
 
+@pytest.mark.shared(twin="tests/curate/test_strip.py::test_pixels_and_profile_stay_and_personal_data_goes")
 def test_files_of_real_cameras_lose_their_gps_and_keep_their_pixels(shared: Path) -> None:
     found = 0
     with zipfile.ZipFile(shared / "exif" / "exif_samples.zip") as archive:

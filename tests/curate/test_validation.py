@@ -8,12 +8,14 @@ import json
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from support.worlds import across_seeds, opaque, permuted, third_value
 
 from curate.core.errors import BadConfig, BadInput
+from curate.core.parsing import rows_of
 from curate.retrieval.settings import BACKGROUND, Concept
 from curate.validation.answers import ANSWERS, read_answers, read_lines, refuse_foreign
 from curate.validation.batches import question_page, read_batch, read_gold, write_batch
@@ -21,6 +23,7 @@ from curate.validation.rounds import next_candidates, short_cells
 from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import (
     agreement,
+    people_say,
     suggested_rejections,
     tally,
     verdict,
@@ -80,9 +83,18 @@ class TestBatch:
         assert first == second
         rows = list(csv.DictReader((tmp_path / "a" / "batch.csv").open(newline="")))
         order = [facts["items"][row["item"]] for row in rows]
-        assert sorted(order) != order
         assert len(set(order)) == 20
         assert read_batch(tmp_path / "a") == facts
+
+    def test_the_order_of_rows_is_a_draw(self, tmp_path: Path) -> None:
+        asked = [(id_, b"1", "jpg") for id_ in opaque(40, "batch")]
+
+        def first_half(seed: int) -> list[str]:
+            facts = write_batch(asked, CONCEPTS, tmp_path / str(seed), seed, ValidationSettings())
+            rows = list(csv.DictReader((tmp_path / str(seed) / "batch.csv").open(newline="")))
+            return [facts["items"][row["item"]] for row in rows[:20]]
+
+        across_seeds(first_half, [id_ for id_, _, _ in asked])
 
     def test_images_of_an_earlier_batch_are_linked_if_their_bytes_are_the_same(self, tmp_path: Path) -> None:
         def written(name: str, images: dict[str, bytes], earlier: str | None = None) -> tuple[Path, dict[str, Path]]:
@@ -373,6 +385,40 @@ class TestVerdict:
         known = {"a": "Busse", "b": "Wagen", "c": "Hund", "d": "Busse", "e": None}
         found = verdicts_from_labels(items, known, {"bus": "Busse", "car": "Wagen"})["verdict"].to_pylist()
         assert found == ["kept", "wrong_concept", "kept", "wrong_concept", "unlabelled"]
+
+
+class TestThirdValue:
+    """No majority, ties, missing answers: each image has one verdict, whatever the order of images and answers."""
+
+    VERDICTS: ClassVar = {
+        "agreed": "kept", "tie": "pending", "three ways": "no_majority", "none of them": "wrong_concept",
+        "unclear": "wrong_concept", "sensitive": "sensitive", "one answer": "pending", "no answer": "pending",
+    }  # fmt: skip
+
+    def test_votes_give_each_kind_its_verdict(self) -> None:
+        items, kinds, answers = third_value()
+        found = dict(rows_of(tally(items, answers, ValidationSettings()), "id", "verdict"))
+        assert found == {id_: self.VERDICTS[kind] for id_, kind in kinds.items()}
+
+    @pytest.mark.parametrize("aggregate", ["votes", "one-coin", "dawid-skene"])
+    def test_nothing_is_kept_without_a_majority_and_order_does_not_matter(self, aggregate: str) -> None:
+        items, kinds, answers = third_value()
+        rules = ValidationSettings.model_validate({"aggregate": aggregate})
+        first = dict(rows_of(tally(items, answers, rules), "id", "verdict"))
+        assert {kinds[id_] for id_, said in first.items() if said == "kept"} <= {"agreed"}
+        assert {id_ for id_, said in first.items() if said == "pending"} == {
+            id_ for id_, kind in kinds.items() if self.VERDICTS[kind] == "pending"
+        }
+        for other in permuted(range(len(answers))):
+            found = tally(items[::-1], answers.take(other), rules)
+            assert dict(rows_of(found, "id", "verdict")) == first
+
+    def test_people_say_nothing_where_they_do_not_agree_or_are_too_few(self) -> None:
+        _, kinds, answers = third_value()
+        said = people_say(answers, ValidationSettings())
+        assert {kinds[id_] for id_, ticked in said.items() if ticked == {"bus"}} == {"agreed", "sensitive"}
+        assert {kinds[id_] for id_, ticked in said.items() if not ticked} == {"three ways", "unclear"}
+        assert not {kinds[id_] for id_ in kinds.keys() - said.keys()} & {"agreed", "three ways", "none of them"}
 
 
 class TestWeightedVerdicts:

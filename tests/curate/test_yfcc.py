@@ -283,6 +283,7 @@ def test_a_damaged_part_may_be_left_where_it_ends(tmp_path: Path) -> None:
     assert len(table) == reject["row"] + 1 + 4000
 
 
+@pytest.mark.shared(twin="tests/curate/test_yfcc.py::test_any_bytes_give_the_records_that_plain_python_gives")
 def test_the_real_rows_go_through_with_the_counts_that_plain_python_finds(shared: Path, tmp_path: Path) -> None:
     for name, expected_rows, width in (("yfcc100m_rows.tsv", 164, 23), ("yfcc100m_25col_500.tsv", 500, 25)):
         path = shared / "yfcc" / name

@@ -629,8 +629,9 @@ class TestMethods:
         auto = evaluate(stream(), "seq-to-final", ["i-ft"], settings=settings)["results"][0]
         off = evaluate(stream(), "seq-to-final", ["i-ft(sees_final=no)"], settings=settings)["results"][0]
 
-        first = [one["learner_facts"]["stages"][0]["fit"] for one in (auto, off)]
-        assert first[0] != first[1]
+        yes = evaluate(stream(), "seq-to-final", ["i-ft(sees_final=yes)"], settings=settings)["results"][0]
+        first = [one["learner_facts"]["stages"][0]["fit"] for one in (auto, off, yes)]
+        assert [fit == first[0] for fit in first] == [True, False, True]
 
     def test_a_surgical_order_begins_with_the_block_that_the_shift_needs(self) -> None:
         """Labels moved: the classifier is what must change."""

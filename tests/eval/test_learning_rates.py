@@ -101,7 +101,9 @@ def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_o
         assert np.mean([row["below"] for row in rows]) < 0.1, rows
 
 
-@pytest.mark.shared
+@pytest.mark.shared(
+    twin="tests/eval/test_learning_rates.py::test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_on_the_photo_world"
+)
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
 @pytest.mark.parametrize(
@@ -116,7 +118,9 @@ def test_no_default_ends_ten_points_below_the_best_of_its_papers_grid_on_real_da
     assert np.mean([row["below"] for row in rows]) < 0.1, rows
 
 
-@pytest.mark.shared
+@pytest.mark.shared(
+    twin="tests/eval/test_learning_rates.py::test_no_default_ends_ten_points_below_the_best_of_its_grid"
+)
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
 @pytest.mark.parametrize("name", ["ace", "cosine-fc"])
@@ -151,7 +155,9 @@ class TestOcrr:
         assert min(len(again.stream), len(again.novel)) > 0
 
 
-@pytest.mark.shared
+@pytest.mark.shared(
+    twin="tests/eval/test_learning_rates.py::test_nearest_means_show_that_the_classes_can_be_told_apart"
+)
 @pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
 def test_on_the_usdas_pictures_a_trained_head_beats_the_majority_by_far() -> None:
     """.56 and .55 for both at the old defaults."""

@@ -115,7 +115,7 @@ def test_the_overview_ranks_the_learner_that_knows_nothing_last() -> None:
 
 def test_the_printed_table_is_in_the_order_of_the_primary_score() -> None:
     first, _, *lines = printed(near_future()).splitlines()
-    assert first == "near-future on S, the best near_future first"
+    assert first == "near-future on S, in order of near_future"
     assert [line.split()[0] for line in lines][:2] == ["er-online", "fc-only"]
 
 

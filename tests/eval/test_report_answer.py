@@ -61,8 +61,9 @@ def test_the_answer_says_who_ages_least_what_it_costs_and_what_is_not_significan
     here, stream = aged
     page = write(results_of([here / "runs"], [stream]), here / "out", streams=[stream]).read_text()
     text = text_of(page)
-    assert re.search(r"After \d\.\d years, \S+ is the most accurate: \d\d\.\d %", text)
-    assert re.search(r"ages least: after .* points \(.* to .*\) behind fresh ones on the same tests", text)
+    assert re.search(r"After \d\.\d years, \S+ is first by accuracy: \d\d\.\d %", text)
+    assert "No learner ages faster than another beyond the 95 % intervals." in text
+    assert re.search(r"fell least: after .* points \(.* to .*\) behind fresh ones on the same tests", text)
     assert "half" in text
     assert re.search(r"A run of|cost about the same", text)
     assert "5 %" in text

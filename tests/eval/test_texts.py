@@ -156,7 +156,7 @@ class TestNames:
         with pytest.raises(MissingFile, match="answered 404"):
             open_dataset("clinc150", Options(data_dir=tmp_path, download=True))
 
-    @pytest.mark.shared
+    @pytest.mark.shared(twin="tests/eval/test_texts.py::test_a_folder_of_two_tables")
     def test_banking77s_own_files(self, shared: Path, tmp_path: Path) -> None:
         for side in ("train", "test"):
             data = (shared / "intent" / f"banking77_{side}.csv").read_bytes()

@@ -194,7 +194,7 @@ def test_images_and_vectors_of_another_width_are_refused() -> None:
         ZeroShot().check_stream(images)
 
 
-@pytest.mark.shared
+@pytest.mark.shared(twin="tests/eval/test_zero_shot.py::test_zero_shot_is_the_largest_cosine_with_the_mean_text")
 @pytest.mark.skipif(not CLIP.is_dir(), reason="needs ../shared/data")
 def test_on_clips_own_vectors_all_dogs_and_cats_are_right_among_80_names() -> None:
     with np.load(CLIP / "web50_clip_vitb32_image.npz", allow_pickle=False) as data:

@@ -59,7 +59,7 @@ def test_what_was_seen_names_a_command_of_the_page() -> None:
             assert set(named) <= commands, (name, named)
 
 
-@pytest.mark.shared
+@pytest.mark.shared(twin="tests/eval/test_replay.py::test_replay_forgets_less_than_finetuning")
 def test_er_ace_keeps_old_classes_where_er_gives_them_up(shared: Path) -> None:
     """Caccia et al. 2022, abstract: gains where new classes appear. One of three seeds, a fifth of the samples."""
     stream = example("findings").intents(shared)

@@ -19,7 +19,12 @@ from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
 VECTORS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "intent" / "banking77_minilm.npz"
-REAL = [pytest.mark.shared, pytest.mark.skipif(not VECTORS.is_file(), reason="needs ../shared/data/intent")]
+REAL = [  # its twin: the same test on made vectors
+    pytest.mark.shared(
+        twin="tests/papers/test_near_future.py::test_the_blind_classifier_is_far_above_chance_online_and_at_chance_ahead"
+    ),
+    pytest.mark.skipif(not VECTORS.is_file(), reason="needs ../shared/data/intent"),
+]
 on_both = pytest.mark.parametrize("source", ["made", pytest.param("banking77", marks=REAL)])
 SETTINGS = {"lr": 10.0, "batch": 16, "updates": 5, "prefix": 0}
 WIDTH, STAY, STEPS = 16, 0.98, 5

@@ -16,7 +16,10 @@ from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
-real = pytest.mark.skipif(not (SHARED / "data" / "intent").is_dir(), reason="needs ../shared/data/intent")
+absent = pytest.mark.skipif(not (SHARED / "data" / "intent").is_dir(), reason="needs ../shared/data/intent")
+shared = pytest.mark.shared(
+    twin="tests/papers/test_ocrr.py::test_the_substrate_learns_new_classes_and_keeps_the_old_ones"
+)
 EXACT = {
     "substrate": "substrate", "substrate_k1": "substrate-k1", "substrate_sumsim": "substrate-sumsim",
     "substrate_count_only": "substrate-count-only", "substrate_no_recency": "substrate-no-recency",
@@ -59,7 +62,8 @@ def ours(name: str, learner: str, seed: int, policy: str = "oracle", order: str 
 
 
 @pytest.mark.shared
-@real
+@shared
+@absent
 @pytest.mark.parametrize("seed", [0, 2])
 @pytest.mark.parametrize("system", EXACT)
 def test_what_draws_nothing_is_the_references_to_the_last_digit(system: str, seed: int) -> None:
@@ -73,7 +77,8 @@ def test_what_draws_nothing_is_the_references_to_the_last_digit(system: str, see
 
 
 @pytest.mark.shared
-@real
+@shared
+@absent
 @pytest.mark.parametrize("system", TRAINED)
 def test_what_is_trained_is_near(system: str) -> None:
     found, told = ours("banking77", TRAINED[system], 0), reference("banking77")[system, "oracle", 0]
@@ -82,7 +87,8 @@ def test_what_is_trained_is_near(system: str) -> None:
 
 
 @pytest.mark.shared
-@real
+@shared
+@absent
 def test_on_clinc_too() -> None:
     told = reference("clinc150")
     found = ours("clinc150", "static-knn", 0)
@@ -93,7 +99,8 @@ def test_on_clinc_too() -> None:
 
 
 @pytest.mark.shared
-@real
+@shared
+@absent
 @pytest.mark.parametrize(("policy", "recorded"), [("random_50", "random50"), ("random_10", "random10")])
 def test_random_policies_come_near_with_draws_of_our_own(policy: str, recorded: str) -> None:
     found = ours("banking77", "substrate", 0, policy)
@@ -103,7 +110,8 @@ def test_random_policies_come_near_with_draws_of_our_own(policy: str, recorded: 
 
 
 @pytest.mark.shared
-@real
+@shared
+@absent
 def test_the_fifos_collapse_is_of_sorted_rows() -> None:
     """Spec, section 2: with shuffled seed rows fifo_1000 keeps .81 of the original, sorted ones leave .11."""
     assert ours("banking77", "bounded-fifo(capacity=1000)", 0)["original"] < 0.2

@@ -18,7 +18,7 @@ from stream_builder.stream import Split, Step, Stream
 
 CIFAR = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cifar10"
 REAL = [
-    pytest.mark.shared,
+    pytest.mark.shared(twin="tests/eval/test_finetuning.py::test_a_frozen_first_time_is_fine_tuning"),
     pytest.mark.slow,
     pytest.mark.skipif(not CIFAR.is_dir(), reason="needs ../shared/data/cifar10"),
 ]

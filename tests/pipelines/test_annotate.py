@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 from support.console import Running, start
 from support.pages import chromium_browser, served, violations_everywhere
+from support.worlds import across_seeds
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, BadInput, MissingFile
@@ -71,8 +72,12 @@ class TestDesk:
     def test_each_annotator_has_an_own_order_of_everything(self, store: AnswerStore) -> None:
         ann, bob = store.queue("ann"), store.queue("bob")
         assert sorted(ann) == sorted(bob) == sorted(BATCH["items"])
-        assert ann != bob
         assert ann == store.queue("ann")
+
+    def test_orders_of_annotators_are_independent_draws(self, tmp_path: Path) -> None:
+        many = {**BATCH, "items": {f"i{n:02d}": f"p{n}" for n in range(60)}}
+        store = AnswerStore(tmp_path / "many.sqlite", many, 0)
+        across_seeds(lambda k: store.queue(f"worker {k}")[:20], list(many["items"]))
 
     def test_an_answer_moves_the_queue_and_undo_moves_it_back(self, store: AnswerStore) -> None:
         first, second = store.following("ann")

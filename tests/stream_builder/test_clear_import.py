@@ -23,8 +23,6 @@ from stream_builder.importers.clear import from_clear
 from stream_builder.importers.clear_layouts import CLEAR10
 from stream_builder.stream import Stream
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "clear"
-
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
@@ -89,10 +87,9 @@ def test_bucket_0_is_for_pre_training(copied: Callable[[str], Path]) -> None:
     assert len(from_clear(folder, "images:8").prior) == 2
 
 
-def test_the_name_lists_are_the_published_ones() -> None:
-    if not SHARED.is_dir():
-        pytest.skip("needs ../shared/data/clear")
-    group = json.loads((SHARED / "clear_10_config.json").read_text())["GROUP"]
+@pytest.mark.shared(twin="tests/stream_builder/test_clear_import.py::test_a_layout_gives_the_stream_of_its_release")
+def test_the_name_lists_are_the_published_ones(shared: Path) -> None:
+    group = json.loads((shared / "clear" / "clear_10_config.json").read_text())["GROUP"]
     assert sorted([*group, "BACKGROUND"]) == CLEAR10
 
 

@@ -22,7 +22,7 @@ from stream_builder.measures.shift_distance import measure
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 pytestmark = [
-    pytest.mark.shared,
+    pytest.mark.shared(twin="tests/stream_builder/test_compose.py::test_the_papers_code_takes_them"),
     pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data"),
 ]
 

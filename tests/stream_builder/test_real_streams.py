@@ -143,7 +143,7 @@ class TestHeldOut:
         with pytest.raises(BadConfig, match="--held-out is 6; toy has 6 classes"):
             hold_out_classes(self.base(), classes=6)
 
-    @pytest.mark.shared
+    @pytest.mark.shared(twin="tests/stream_builder/test_real_streams.py::test_held_out_classes_come_only_afterwards")
     @pytest.mark.parametrize("seed", [0, 1, 2])
     @pytest.mark.parametrize("name", ["banking77", "clinc150"])
     def test_draws_are_the_references(self, shared: Path, name: str, seed: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.console import driftline
 from support.helpers import drifting
+from support.worlds import across_seeds
 
 from curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from curate.core.seeding import rng_for
@@ -176,7 +177,8 @@ class TestArrays:
         made = from_arrays(self.arrays())
         assert made.facts["made"] == "a test split of 30% of every step and class, random, seed 0"
         assert abs(len(made.flat("test")) - 36) <= 2
-        assert made.flat("test").ids.tolist() != from_arrays(self.arrays(), seed=1).flat("test").ids.tolist()
+        y = dict(enumerate(self.arrays()["y"].tolist()))
+        across_seeds(lambda k: map(int, from_arrays(self.arrays(), seed=k).flat("test").ids), list(y), strata=y)
         assert "test" not in from_arrays(self.arrays(), test_share=0).steps[0].splits
 
     def test_with_groups_it_keeps_them_together(self) -> None:

@@ -59,8 +59,9 @@ def test_a_changed_unlabelled_sample_is_named(tmp_path: Path, file: str, what: s
 
 def test_another_past_is_another_stream(tmp_path: Path) -> None:
     stream = hinted()
-    one = stream.save(tmp_path / "a").sha256
-    assert replace(stream, prior=stream.prior + 1).save(tmp_path / "b").sha256 != one
+    pasts = (stream.prior, stream.prior + 1, stream.prior[:-1], stream.prior)
+    hashes = [replace(stream, prior=x).save(tmp_path / str(k)).sha256 for k, x in enumerate(pasts)]
+    assert [hashes.index(value) for value in hashes] == [0, 1, 2, 0]
 
 
 def test_a_learner_sees_them_and_never_the_test() -> None:

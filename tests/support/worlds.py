@@ -6,7 +6,7 @@ For another choice of seeds, the false-alarm rate of `across_seeds` is at most 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,6 +17,8 @@ from scipy.stats import chi2
 
 from curate.core.seeding import rng_for
 from curate.validation.answers import ANSWERS
+from eval.learner import Learner, Task
+from stream_builder.stream import Split, Step, Stream
 
 Numbers = npt.NDArray[np.int64]
 Item = TypeVar("Item")
@@ -73,7 +75,7 @@ def heavy_groups(n: int = 900, buckets: int = 4, seed: int = 0) -> Photos:
 
 
 def across_seeds(
-    draw: Callable[[int], Collection[Item]],
+    draw: Callable[[int], Iterable[Item]],
     items: Sequence[Item],
     seeds: int = 20,
     strata: Mapping[Item, Any] | None = None,
@@ -135,3 +137,39 @@ def third_value(each: int = 3, worker: str = "w{}") -> tuple[list[dict[str, Any]
     ]  # fmt: skip
     order = rng_for(0, "third value").permutation(len(rows))
     return items, kinds, pa.Table.from_pylist([rows[i] for i in order], schema=ANSWERS)
+
+
+def null_world(seed: int, steps: int = 4, n: int = 80, classes: int = 3) -> Stream:
+    """Steps a year apart, random labels, no drift. A sample is (label, step): only `Guess` reads it."""
+    rng = rng_for(seed, "null world")
+    made = []
+    for t in range(steps):
+        splits = {}
+        for name in ("train", "test"):
+            y = rng.integers(0, classes, n)
+            x = np.stack([y, np.full(n, t)], 1).astype(np.float32)
+            splits[name] = Split(x, y, np.array(opaque(n, seed, t, name)), np.arange(n) + (31 + t) * 31_557_600)
+        made.append(Step(t, str(2001 + t), splits))
+    return Stream("null", made, list(CLASSES[:classes]), sha256=f"null {seed}")
+
+
+@dataclass
+class Guess(Learner):
+    """Right in a share of the cases that its settings say; which ones these are follows from its name and the seed."""
+
+    name: str = "a"
+    """of this copy"""
+    skill: float = 0.7
+    """share of right answers when fresh; the others are random among the wrong ones"""
+    loses: float = 0.0
+    """of that share, with each step between training and test"""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        self.rng, self.n, self.newest = rng_for(int(rng.integers(2**31)), self.name), task.n_classes, 0
+
+    def learn(self, x: Any, y: Any) -> None:
+        self.newest = int(x[:, 1].max())
+
+    def predict(self, x: Any) -> Any:
+        right = self.rng.random(len(x)) < self.skill - self.loses * np.maximum(0, x[:, 1] - self.newest)
+        return (x[:, 0].astype(np.int64) + np.where(right, 0, self.rng.integers(1, self.n, len(x)))) % self.n
