@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 import pytest
+from support.worlds import across_seeds
 
 from curate.core.group_split import describe_splits, draw_sides
 from curate.core.seeding import rng_for
@@ -77,16 +78,14 @@ def test_facts_of_splits_are_those_of_a_count_by_hand(seed: int) -> None:
 
 
 def test_the_place_of_a_name_in_the_alphabet_does_not_matter() -> None:
-    """300 draws, all photos alike in size: inclusion of the first and the last half of names differs by chance only.
-
-    Five standard errors of independent groups (a false alarm in 10⁶).
-    """
-    draws, groups = 300, 200
-    group = np.array([f"u{i:04d}" for i in np.repeat(np.arange(groups), 3)])
+    """All uploaders alike in size: inclusion does not depend on the name, and two draws share what chance says."""
+    group = np.array([f"u{i:04d}" for i in np.repeat(np.arange(400), 3)])
     bucket = np.arange(len(group)) % 3
-    often = np.mean([draw_sides((bucket,), group, SHARE, rng_for(k, "alphabet"))[::3] for k in range(draws)], axis=0)
-    error = np.sqrt(SHARE * (1 - SHARE) * 2 / (draws * groups / 2))
-    assert abs(often[: groups // 2].mean() - often[groups // 2 :].mean()) < 5 * error
+
+    def tested(seed: int) -> set[str]:
+        return set(group[draw_sides((bucket,), group, SHARE, rng_for(seed, "alphabet"))].tolist())
+
+    across_seeds(tested, sorted(set(group.tolist())))
 
 
 def test_strata_may_be_names_or_numbers() -> None:
