@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from support.helpers import drifting
 from support.old import unpacked
+from support.worlds import heavy_groups
 
 from eval import outcomes, rows
 from eval.rows import Answers, Row, Run
@@ -264,12 +265,18 @@ class TestReplicates:
         assert (found.matrix.high - found.matrix.low)[0, 0] / 2 == pytest.approx(half, rel=0.06)
 
     def test_samples_of_one_uploader_count_as_one(self) -> None:
-        rng = np.random.default_rng(0)
-        hits = np.repeat(rng.random(100) < 0.8, 20)[None]
-        groups = np.tile(np.repeat(np.arange(100), 20), 2)
-        alone, together = (one(seeded(hits), resampling=Resampling(2000, groups=g)) for g in (None, groups))
-        widths = [found.matrix.high[0, 0] - found.matrix.low[0, 0] for found in (alone, together)]
-        assert widths[1] / widths[0] == pytest.approx(np.sqrt(20), rel=0.1)
+        """Zipf-sized uploaders, one with a third of all, who are always right or always wrong: against a bootstrap of
+        uploaders written out."""
+        rng, group = np.random.default_rng(0), heavy_groups(2000).group
+        right, size = rng.random(group.max() + 1) < 0.8, np.bincount(group)
+        drawn = rng.poisson(1.0, (4000, len(size)))
+        low, high = np.quantile((drawn @ (size * right)) / (drawn @ size), [0.025, 0.975])
+        alone, together = (
+            one(seeded(right[group][None]), resampling=Resampling(4000, groups=g)) for g in (None, np.tile(group, 2))
+        )
+        assert together.matrix.low[0, 0] == pytest.approx(low, abs=0.02)
+        assert together.matrix.high[0, 0] == pytest.approx(high, abs=0.02)
+        assert alone.matrix.high[0, 0] - alone.matrix.low[0, 0] < 0.3 * (high - low)
         assert (alone.clustered, together.clustered) == (False, True)
 
     def test_seeds_give_the_variance_of_their_mean(self) -> None:
