@@ -118,10 +118,10 @@ class TestEveryTableHasTheSameRule:
         assert made._repr_html_().count("<strong>") == 1
 
     def test_sentence(self, made: Results) -> None:
-        text = _best(made["results"], HIGH)
-        assert text.startswith("<strong>whole</strong> has the best")
+        text = _best(made, made["results"], HIGH)
+        assert text.startswith("<strong>whole</strong> is first by"), "two others were not tested against it"
         assert "<strong>one</strong> ran with fewer" in text
-        none = _best(made["results"][:2], HIGH)
+        none = _best(made, made["results"][:2], HIGH)
         assert none.startswith("No learner has the best")
 
     def test_overview(self, made: Results) -> None:
