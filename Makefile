@@ -37,7 +37,7 @@ fuzz: export PYTHONPATH = .:tests
 fuzz: $(VENV)/.dev  ## hostile input for every reader (TIMES=10000 each), faults of the disk (POINTS=250 a job and kind), random properties
 	@$(BIN)/python -m hostile.fuzz --times $(or $(TIMES),10000)
 	@$(BIN)/python -m hostile.faults --points $(or $(POINTS),250)
-	@DRIFTLINE_EXAMPLES=fuzz $(BIN)/python -m pytest -n 0 $$(grep -rl "^@given\|    @given" tests --include="test_*.py")
+	@DRIFTLINE_EXAMPLES=fuzz $(BIN)/python -m pytest -n 2 -m hypothesis tests
 
 audit: LOCKS = $(shell $(BIN)/python -c 'import sys; print("locks/py%d.%d" % sys.version_info[:2])')
 audit: $(VENV)/.dev  ## known weaknesses of the locked packages, fails if one cannot be looked up: dist/audit.json (CycloneDX)
