@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
 
-.PHONY: demo test pythons fuzz audit lint format docs dist bench lock clean
+.PHONY: demo test mutants pythons fuzz audit lint format docs dist bench lock clean
 
 $(VENV)/.demo: pyproject.toml $(wildcard eval/engine/*.[ch] locks/py*.txt)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -28,6 +28,12 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/.dev  ## all tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 12
+
+mutants: export PYTHONPATH = .:tests
+mutants: export OMP_NUM_THREADS = 1
+mutants: export OPENBLAS_NUM_THREADS = 1
+mutants: $(VENV)/.dev  ## wrong lines of the source that the nearest tests must see: WORD="of a name or file" for a few
+	@$(BIN)/python -m mutants $(WORD)
 
 pythons: export OMP_NUM_THREADS = 1
 pythons: $(VENV)/.dev  ## the wheel in a fresh environment of every Python at hand, by the lock, without network: 20 GB of disk

@@ -1,0 +1,42 @@
+"""The table of `make mutants` fits the source; its runner tells a line that tests see from one that they do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mutants.__main__ import run
+from mutants.table import Mutant, problems, read
+
+SOURCE = "def wanted(n, share):\n    return max(1, round(n * share))\n"
+TESTS = "from pieces import wanted\n\n\ndef test_a_tenth_of_twenty():\n    assert wanted(20, 0.1) == 2\n"
+
+
+def mutant(before: str, after: str) -> Mutant:
+    return Mutant(f"{before} → {after}", "pieces.py", before, after, ("test_pieces.py",))
+
+
+def tree(folder: Path) -> Path:
+    (folder / "pieces.py").write_text(SOURCE)
+    (folder / "test_pieces.py").write_text(TESTS)
+    return folder
+
+
+def test_every_line_of_the_table_is_still_the_only_one_of_its_file() -> None:
+    mutants = read()
+    assert problems(mutants) == []
+    assert len(mutants) >= 143
+
+
+def test_a_line_that_is_gone_twice_there_or_no_python_is_said(tmp_path: Path) -> None:
+    mutants = [mutant(*change) for change in (("floor", "ceil"), ("n", "m"), ("max(", "max"), ("1", "2"))]
+    gone, twice, no_python = problems(mutants, tree(tmp_path))
+    assert "has 'floor' 0 times" in gone
+    assert "has 'n' 5 times" in twice
+    assert "max( → max: " in no_python
+
+
+def test_a_mutant_that_no_test_sees_survives_and_the_tree_stays_as_it_is(tmp_path: Path) -> None:
+    seen, unseen = run([mutant("n * share", "n + share"), mutant("max(1", "max(0")], 1, tree(tmp_path), say=list)
+    assert seen.by == "test_pieces.py::test_a_tenth_of_twenty"
+    assert unseen.by == ""
+    assert (tmp_path / "pieces.py").read_text() == SOURCE
