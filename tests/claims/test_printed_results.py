@@ -1,0 +1,199 @@
+"""Each number that a report prints or exports is counted again here, from the answers on disk: nothing of scoring or
+reporting is imported for the counting. Classes, tests and steps are of different sizes, so that no two numbers are
+equal by chance.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+import pytest
+
+from eval.reporting.report import results_of, write
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+Floats = npt.NDArray[np.float64]
+YEAR = 31_556_952
+CLASSES = ["zebra", "ant", "mole"]
+TESTS = ((41, 61, 23), (29, 53, 71), (37, 19, 67), (59, 43, 31))  # of each step and class
+TRAINS = ((47, 29, 17), (23, 31, 37), (43, 11, 19), (13, 41, 53))
+AT = (0, 3, 5, 10)  # years
+SEEDS = (3, 8)
+HEAD = "<h3>How fast, and why</h3>"  # of the table of ageing
+LEARNERS = ("nearest-mean", "nap(epochs=50)", "majority")
+SCORES: dict[str, Callable[[Floats], Any]] = {
+    "in_domain": lambda r: np.mean([r[i, i] for i in range(4)]),
+    "next_domain": lambda r: np.mean([r[i, i + 1] for i in range(3)]),
+    "accuracy": lambda r: np.mean([r[i, j] for i in range(4) for j in range(i + 1)]),
+    "backward": lambda r: np.mean([r[i, j] for i in range(4) for j in range(i)]),
+    "forward": lambda r: np.mean([r[i, j] for i in range(4) for j in range(i + 1, 4)]),
+}
+
+
+def _stream() -> Stream:
+    rng, steps = np.random.default_rng(5), []
+    means = rng.normal(0, 1.2, (3, 5))
+    for t, years in enumerate(AT):
+        splits = {}
+        for name, sizes in (("train", TRAINS[t]), ("test", TESTS[t])):
+            y = rng.permutation(np.repeat(np.arange(3), sizes))
+            now = means + years / 18 * (np.roll(means, 1, 0) - means)  # each class becomes another
+            x = (now[y] + rng.normal(size=(len(y), 5))).astype(np.float32)
+            ids = np.array([f"{t}-{name}-{i}" for i in range(len(y))])
+            splits[name] = Split(x, y, ids, np.full(len(y), YEAR // 2 + years * YEAR))
+        steps.append(Step(t, str(t), splits))
+    return Stream("primes", steps, CLASSES)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """runs/ and out/, the report."""
+    folder = tmp_path_factory.mktemp("printed")
+    stream = _stream().save(folder / "s")
+    evaluate(stream, "clear-iid", LEARNERS, SEEDS, out=folder / "runs")
+    write(results_of([folder / "runs"], [stream]), folder / "out", streams=[stream])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def counts(made: Path) -> dict[str, dict[int, npt.NDArray[np.int64]]]:
+    """Learner → seed → (2, T, T, C) right answers and samples: trained to, tested on, class; from the answers."""
+    found: dict[str, dict[int, npt.NDArray[np.int64]]] = {}
+    truth = np.concatenate([s.splits[name].y for s in _stream().steps for name in ("train", "test")])
+    for record in (made / "runs").rglob("run.json"):
+        about = json.loads(record.read_text())
+        rows = pq.read_table(record.parent / "rows.parquet").to_pylist()
+        cells = np.zeros((2, 4, 4, 3), np.int64)
+        for answer in pq.read_table(record.parent / "outcomes.parquet").to_pylist():
+            row, label = rows[answer["row"]], int(truth[answer["sample"]])
+            if row["learned_to"] >= 0:
+                at = row["learned_to"], int(row["tested_on"]), label
+                cells[0][at] += answer["predicted"] == label
+                cells[1][at] += 1
+        assert (cells[1] == np.array(TESTS)[None]).all(), "every model is tested on every test"
+        found.setdefault(about["learner"], {})[about["seed"]] = cells
+    return found
+
+
+def _matrix(cells: npt.NDArray[Any]) -> Floats:
+    return np.asarray(cells[0].sum(-1) / cells[1].sum(-1))
+
+
+def _page(made: Path) -> str:
+    (page,) = (p for p in (made / "out").rglob("*.html") if HEAD in p.read_text())
+    return page.read_text()
+
+
+def test_the_csv_has_each_score_of_each_seed(made: Path, counts: Any) -> None:
+    lines = list(csv.DictReader((made / "out" / "scores.csv").open()))
+    assert len(lines) == len(LEARNERS) * len(SEEDS) * len(SCORES)
+    for line in lines:
+        r = _matrix(counts[line["learner"]][int(line["seed"])])
+        assert float(line["value"]) == pytest.approx(SCORES[line["score"]](r), abs=1e-9)
+
+
+def test_latex_and_page_have_mean_and_deviation_of_the_seeds(made: Path, counts: Any) -> None:
+    tex, page = (made / "out" / "scores.tex").read_text(), re.sub(r"<[^>]+>|\s", "", _page(made))
+    for learner, of_seeds in counts.items():
+        values = {name: [100 * score(_matrix(c)) for c in of_seeds.values()] for name, score in SCORES.items()}
+        printed = [rf"{np.mean(v):.1f} \pm {np.std(v):.1f}" for v in values.values()]
+        (line,) = (line for line in tex.splitlines() if line.startswith(f"{learner} &"))
+        assert re.findall(r"\d+\.\d \\pm \d+\.\d", line) == printed
+        assert all(text.replace(r" \pm ", "±") in page for text in printed)
+
+
+def test_the_cells_are_means_over_seeds_at_their_places(made: Path, counts: Any) -> None:
+    rows = pq.read_table(made / "out" / "cells.parquet").to_pylist()
+    assert len(rows) == len(LEARNERS) * 16
+    for row in rows:
+        mean = np.mean([_matrix(cells) for cells in counts[row["learner"]].values()], 0)
+        assert row["accuracy"] == pytest.approx(mean[row["trained_to"], row["tested_on"]], abs=1e-6)
+        assert (row["trained_to_name"], row["tested_on_name"]) == tuple(
+            str(1970 + AT[row[key]]) for key in ("trained_to", "tested_on")
+        )
+
+
+def _half_life(r: Floats, chance: Sequence[float]) -> float | None:
+    """Years until the models that are tested so late have half of what they knew above chance; None: not reached."""
+    left, ages = [], []
+    for k in range(4):
+        pairs = [(i, i + k) for i in range(4 - k)]
+        now = sum(r[i, j] - chance[j] for i, j in pairs)
+        left.append(now / sum(r[i, i] - chance[i] for i, _ in pairs))
+        ages.append(np.mean([AT[j] - AT[i] for i, j in pairs]))
+    for k in range(1, 4):
+        if left[k] <= 0.5:
+            return float(ages[k - 1] + (ages[k] - ages[k - 1]) * (left[k - 1] - 0.5) / (left[k - 1] - left[k]))
+    return None
+
+
+def test_half_lives_are_exported_for_the_whole_and_for_each_class(made: Path, counts: Any) -> None:
+    rows = pq.read_table(made / "out" / "half_lives.parquet").to_pylist()
+    seen = 0
+    for row in rows:
+        cells = sum(counts[row["learner"]].values())
+        if row["why"] or row["learner"] == "majority":
+            continue
+        if row["class"] is None:
+            r, chance = _matrix(cells), [max(sizes) / sum(sizes) for sizes in TESTS]
+        else:
+            c = CLASSES.index(row["class"])
+            r, chance = cells[0, ..., c] / cells[1, ..., c], [1 / 3] * 4
+        expected = _half_life(r, chance)
+        seen += expected is not None
+        assert row["half_life"] == (None if expected is None else pytest.approx(expected, abs=1e-4)), row
+    assert seen >= 3
+
+
+def _ageing(cells: npt.NDArray[Any]) -> list[float]:
+    """Points: accuracy when fresh and two steps later on the same tests; older, harder, other classes; a year."""
+    r, of_class, share = _matrix(cells), cells[0] / cells[1], cells[1][0] / cells[1][0].sum(-1, keepdims=True)
+    pairs = [(i, i + 2) for i in range(2)]  # at the oldest age with half as many pairs as the youngest
+    fresh = np.mean([r[i, i] for i in range(4)])
+    older = np.mean([r[j, j] - r[i, j] for i, j in pairs])
+    harder = np.mean(
+        [
+            sum((share[i, c] + share[j, c]) / 2 * (of_class[i, i, c] - of_class[j, j, c]) for c in range(3))
+            for i, j in pairs
+        ]
+    )
+    prior = np.mean(
+        [
+            sum((share[i, c] - share[j, c]) * (of_class[i, i, c] + of_class[j, j, c]) / 2 for c in range(3))
+            for i, j in pairs
+        ]
+    )
+    tests = [(i, j) for i in range(4) for j in range(i, 4)]
+    design = np.array([[*(float(i == k) for k in range(4)), AT[j] - AT[i]] for i, j in tests])
+    slope = np.linalg.lstsq(design, np.array([r[i, j] for i, j in tests]), rcond=None)[0][-1]
+    return [100 * float(v) for v in (fresh, fresh - older, older, harder, prior, slope)]
+
+
+def test_the_table_of_ageing_says_how_fast_and_why(made: Path, counts: Any) -> None:
+    page = _page(made)
+    table = page[page.index(HEAD) :]
+    for learner in ("nearest-mean", "nap(epochs=50)"):
+        row = table[table.index(f"<th scope='row'>{learner}</th>") :].partition("</tr>")[0]
+        values = [cell.replace("−", "-") for cell in re.findall(r"<td>(.*?)<br>", row)]
+        expected = _ageing(sum(counts[learner].values()))
+        assert [float(value) for value in values[:6]] == pytest.approx(expected, abs=0.0501)
+        half = _half_life(_matrix(sum(counts[learner].values())), [max(sizes) / sum(sizes) for sizes in TESTS])
+        assert values[6] == ("not reached within 10 years" if half is None else f"{half:.1f} years")
+
+
+def test_accuracy_of_each_class_is_that_of_the_last_model(made: Path, counts: Any) -> None:
+    (document,) = json.loads((made / "out" / "results.json").read_text())
+    for result in document["results"]:
+        last = [cells[:, 3].sum(1) for cells in counts[result["learner"]].values()]
+        expected = np.mean([right / n for right, n in last], 0)
+        assert result["per_class"] == pytest.approx(expected.tolist(), abs=1e-9)
+        assert result["seeds"] == list(SEEDS)
