@@ -21,7 +21,7 @@ from curate.core.errors import BadInput, DriftlineError, MissingFile
 from curate.core.seeding import rng_for
 from pipelines.cli.exchange.imports import import_app
 from stream_builder.importers import IMPORTERS
-from stream_builder.importers.dated import times_of
+from stream_builder.importers.dated import Cut, Dated, stream_of, times_of
 from stream_builder.stream import SPLITS, Stream
 
 YEARS = (2012, 2013, 2015)
@@ -161,6 +161,55 @@ def test_the_stream_is_valid_and_the_same_each_time(name: str, tmp_path: Path) -
     assert IMPORTERS[name](path, **options).save(tmp_path / "T").sha256 == saved.sha256
 
 
+def ids_of(stream: Stream, side: str) -> tuple[str, ...]:
+    return tuple(id_ for step in stream.steps if side in step.splits for id_ in step[side].ids.tolist())
+
+
+@pytest.mark.parametrize("name", IMPORTERS)
+def test_the_seed_draws_the_order_of_equal_times(name: str, tmp_path: Path) -> None:
+    path, options = BUILT[name](tmp_path)
+    options |= {"test_share": 0} if name in ("folder-by-time", "tic") else {}
+    orders = {ids_of(IMPORTERS[name](path, seed=seed, **options), "train") for seed in range(10)}
+    assert len(orders) > 3
+    assert len({frozenset(order) for order in orders}) == 1
+
+
+@pytest.mark.parametrize("name", ["folder-by-time", "tic"])
+def test_the_seed_draws_which_samples_are_tested(name: str, tmp_path: Path) -> None:
+    path, options = BUILT[name](tmp_path)
+    tested = {frozenset(ids_of(IMPORTERS[name](path, seed=seed, **options), "test")) for seed in range(10)}
+    assert len(tested) > 5
+
+
+def dated(n: int = 60, group: int | None = None) -> Dated:
+    labels = [("zebra", "ant", "mole")[i % 3] for i in range(n)]
+    groups = None if group is None else [f"g{i // group}" for i in range(n)]
+    ids, years = [f"{label}-{i:02}" for i, label in enumerate(labels)], np.arange(n) % 4 * 31_556_952 + 10**6
+    return Dated("d", np.arange(n, dtype=np.float32)[:, None], labels, ids, years, None, groups)
+
+
+def test_classes_are_in_order_of_names_and_the_order_of_the_file_changes_nothing() -> None:
+    data, order = dated(), rng_for(0, "order").permutation(60)
+    other = Dated(
+        "d", data.x[order], [data.labels[i] for i in order], [data.ids[i] for i in order], data.time[order]
+    )  # fmt: skip
+    one, two = (stream_of(d, Cut(seed=3), {}) for d in (data, other))
+    assert one.classes == two.classes == ["ant", "mole", "zebra"]
+    for side in ("train", "test"):
+        a, b = one.flat(side), two.flat(side)
+        assert [one.classes[y] for y in a.y] == [id_.partition("-")[0] for id_ in a.ids.tolist()]
+        assert (a.ids == b.ids).all()
+        assert (a.x == b.x).all()
+        assert a.x[:, 0].tolist() == [int(id_[-2:]) for id_ in a.ids.tolist()]
+
+
+def test_samples_of_a_group_are_tested_together() -> None:
+    made = stream_of(dated(group=3), Cut(seed=1), {})
+    sides = [{int(id_[-2:]) // 3 for id_ in ids_of(made, side)} for side in ("train", "test")]
+    assert sides[1]
+    assert not sides[0] & sides[1]
+
+
 @pytest.mark.parametrize("name", IMPORTERS)
 def test_nothing_and_an_empty_folder_are_one_sentence(name: str, tmp_path: Path) -> None:
     _, options = BUILT[name](tmp_path / "made" if name not in ("wild-time", "tic") else tmp_path)
@@ -244,6 +293,30 @@ def test_an_image_that_is_not_there_is_named_with_its_row(tmp_path: Path) -> Non
         error = hub_with(tmp_path, text=[there, lacking])
         assert "a.parquet, row 1: text has no bytes. Expected the image" in str(error), i
     assert "a.parquet, row 0: text has no bytes" in str(hub_with(tmp_path, text=[{"bytes": 3, "path": "b.jpg"}] * 2))
+
+
+def test_wild_times_first_part_is_trained_on_and_its_years_are_those_of_the_paper(tmp_path: Path) -> None:
+    made = read("wild-time", tmp_path)
+    assert [(step.name, len(step["train"]), len(step["test"])) for step in made.steps] == [
+        (str(year), 9, 2) for year in YEARS
+    ]
+    images = tmp_path / "fmow_v1.1" / "images"
+    for i in range(4):
+        write_picture(images / f"rgb_img_{i}.png")
+    content = {0: {0: {"image_idxs": np.arange(3), "labels": np.arange(3)}, 1: {"image_idxs": [3], "labels": [0]}}}
+    (tmp_path / "fmow.pkl").write_bytes(pickle.dumps(content))
+    (step,) = IMPORTERS["wild-time"](tmp_path / "fmow.pkl").steps
+    assert (step.name, len(step["train"])) == ("2002", 3)
+
+
+def test_the_date_in_a_photo_comes_before_that_of_its_path(tmp_path: Path) -> None:
+    path, options = folder_by_time(tmp_path)
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[36867] = "2018:02:03 04:05:06"  # DateTimeOriginal
+    Image.new("RGB", (16, 16)).save(path / "bus" / "2012-06-01.jpg", exif=exif)
+    made = IMPORTERS["folder-by-time"](path, test_share=0, **options)
+    assert made.steps[-1].name == "2018"
+    assert made.steps[-1]["train"].ids.tolist() == ["bus/2012-06-01.jpg"]
 
 
 def test_code_in_a_pickle_is_refused(tmp_path: Path) -> None:

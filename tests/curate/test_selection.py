@@ -111,6 +111,23 @@ def test_a_group_is_too_large_from_one_image_more_than_the_tests_on() -> None:
         assert too_large(count_groups((np.zeros(100),), group), 0.3)[0] == large
 
 
+def test_each_bucket_and_class_has_its_share_of_tests() -> None:
+    rng = rng_for(0, "strata")
+    strata, group = (rng.integers(0, 4, 800), rng.integers(0, 5, 800)), np.arange(800) // 2
+    side = draw_sides(strata, group, 0.3, rng_for(1))
+    for stratum in strata:
+        for value in np.unique(stratum):
+            assert abs(side[stratum == value].sum() - 0.3 * (stratum == value).sum()) <= 3
+
+
+def test_independent_splits_share_what_chance_gives() -> None:
+    """Of samples that are tested with .3: both .09, one of both .51."""
+    zeros, sides = np.zeros(2000), [draw_sides((np.zeros(2000),), np.arange(2000), 0.3, rng_for(k)) for k in (0, 1)]
+    (pair,) = describe_splits({"bucket": zeros}, np.arange(2000), dict(zip("ab", sides, strict=True)), 0.3)["overlap"]
+    assert abs(pair["by_chance"] - 0.09 / 0.51) < 1e-6
+    assert abs(pair["jaccard"] - 0.09 / 0.51) < 0.08
+
+
 def test_the_share_of_a_split_counts_images_and_not_groups() -> None:
     group = np.array([0, 0, 0, 0, 1, 2, 3, 4])
     side = group == 0

@@ -22,7 +22,8 @@ from eval.run import evaluate
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.builders.release import from_release
 from stream_builder.builders.time_order import TimedSamples, in_time_order, open_timed
-from stream_builder.stream import Stream
+from stream_builder.splitting import numbered
+from stream_builder.stream import Split, Step, Stream
 
 
 def uploads(n: int = 600, users: int = 60) -> TimedSamples:
@@ -155,6 +156,30 @@ class TestSeeded:
     def test_published_splits_need_some(self) -> None:
         with pytest.raises(IncompatibleStream, match="has one split only"):
             evaluate(drifting(), "clear-iid", ["majority"], settings={"splits": "published"})
+
+
+class TestByHand:
+    def test_a_sample_without_uploader_is_a_group_of_its_own(self) -> None:
+        a, none, again, other, nobody = numbered(np.array(["a", "", "a", "b", ""])).tolist()
+        assert a == again
+        assert len({a, none, other, nobody}) == 4
+
+    def test_a_published_split_tests_what_its_column_says(self) -> None:
+        sides = np.array([[True, False], [False, True], [False, False], [False, True]])
+        x, y = np.zeros((4, 1), np.float32), np.zeros(4, np.int64)
+        stream = Stream("s", [Step(0, "0", {"train": Split(x, y, np.array(list("abcd")), test_in=sides)})], ["c"])
+        assert stream.published_splits == 2
+        for number, (train, test) in enumerate((("bcd", "a"), ("ac", "bd"))):
+            step = stream.published(number).steps[0]
+            assert ["".join(step[side].ids) for side in ("train", "test")] == [train, test]
+
+    def test_validation_counts_as_training_where_uploaders_are_shared(self) -> None:
+        groups = {"train": [1, 2], "val": [3], "test": [3, 4, 1, 5]}
+        splits = {
+            name: Split(np.zeros((len(g), 1), np.float32), np.zeros(len(g), np.int64), group=np.array(g))
+            for name, g in groups.items()
+        }
+        assert Stream("s", [Step(0, "0", splits)], ["c"]).shared_with_training() == 0.5
 
 
 def test_groups_survive_disk_and_are_part_of_the_hash(tmp_path: Path) -> None:
