@@ -1,0 +1,77 @@
+"""The first sentences of a report, from numbers made by hand: each word follows from an interval or a p."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from eval.protocol import Score
+from eval.reporting.ageing import oldest, points
+from eval.reporting.answer import answer
+
+SCORE = Score("first", "first")
+
+
+def result(name: str, mean: float, older: tuple[float, float, float], **more: Any) -> dict[str, Any]:
+    """A learner that is `mean` right, whose models lose `older` (value, low, high) by their age in two years."""
+    ends = dict(zip(("value", "low", "high"), ([0.0, end] for end in older), strict=True))
+    return {
+        "learner": name, "settings": {}, "seeds": [0, 1, 2], "seconds": 6.0, "measures": {},
+        "scores": {"first": {"mean": mean, "sd": 0.0, "values": [mean] * 3}},
+        "ageing": {
+            "age": [0.0, 2.0], "youngest": [0.0, 2.0], "oldest": [0.0, 2.0], "pairs": [3, 2],
+            "accuracy": {"value": [mean, mean - older[0]], "low": [0.0, 0.0], "high": [1.0, 1.0]},
+            "causes": {"older": ends},
+            "half_life": {"value": 1.5, "low": 1.0, "high": 2.0, "reached": 1.0, "tested": 2.0, "why": ""},
+        },
+        **more,
+    }  # fmt: skip
+
+
+def text(*results: dict[str, Any]) -> str:
+    document = {"results": list(results), "primary": SCORE, "ageing": {"unit": "years", "dates": [0, 1]}}
+    return re.sub(r"<[^>]+>", "", " ".join(answer(document)))
+
+
+@pytest.mark.parametrize(
+    ("slow", "fast", "apart"),
+    [
+        ((0.1, 0.05, 0.15), (0.3, 0.25, 0.35), True),
+        ((0.1, 0.05, 0.2), (0.3, 0.15, 0.35), False),
+        ((0.1, 0.05, 0.2), (0.3, 0.2, 0.35), False),
+    ],
+)
+def test_who_ages_fastest_is_said_only_where_the_intervals_are_apart(slow: Any, fast: Any, apart: bool) -> None:
+    found = text(result("er", 0.9, fast), result("ridge", 0.8, slow))
+    assert "ridge ages least: after 2.0 years its models are 10.0 points" in found
+    assert ("er ages fastest: after 2.0 years its models are 30.0 points" in found) == apart
+    assert ("No learner ages faster than another beyond the 95 % intervals (er most)" in found) != apart
+    assert "After 2.0 years, ridge is the most accurate: 70.0 %, after 80.0 % when fresh" in found
+    assert "er has the best first, 90.0" in found
+
+
+def test_a_cost_is_that_of_one_run() -> None:
+    old = (0.1, 0.0, 0.2)
+    assert "A run of ridge takes 2.0 s, one of er 5 times as long (10.0 s)." in text(
+        result("er", 0.9, old, seconds=30.0), result("ridge", 0.8, old)
+    )
+
+
+def test_only_learners_with_a_large_p_are_called_alike() -> None:
+    old, key = (0.1, 0.0, 0.2), "p_against_best_adjusted"
+    found = text(
+        result("er", 0.9, old),
+        result("ridge", 0.8, old, **{key: {"first": 0.01}}),
+        result("slda", 0.85, old, **{key: {"first": 0.3}}),
+    )
+    assert re.search(r"Not significantly different from er \([^)]*\): slda\.", found)
+
+
+def test_points_are_rounded_to_the_nearest_tenth() -> None:
+    assert [points(v) for v in (0.12345, 0.12355, -0.0126, 0.0)] == ["12.3", "12.4", "−1.3", "0.0"]
+
+
+def test_the_oldest_age_is_one_that_half_of_the_pairs_reach() -> None:
+    assert oldest({"age": [0, 1, 2, 3], "pairs": [5, 4, 3, 1]}) == 2
