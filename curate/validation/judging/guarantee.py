@@ -168,8 +168,8 @@ def recall(
     by_no = len(rejected.f_rest) * found / (found + lost) ** 2
     variance = by_yes**2 * yes.variance + by_no**2 * no.variance
     decided = found + lost
-    certain = variance == 0.0 and not len(rejected.f_rest)
-    both = Estimate(1.0, 0.0, 1.0, 1.0) if certain else score_interval(found / decided, variance, level)
+    value = found / decided  # certainly 1 or 0 where nothing was rejected or nothing got the label
+    both = score_interval(value, variance, level) if variance else Estimate(value, 0.0, value, value)
     if not undecided:
         return both
     low = both.low * decided / (decided + undecided)
