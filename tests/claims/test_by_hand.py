@@ -19,8 +19,11 @@ from eval.learner import Task
 from eval.learners.label_shift import Bbse
 from eval.outcomes import check_stream
 from eval.rows import Run
+from eval.scoring.cells import Resampling
 from eval.scoring.comparing import _p_of_scores, _ties
 from eval.scoring.decay import half_lives
+from eval.scoring.timeline import record
+from stream_builder.stream import Split, Step, Stream
 
 
 def test_a_half_life_has_the_middle_95_percent_of_its_replicates() -> None:
@@ -155,3 +158,18 @@ def test_outcomes_are_of_one_stream() -> None:
     other = about | {"stream": {"name": "drifting", "sha256": "another"}}
     with pytest.raises(IncompatibleStream, match="Expected the stream on which the run was evaluated"):
         check_stream([Run(about, []), Run(other, [])], drifting())
+
+
+def test_the_date_of_a_step_is_the_median_of_its_samples() -> None:
+    times = {"train": np.array([0, 10, 20]), "test": np.array([30, 1000])}
+    splits = {
+        name: Split(np.zeros((len(of), 1), np.float32), np.zeros(len(of), np.int64), time=of)
+        for name, of in times.items()
+    }
+    assert record(Stream("s", [Step(0, "a", splits)], ["c"])) == {"names": ["a"], "dates": [20]}
+
+
+def test_weights_of_a_replicate_have_mean_and_variance_one() -> None:
+    weights = Resampling(1000).weights(np.arange(300)).astype(float)
+    assert weights.mean() == pytest.approx(1, abs=0.01)
+    assert weights.var() == pytest.approx(1, abs=0.02)

@@ -23,7 +23,7 @@ from support.helpers import ImagesInMemory
 
 from curate.export.huggingface import export
 from curate.release import Release
-from curate.release.packing import pack
+from curate.release.packing import Packed, pack
 from curate.release.settings import ReleaseSettings
 from curate.release.versions.tombstones import Tombstone
 from curate.release.writer import write_release
@@ -77,11 +77,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         row |= {
             "label": CLASSES.index(row["class"]), "user": f"u{i % 13}", "group": f"g{i % 13}",
             "licence": LICENCES[i % 5], "title": f"title {i}", "creator": f"creator {i}", "score": float(rng.random()),
+            "people": 5 if i % 7 == 0 else 3, "judges": 1 if i < 23 else 0,
+            "changes": "metadata removed" if i < 19 else None,
         }  # fmt: skip
         images[row["id"]] = (rng.bytes(101 + 2 * i), "jpg")
     packed = pack(rows, ImagesInMemory(images), out / "shards", out.parent / "records", 17, False)
-    for row in packed.rows[:19]:
-        row["source_sha256"] = "0" * 64  # its metadata were removed
     buckets = [
         {"index": b, "name": str(b), "start": f"{first}T00:00:00Z", "end": f"{last}T00:00:00Z"}
         for b, (first, last) in DAYS.items()
@@ -101,7 +101,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_release(
         packed, vectors, buckets, CLASSES, sides, provenance, out, rules, copies=copies,
         changes=CHANGES, withdrawn=[("a", "1"), ("b", "1"), ("c", "2")],
-        unlabelled=(1999, {"near_copy_of_tests": 53, "uploader_of_tests": 59}, {}), tombstones=[stone],
+        unlabelled=(1999, {"near_copy_of_tests": 53, "uploader_of_tests": 59}, Packed([], {})), tombstones=[stone],
     )  # fmt: skip
     return out
 
@@ -130,8 +130,13 @@ def test_croissant_counts_images_classes_buckets_answers_and_what_was_dropped(fo
     buckets, classes = ({row[name] for row in rows} for name in ("bucket", "class"))
     assert re.findall(r"\d+", document["description"]) == [str(len(part)) for part in (rows, classes, buckets)]
     assert document["rai:dataCollectionTimeframe"] == ["2003-07-05T00:00:00Z", "2005-05-29T00:00:00Z"]
-    assert document["rai:annotationsPerItem"] == "5"
-    assert re.findall(r"\d+", document["rai:dataAnnotationProtocol"]) == ["5", "3"]
+    assert document["rai:annotationsPerItem"] == "3 to 5"
+    assert document["rai:dataAnnotationProtocol"].endswith(
+        "Published images have 3 to 5 answers of people (3: 35 images, 5: 6 images) and 0 to 1 of models "
+        "(0: 18 images, 1: 23 images)."
+    )
+    for what in ("metadata removed: 19 images", "none: 22 images"):
+        assert what in document["rai:dataPreprocessingProtocol"][1]
     assert re.findall(r"(\w+) (\d+)", document["rai:dataCollectionMissingData"]) == [
         ("not_utf8", "4"), ("few_tags", "19"), ("no_date", "7"),
     ]  # fmt: skip
@@ -193,7 +198,7 @@ def test_the_card_prints_what_it_was_given_unchanged(folder: Path) -> None:
         reasons = ", ".join(f"{reason} {n}" for reason, n in c["dropped"].items()).replace("_", r"\_")  # type: ignore[attr-defined]
         assert f"| {stage} | {c['read']} | {c['kept']} | {reasons} |" in card
     for sentence in (
-        "Verdicts: 5 answers an image, kept when 3 agree",
+        "| metadata removed | 19 |",
         "17 workers gave 2,311 answers; Fleiss' κ 0.613, Krippendorff's α 0.617, equal pairs 0.839.",
         "Of their 1,009 answers to gold questions, 90.7% were correct.",
         "No person saw 23 of the 41 accepted labels; by a random audit, the precision of each class and bucket is at "
