@@ -17,8 +17,10 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 import pytest
 
+from eval import outcomes
 from eval.reporting.report import results_of, write
 from eval.run import evaluate
+from eval.scoring.comparing import compare
 from stream_builder.stream import Split, Step, Stream
 
 Floats = npt.NDArray[np.float64]
@@ -197,3 +199,15 @@ def test_accuracy_of_each_class_is_that_of_the_last_model(made: Path, counts: An
         expected = np.mean([right / n for right, n in last], 0)
         assert result["per_class"] == pytest.approx(expected.tolist(), abs=1e-9)
         assert result["seeds"] == list(SEEDS)
+
+
+def test_ps_are_adjusted_for_all_pairs(made: Path) -> None:
+    """Holm: the smallest of three times 3, the next times 2, and none below the one before."""
+    found = compare(outcomes.find(sorted(p.parent for p in (made / "runs").rglob("run.json")))[0])
+    assert found is not None
+    pairs = sorted((found.p_score[i, j], i, j) for i, j in ((0, 1), (0, 2), (1, 2)))
+    highest = 0.0
+    for rank, (p, i, j) in enumerate(pairs):
+        highest = max(highest, min(1.0, p * (3 - rank)))
+        assert found.adjusted[i, j] == found.adjusted[j, i] == pytest.approx(highest)
+    assert found.adjusted[pairs[0][1:]] > pairs[0][0]
