@@ -112,12 +112,33 @@ def test_a_worker_agrees_with_others_and_not_with_themselves() -> None:
 
 
 def test_an_images_own_answers_say_nothing_of_its_workers() -> None:
-    """One image, each worker answers once: all have the mean skill s, and the odds are those of the classes times
-    s / (1 - s), once more for one label than for the other."""
-    found = dawid_skene(Answers(np.zeros(3, np.int64), np.arange(3), np.array([0, 0, 1]))).probabilities[0]
-    skill = (2 * found[0] + found[1] + 1) / (3 + 2)
-    odds = (found[0] + 1) / (found[1] + 1) * skill / (1 - skill)
-    assert found[0] / found[1] == pytest.approx(odds, rel=1e-6)
+    """EM in plain loops: what a worker did on the image itself is taken out of the counts."""
+    rng, size = np.random.default_rng(0), 30
+    answers = [
+        (i, w, int(rng.random() < (0.8 if i % 2 else 0.3))) for i in range(size) for w in range(4) if (i + w) % 5
+    ]
+    p = [[0.0, 0.0] for _ in range(size)]
+    for i in range(size):
+        own = [g for j, _, g in answers if j == i]
+        p[i] = [own.count(t) / len(own) for t in (0, 1)]
+    for _ in range(300):
+        counts = np.zeros((4, 2, 2))
+        for i, w, g in answers:
+            for t in (0, 1):
+                counts[w, t, g] += p[i][t]
+        right = (sum(counts[w, t, t] for w in range(4) for t in (0, 1)) + 1) / (len(answers) + 2)
+        new = []
+        for i in range(size):
+            odds = [(sum(q[t] for q in p) + 1) / (size + 2) for t in (0, 1)]
+            for _, w, g in (one for one in answers if one[0] == i):
+                for t in (0, 1):
+                    usual = right if t == g else 1 - right
+                    odds[t] *= (counts[w, t, g] - p[i][t] + 10 * usual) / (counts[w, t].sum() - p[i][t] + 10)
+            new.append([value / sum(odds) for value in odds])
+        p = new
+    found = dawid_skene(Answers(*np.array(answers).T), rounds=300, tolerance=0).probabilities
+    assert found == pytest.approx(np.array(p), abs=1e-6)
+    assert 0.2 < found[:, 0].mean() < 0.8
 
 
 def test_recall_counts_the_error_of_both_kinds_and_undecided_images_as_lost() -> None:
