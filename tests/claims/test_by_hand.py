@@ -18,7 +18,8 @@ from curate.validation.judging.routing import Rules, route
 from eval.learner import Task
 from eval.learners.label_shift import Bbse
 from eval.outcomes import check_stream
-from eval.rows import Run
+from eval.protocols.ocrr.score import scored
+from eval.rows import Row, Run
 from eval.scoring.cells import Resampling
 from eval.scoring.comparing import _p_of_scores, _ties
 from eval.scoring.decay import half_lives
@@ -194,3 +195,17 @@ def test_weights_of_a_replicate_have_mean_and_variance_one() -> None:
     weights = Resampling(1000).weights(np.arange(300)).astype(float)
     assert weights.mean() == pytest.approx(1, abs=0.01)
     assert weights.var() == pytest.approx(1, abs=0.02)
+
+
+def test_scores_of_recovery_are_the_last_ones_and_the_first_that_reached_a_target() -> None:
+    def tests(corrections: int, novel: int, original: int) -> list[Row]:
+        return [
+            Row(name, 10, right, 0, corrections, corrections=corrections)
+            for name, right in (("novel", novel), ("original", original), ("stream", 1))
+        ]
+
+    found = scored([row for at in ((0, 3, 9), (7, 5, 8), (11, 6, 5), (13, 9, 4)) for row in tests(*at)])
+    assert (found.scores["novel"], found.scores["original"], found.scores["worst"]) == (0.9, 0.4, 0.4)
+    assert (found.scores["corrections_to_50"], found.scores["corrections_to_70"]) == (7, 13)
+    assert found.measures["corrections_to_30"] is None, "reached before the first correction"
+    assert (found.measures["start_novel"], found.measures["start_original"]) == (0.3, 0.9)
