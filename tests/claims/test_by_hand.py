@@ -11,6 +11,8 @@ from scipy.stats import t as student
 from support.helpers import drifting
 
 from curate.core.errors import IncompatibleStream
+from curate.core.seeding import rng_for
+from curate.release.drift import drift
 from curate.validation.agreement import Answers, dawid_skene, worker_table
 from curate.validation.judging.guarantee import Sample, precision, recall
 from curate.validation.judging.opinions import opinion, table_of
@@ -24,6 +26,8 @@ from eval.scoring.cells import Resampling
 from eval.scoring.comparing import _p_of_scores, _ties
 from eval.scoring.decay import half_lives
 from eval.scoring.timeline import record
+from stream_builder.builders.sampling import quotas
+from stream_builder.shifts.label_shift import LabelShift
 from stream_builder.stream import Split, Step, Stream
 
 
@@ -209,3 +213,19 @@ def test_scores_of_recovery_are_the_last_ones_and_the_first_that_reached_a_targe
     assert (found.scores["corrections_to_50"], found.scores["corrections_to_70"]) == (7, 13)
     assert found.measures["corrections_to_30"] is None, "reached before the first correction"
     assert (found.measures["start_novel"], found.measures["start_original"]) == (0.3, 0.9)
+
+
+def test_what_even_classes_lose_the_odd_ones_gain() -> None:
+    assert LabelShift(percent=30.0).shares(1, 1, 3, 0).ravel() == pytest.approx([0.7, 1.6, 0.7])
+
+
+def test_which_class_is_rounded_up_is_drawn() -> None:
+    up = [int(quotas(10, np.full((3, 1), 1 / 3), rng_for(seed)).argmax()) for seed in range(300)]
+    assert all(abs(up.count(c) - 100) < 5 * np.sqrt(300 * 2 / 9) for c in range(3))
+
+
+def test_drift_is_measured_on_test_images() -> None:
+    """Test images lie on the other class's side: nothing is right, though all training images would be."""
+    x = np.array([[0.0], [1.0], [1.0], [0.0]], np.float32)
+    found = drift(x, np.array([0, 1, 0, 1]), np.zeros(4, np.int64), np.array(["train", "train", "test", "test"]))
+    assert found["matrix"] == [[0.0]]
