@@ -115,7 +115,7 @@ def priced(context: Context, images: int, gold: int, at_most: bool, known_by: st
     return {
         "images": images, "gold": gold, "workers": settings.workers, "answers": answers,
         "hours": round(answers * settings.seconds / 3600, 2),
-        "usd": estimate(images, settings.workers, settings.reward_usd),
+        "usd": estimate(images, settings), "platform": settings.platform,
         "at_most": at_most, "word": "at most" if at_most else "about", "known_by": known_by,
     }  # fmt: skip
 

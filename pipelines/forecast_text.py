@@ -58,7 +58,7 @@ def text(plans: Sequence[Plan], found: dict[str, Any]) -> str:
         add("time", f"about {duration(sum(times.values()))} ({most}){f', without {unknown}' if unknown else ''}")
     if (asked := found["questions"]) is not None:
         people = f"{asked['images']:,} images × {asked['workers']} = {asked['answers']:,} answers"
-        paid = f"${asked['usd']:,.2f} for paid workers at MTurk's fee"
+        paid = f"${asked['usd']:,.2f} for paid workers with the fee of {asked['platform']}"
         add("people", f"{asked['word']} {people}, {duration(3600 * asked['hours'])}; {paid}, free by yourself")
         gold = f", gold {asked['gold']:,}" if asked["gold"] else ""
         routes = "".join(f", {route} {n:,}" for route, n in asked["routes"].items())

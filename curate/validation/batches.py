@@ -19,7 +19,7 @@ from curate.core.outside.tables import csv_rows
 from curate.core.seeding import name_for, rng_for
 from curate.core.system.calls import sync_folder
 from curate.retrieval.settings import Concept
-from curate.validation.settings import ValidationSettings, price
+from curate.validation.settings import ValidationSettings
 
 NONE = "none"  # value of the exclusive checkbox "None of the above"
 COLUMNS = ("batch", "item", "image_url")
@@ -41,7 +41,7 @@ def question_html(concepts: Sequence[Concept]) -> str:
 
 
 def question_page(concepts: Sequence[Concept]) -> str:
-    """The question as a complete page, with the form that MTurk's API requires."""
+    """The question as a complete page, with a form for pages that put none around it."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -100,7 +100,7 @@ def write_batch(
         "workers": settings.workers,
         "per_worker": settings.per_worker,
         "reward_usd": settings.reward_usd,
-        "estimate_usd": estimate(len(asked), settings.workers, settings.reward_usd),
+        "estimate_usd": estimate(len(asked), settings),
         "usd_an_hour": wage(settings.reward_usd, settings.seconds),
     }
     write_json(out / "batch.json", facts)
@@ -136,13 +136,13 @@ def marketplace_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str
     return csv_text(header, rows, end="\r\n", quote_all=True)
 
 
-def estimate(images: int, workers: int, reward: float) -> float:
-    """Cost in US dollars of `workers` answers per image, see `price`.
+def estimate(images: int, settings: ValidationSettings) -> float:
+    """Cost in US dollars of people's answers to so many images, with the platform's fee.
 
-    >>> estimate(100, 3, 0.02)
-    9.0
+    >>> estimate(100, ValidationSettings()), estimate(100, ValidationSettings(platform="mturk"))
+    (8.0, 9.0)
     """
-    return round(images * price(workers, reward), 2)
+    return round(images * settings.price(), 2)
 
 
 def affordable(settings: ValidationSettings, spent: float = 0.0) -> int | None:
@@ -154,7 +154,7 @@ def affordable(settings: ValidationSettings, spent: float = 0.0) -> int | None:
     """
     if settings.people_budget_usd is None:
         return None
-    answers = int((settings.people_budget_usd - spent) / price(settings.workers, settings.reward_usd) + 1e-9)
+    answers = int((settings.people_budget_usd - spent) / settings.price() + 1e-9)
     share = settings.gold_share if settings.gold is not None else 0.0
     images = max(0, answers)
     while images and images + round(share * images) > answers:

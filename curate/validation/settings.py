@@ -15,9 +15,8 @@ TALLY = Stages(("tally", "publish"))  # how their answers are counted
 WITH_JUDGES = ("judges", "skip_people", "skip_confidence", "audit_share", "half_width", "people_budget_usd")
 
 
-def price(workers: int, reward: float) -> float:
-    """US dollars for `workers` answers to one image with MTurk's fee of 20 %, at least $0.01 per answer."""
-    return workers * (reward + max(0.2 * reward, 0.01))
+# platform → (share of a reward that it adds as its fee, least US dollars for an answer); MTurk: what CLEAR paid
+FEES = {"prolific": (1 / 3, 0.0), "mturk": (0.2, 0.01), "turkle": (0.0, 0.0), "label-studio": (0.0, 0.0)}
 
 
 class ValidationSettings(Section):
@@ -29,6 +28,8 @@ class ValidationSettings(Section):
     """folder for results CSV files, beside this file"""
     image_base_url: Annotated[str, ASK] = "https://example.org/images"
     """where workers find the images of stages/07_ask/images"""
+    platform: Annotated[Literal["prolific", "mturk", "turkle", "label-studio"], ASK] = "prolific"
+    """where paid workers answer; its fee is part of every price (MTurk closed in September 2026)"""
     workers: Positive = 3
     """answers for each image (CLEAR: 3)"""
     agree: Annotated[Positive, TALLY] = 2
@@ -87,9 +88,14 @@ class ValidationSettings(Section):
         if self.people_budget_usd is not None:
             if not self.judges:
                 raise ValueError("people_budget_usd needs judges: they say whose answer tells most")
-            if self.people_budget_usd < (least := price(self.workers, self.reward_usd)):
+            if self.people_budget_usd < (least := self.price()):
                 raise ValueError(f"people_budget_usd is less than the ${least:.2f} of the answers to one image")
         return self
+
+    def price(self) -> float:
+        """US dollars for the answers of `workers` people to one image, with the platform's fee."""
+        share, least = FEES[self.platform]
+        return self.workers * (self.reward_usd + max(share * self.reward_usd, least))
 
     def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
         """As every section; without judges as before there were any."""

@@ -1,4 +1,4 @@
-"""The open batch of a run: its files for crowd platforms, and the actions of `driftline prolific` and `mturk`."""
+"""The open batch of a run: its files for crowd platforms, and the actions of `driftline prolific`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,6 @@ from curate.core.outside.s3 import S3
 from curate.core.outside.s3 import client as s3_client
 from curate.validation.batches import read_batch
 from curate.validation.judges import round_folder
-from curate.validation.mturk import (
-    PRODUCTION,
-    SANDBOX,
-    Journal,
-    Plan,
-    approve,
-    client,
-    collect,
-    publish,
-    read_rejections,
-    status,
-)
 from curate.validation.platforms import PLATFORMS
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
@@ -169,45 +157,6 @@ def _signed(
     return addresses
 
 
-def mturk_action(
-    context: Context,
-    action: str,
-    production: bool = False,
-    max_spend: float | None = None,
-    endpoint: str | None = None,
-    profile: str | None = None,
-    reject: Path | None = None,
-) -> dict[str, Any]:
-    """One action on the open batch of a run folder; returns its result as plain data.
-
-    Each round has one journal for the sandbox and one for production. Raises MissingFile if there is no batch.
-    """
-    batch, section = open_batch(context), context.config.validation
-    plan = Plan(TITLE, DESCRIPTION, section.reward_usd, section.workers)
-    images = len(batch.facts["items"])
-    if action == "estimate":
-        cost = {"images": images, "workers": plan.workers, "reward_usd": plan.reward, "cost_usd": plan.cost(images)}
-        return cost | {"usd_an_hour": batch.facts["usd_an_hour"]}
-    if reject is not None and action != "approve":
-        raise BadConfig(f"--reject was given for {action}.", "Expected it for approve only.")
-    url = endpoint or (PRODUCTION if production else SANDBOX)
-    mode = "production" if production else "sandbox"
-    journal = Journal(context.root / "mturk" / f"{batch.name(mode)}.jsonl")
-    service = client(url, profile)
-    if action == "publish":
-        addresses = _addresses(batch.images(), section.image_base_url, 1, S3())
-        page = (batch.folder / "page.html").read_text(encoding="utf-8")
-        with context.run_log.progress("mturk", images, "images") as tick:
-            made = publish(service, url, batch.facts, page, addresses, plan, journal, tick, production, max_spend)
-        return {"published_now": made, "published": len(journal.hits()), "cost_usd": plan.cost(images), "at": url}
-    if action == "status":
-        return {**status(service, journal, plan), "images": images}
-    if action == "collect":
-        path = context.root / section.answers / f"{batch.name(f'mturk-{mode}')}.csv"
-        return {"answers": collect(service, journal, batch.facts["batch"], path), "file": str(path)}
-    return approve(service, journal, {} if reject is None else read_rejections(reject))
-
-
 def prolific_action(
     context: Context,
     action: str,
@@ -244,4 +193,4 @@ def prolific_action(
         return {"answers": api.collect(service, journal, batch.facts["batch"], path), "file": str(path)}
     if action == "bonus" and file is not None:
         return api.bonus(service, journal, file, max_spend)
-    return api.decide(service, journal, {} if file is None else read_rejections(file), action == "approve")
+    return api.decide(service, journal, {} if file is None else api.read_rejections(file), action == "approve")

@@ -1,4 +1,4 @@
-"""`driftline browse`, `explore`, `annotate`, `judges`, `batch`, `prolific`, `mturk`, `release`, `audit`."""
+"""`driftline browse`, `explore`, `annotate`, `judges`, `batch`, `prolific`, `release`, `audit`."""
 
 from __future__ import annotations
 
@@ -253,38 +253,6 @@ def prolific(
 
     context = context_of_last(directory, sets, as_json)
     result = prolific_action(context, action, workspace, group, max_spend, endpoint, file)
-    show(as_json, result, "\n".join(f"{name}: {value}" for name, value in result.items()))
-
-
-@command(curation_app, "mturk", "driftline mturk estimate photos2024", panel="Validate")
-def mturk(
-    action: Annotated[
-        Literal["estimate", "publish", "status", "collect", "approve"],
-        typer.Argument(help="What to do with the open batch.", show_default=False),
-    ],
-    directory: RunFolder,
-    production: Annotated[bool, typer.Option("--production", help="Ask paid workers, instead of the sandbox.")] = False,
-    max_spend: Annotated[
-        float | None,
-        typer.Option("--max-spend", metavar="USD", help="Refuse to publish if the estimate exceeds this amount (USD)."),
-    ] = None,
-    endpoint: Annotated[str | None, typer.Option("--endpoint", help="URL of a compatible service.")] = None,
-    profile: Annotated[str | None, typer.Option("--profile", help="AWS profile.")] = None,
-    reject: Annotated[
-        Path | None, typer.Option("--reject", help="approve: CSV file with AssignmentId and Reject (the reason).")
-    ] = None,
-    sets: Sets = None,
-    as_json: Json = False,
-) -> None:
-    """Archived: ask workers by the protocol of Mechanical Turk.
-
-    It closed in September 2026. publish never pays twice, even after a crash. collect writes the answers into
-    DIR/answers; driftline run continues with them.
-    """
-    from pipelines.annotation.batches import mturk_action
-
-    context = context_of_last(directory, sets, as_json)
-    result = mturk_action(context, action, production, max_spend, endpoint, profile, reject)
     show(as_json, result, "\n".join(f"{name}: {value}" for name, value in result.items()))
 
 

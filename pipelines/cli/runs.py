@@ -148,7 +148,7 @@ def run(
 
     All settings are checked first. Old output is kept until the new one is complete. The same command continues a run
     that was stopped or killed. It exits with code 3 where answers are missing: add
-    them (driftline annotate, driftline mturk, or a results file in DIR/answers) and run it again.
+    them (driftline annotate, driftline prolific, or a results file in DIR/answers) and run it again.
     """
     from dataclasses import replace
 

@@ -348,7 +348,7 @@ class Explorer:
         return {
             "images": images,
             "workers": validation.workers,
-            "usd": estimate(images, validation.workers, validation.reward_usd),
+            "usd": estimate(images, validation),
             "per_class": section.per_class,
             "wanted": config.release.per_class,
         }

@@ -28,8 +28,8 @@ def test_three_dollars_ask_for_three_dollars_with_audits_and_gold() -> None:
         images = affordable(rules)
         assert images is not None
         gold = round(0.2 * images)
-        assert estimate(images + gold, rules.workers, rules.reward_usd) <= usd
-        assert estimate(images + gold + 2, rules.workers, rules.reward_usd) > usd, "and not for much less"
+        assert estimate(images + gold, rules) <= usd
+        assert estimate(images + gold + 2, rules) > usd, "and not for much less"
 
 
 def test_audits_are_within_the_budget() -> None:
@@ -37,14 +37,14 @@ def test_audits_are_within_the_budget() -> None:
         campaign = Campaign(0, people_budget_usd=usd)
         routes = campaign.panel.routes(campaign.items)
         asked = [i for i, one in routes.items() if one.to in ("people", "audit")]
-        assert estimate(len(asked), 3, 0.02) <= usd
-        assert len(asked) == int(usd / 0.09 + 1e-9)
+        assert estimate(len(asked), settings_of()) <= usd
+        assert len(asked) == int(usd / 0.08 + 1e-9)
 
 
 def test_later_rounds_are_within_what_is_left() -> None:
-    rules = settings_of(people_budget_usd=9)
+    rules = settings_of(people_budget_usd=8)
     assert affordable(rules) == 100
-    assert affordable(rules, 6.3) == 30
+    assert affordable(rules, 5.6) == 30
     assert affordable(rules, 20.0) == 0
 
 
@@ -102,7 +102,7 @@ def test_a_rare_answer_is_not_lost_and_not_invented() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"people_budget_usd": 0.05}, r"less than the \$0.09 of the answers to one image"),
+        ({"people_budget_usd": 0.05}, r"less than the \$0.08 of the answers to one image"),
         ({"people_budget_usd": 5, "judges": []}, "people_budget_usd needs judges"),
     ],
 )

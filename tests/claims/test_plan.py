@@ -175,4 +175,4 @@ class TestAddresses:
         run(more, until="tally")
         rest = open_batch(more).facts
         assert 0 < asked["images"] == len(rest["items"])
-        assert asked["usd"] == rest["estimate_usd"] == estimate(len(rest["items"]), 2, 0.02)
+        assert asked["usd"] == rest["estimate_usd"] == estimate(len(rest["items"]), more.config.validation)

@@ -17,7 +17,7 @@ from support.worlds import across_seeds, opaque, permuted, third_value
 from curate.core.errors import BadConfig, BadInput
 from curate.core.parsing import rows_of
 from curate.retrieval.settings import BACKGROUND, Concept
-from curate.validation.answers import ANSWERS, read_answers, read_lines, refuse_foreign
+from curate.validation.answers import ANSWERS, fields_of, read_answers, read_lines, refuse_foreign
 from curate.validation.batches import question_page, read_batch, read_gold, write_batch
 from curate.validation.rounds import next_candidates, short_cells
 from curate.validation.settings import ValidationSettings
@@ -63,9 +63,9 @@ def line(item: str = "i1", worker: str = "W1", **answers: str) -> dict[str, str]
 
 
 class TestBatch:
-    def write(self, folder: Path) -> dict[str, Any]:
+    def write(self, folder: Path, **settings: Any) -> dict[str, Any]:
         items = [(f"p{i}", f"image {i}".encode(), "jpg") for i in range(20)]
-        plan = ValidationSettings(image_base_url="https://example.org/i/")
+        plan = ValidationSettings(image_base_url="https://example.org/i/", **settings)
         return write_batch(items, CONCEPTS, folder, 0, plan, {"p3": frozenset({"bus"})}, blur=["p5"])
 
     def test_no_file_for_workers_shows_the_expected_class(self, tmp_path: Path) -> None:
@@ -115,8 +115,9 @@ class TestBatch:
         written("new", grown, "new")
         assert old["b"].read_bytes() == b"B"
 
-    def test_the_estimate_includes_mturks_minimum_fee(self, tmp_path: Path) -> None:
-        assert self.write(tmp_path)["estimate_usd"] == 1.80  # 20 images × 3 workers × ($0.02 + $0.01)
+    @pytest.mark.parametrize(("platform", "usd"), [("mturk", 1.80), ("prolific", 1.60), ("turkle", 1.20)])
+    def test_the_estimate_includes_the_fee_of_the_platform(self, tmp_path: Path, platform: str, usd: float) -> None:
+        assert self.write(tmp_path, platform=platform)["estimate_usd"] == usd  # 20 images × 3 workers × $0.02
 
     def test_the_page_has_plain_inputs_and_escapes_text(self) -> None:
         hostile = Concept(name="x", prompts=("x",), option='<script>alert(1)</script> "${env}"')
@@ -469,3 +470,15 @@ class TestWeightedVerdicts:
         by = {row["worker"]: row for row in report["workers"]}
         assert by["ann"]["agreement"] > by["eve"]["agreement"], "with the others, among whom one gives one label"
         assert agreement(self.answers([])) == {"answers": 0}
+
+
+class TestAnswersInXml:
+    def test_entities_are_refused(self) -> None:
+        with pytest.raises(BadInput, match="document type"):
+            fields_of('<!DOCTYPE x [<!ENTITY a "b">]><QuestionFormAnswers/>')
+        with pytest.raises(BadInput, match="cannot be read"):
+            fields_of("<Question")
+
+    def test_repeated_selections_are_one_answer(self) -> None:
+        chosen = "<SelectionIdentifier>bus</SelectionIdentifier><SelectionIdentifier>car</SelectionIdentifier>"
+        assert fields_of(XML.format(chosen)) == {"labels": "bus|car"}

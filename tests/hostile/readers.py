@@ -686,27 +686,25 @@ def answers(folder: Path) -> None:
 @reader(files({"gold.csv": "id,labels\np1,bus\np2,bus|car\n", "reject.csv": "AssignmentId,Reject\nA1,too fast\n"}))
 def lists_of_people(folder: Path) -> None:
     from curate.validation.batches import read_gold
-    from curate.validation.mturk import read_rejections
+    from curate.validation.platforms.prolific_api import read_rejections
 
     read_gold(folder / "gold.csv", ["bus", "car"])
     read_rejections(folder / "reject.csv")
 
 
 def journal_file(folder: Path) -> None:
-    from curate.validation.mturk import Journal
+    from curate.validation.platforms.prolific_journal import Journal
 
     journal = Journal(folder / "j.jsonl")
-    journal.add(event="type", type="T", endpoint="http://e")
-    journal.add(event="asking", item="i", token="t")
-    journal.add(event="hit", item="i", hit="H")
+    journal.begin("data")
+    journal.end("data", "d1")
 
 
 @reader(journal_file)
 def journal(folder: Path) -> None:
-    from curate.validation.mturk import Journal
+    from curate.validation.platforms.prolific_journal import Journal
 
-    made = Journal(folder / "j.jsonl")
-    made.hits(), made.requested(), made.endpoint()
+    Journal(folder / "j.jsonl")
 
 
 def run_file(folder: Path) -> None:

@@ -24,7 +24,7 @@ from curate.images.strip_exif import _segments
 from curate.metadata.filters import withdrawn_ids
 from curate.retrieval.settings import Concept
 from curate.validation.answers import read_answers, read_lines
-from curate.validation.mturk import Journal
+from curate.validation.platforms.prolific_journal import Journal
 from eval.experiment.settings import seeds_of
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.datasets import open_dataset
@@ -209,11 +209,9 @@ class TestAnswers:
         assert table["fault"].to_pylist() == [None, None]
 
     def test_a_damaged_journal_pays_nothing_twice(self, tmp_path: Path) -> None:
-        journal = Journal(tmp_path / "j.jsonl")
-        journal.add(event="asking", item="i", token="t")
         for line in (b"{\n", b'{"event": "hit", "item": "i"}\n', b"\xff\n", b"[" * 9000 + b"\n"):
-            (tmp_path / "j.jsonl").write_bytes(b'{"event": "asking", "item": "i"}\n' + line)
-            with pytest.raises(BadInput, match=r"j\.jsonl, line 2: .* would be paid twice"):
+            (tmp_path / "j.jsonl").write_bytes(b'{"step": "data"}\n' + line)
+            with pytest.raises(BadInput, match=r"j\.jsonl, line 2: .* could be paid twice"):
                 Journal(tmp_path / "j.jsonl")
 
 

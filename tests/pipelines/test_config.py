@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from curate.core.atomic_io import fingerprint
 from curate.core.errors import BadConfig, MissingFile, UnknownName
 from curate.core.outside.s3 import S3
-from curate.core.run_log import RunLog
 from curate.core.settings import keys_of
 from curate.fetch.settings import FetchSettings
 from curate.release.settings import FeatureSettings
@@ -24,10 +22,6 @@ from pipelines.config import presets
 from pipelines.config.loader import load
 from pipelines.config.reference import reference
 from pipelines.config.schema import Config
-from pipelines.plan import make
-from pipelines.stage import Context
-
-SETTINGS_OF_0_1 = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0" / "settings"
 
 GOOD = """\
 seed: 0
@@ -212,13 +206,6 @@ def test_the_old_name_of_the_downloader_is_accepted_and_the_last_word_counts(tmp
     assert load(path, ["fetch.way=native"]).fetch.downloader == "native"
     with pytest.raises(BadConfig, match=r"--set fetch\.way is 'wget'\. Expected native or img2dataset"):
         load(path, ["fetch.way=wget"])
-
-
-@pytest.mark.parametrize("path", sorted(SETTINGS_OF_0_1.glob("*.yaml")), ids=lambda path: path.stem)
-def test_fingerprints_hold_what_they_held_in_0_1_0(path: Path) -> None:
-    context = Context(path.parent, load(path), RunLog(quiet=True))
-    digests = {stage.name: fingerprint(stage.settings_of_0_1()) for stage in make(context)}
-    assert digests == json.loads(path.with_suffix(".json").read_text())
 
 
 def test_a_mark_keeps_a_setting_out_of_a_fingerprint() -> None:

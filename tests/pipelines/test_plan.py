@@ -139,9 +139,10 @@ def test_answers_hours_and_dollars(own: Path) -> None:
     crowd = ("validation.method=crowd", "validation.workers=3", "validation.reward_usd=0.02", "validation.seconds=10")
     asked = found(own, *crowd)["questions"]
     assert asked == {
-        "images": 36, "gold": 0, "workers": 3, "answers": 108, "hours": 0.3, "usd": 3.24, "at_most": True,
-        "word": "at most", "known_by": "36 candidates", "routes": {},
+        "images": 36, "gold": 0, "workers": 3, "answers": 108, "hours": 0.3, "usd": 2.88, "at_most": True,
+        "word": "at most", "known_by": "36 candidates", "routes": {}, "platform": "prolific",
     }  # fmt: skip
+    assert found(own, *crowd, "validation.platform=turkle")["questions"]["usd"] == 2.16, "without a fee"
     assert found(own)["questions"] is None, "the folders' names are the labels"
 
 
@@ -265,7 +266,7 @@ def test_people_read_the_same(own: Path) -> None:
     here = replace(context(own, "validation.method=crowd"))
     plans = plan(here)
     lines = text(plans, forecast(here, plans))
-    for said in ("ingest     run     not done yet", "photos     60", "2010: 20, 2011: 20", "answers", "at MTurk's fee"):
+    for said in ("ingest     run     not done yet", "photos     60", "2010: 20, 2011: 20", "answers", "fee of prolific"):
         assert said in lines
 
 

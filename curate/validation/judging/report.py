@@ -105,7 +105,7 @@ def _row(
         "undecided": undecided,
         **_named("recall", recall(confirmed, samples[True], samples[False], undecided=undecided, share=share)),
         "half_width": right.half_width,
-        "usd_a_point": estimate(more, settings.workers, settings.reward_usd),
+        "usd_a_point": estimate(more, settings),
         "minutes_a_point": round(more * settings.workers * settings.seconds / 60, 1),
     }
 

@@ -23,7 +23,6 @@ from curate.core.outside.tables import csv_rows
 from curate.fetch.outcome import seconds_after
 from curate.retrieval.settings import Concept
 from curate.validation.batches import NONE, marketplace_csv
-from curate.validation.mturk import COLUMNS
 from curate.validation.platforms.prolific_journal import Journal as Journal
 
 ENDPOINT, TOKEN = "https://api.prolific.com", "PROLIFIC_TOKEN"
@@ -33,6 +32,10 @@ PADDING = (
     " This decision follows questions with known answers in the study; please write to us if you disagree with it."
 )
 KNOWN = known_form("Prolific's answer, or the journal of the study,", "Run the command again; nothing is paid twice.")
+COLUMNS = (
+    "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item",
+    "Answer.labels", "Answer.sensitive",
+)  # fmt: skip
 STATES = {"APPROVED": "Approved", "AWAITING REVIEW": "Submitted", "REJECTED": "Rejected"}
 
 
@@ -313,6 +316,12 @@ def collect(service: Service, journal: Journal, batch: str, path: Path) -> int:
         )  # fmt: skip
     write_text(path, marketplace_csv(COLUMNS, rows))
     return len(rows)
+
+
+def read_rejections(path: Path) -> dict[str, str]:
+    """Submission → reason, from a CSV with the columns AssignmentId and Reject."""
+    rows = csv_rows(path, ["AssignmentId", "Reject"], "Expected AssignmentId and Reject.")
+    return {row["AssignmentId"]: row["Reject"].strip() for _, row in rows if row["Reject"].strip()}
 
 
 @KNOWN
