@@ -26,6 +26,7 @@ from curate.core.atomic_io import sha256_bytes, write_array, write_json, write_p
 from curate.core.seeding import rng_for
 from curate.images.shards import index_path, shard_path, write_tar
 from curate.metadata.schema import TABLE
+from pipelines import VERSION
 from pipelines.config import presets
 from pipelines.demo.draw import jpeg, photo
 
@@ -104,7 +105,8 @@ def collection(run: Path, photos: int) -> Path:
     )
     for folder in stages.values():
         counts = {"read": photos, "kept": photos, "dropped": {}}
-        done = {"stage": folder.name[3:], "fingerprint": "", "counts": counts, "seconds": 0.0, "version": "0.1.0"}
+        done = {"stage": folder.name[3:], "fingerprint": "", "counts": counts, "seconds": 0.0, "version": VERSION}
+        done |= {"outside": [], "content": ""}
         write_json(folder / "done.json", done)
     write_text(run / "driftline.yaml", presets.full_text(presets.values("mini"), "benchmark"))
     return run

@@ -53,9 +53,6 @@ class Checkpoint:
     def load(self, *fresh: Any) -> list[Any] | None:
         """The stored values, or None. fresh: the same values of a run that has just begun; they are not changed.
         Raises BadInput for a file that is no state of such a run."""
-        if (older := self.path.with_name("state.pickle")).is_file():
-            problem = f"{older} is a state of an older driftline: it could run code and is not read"
-            warnings.warn(f"{problem}, the run starts from its beginning.", stacklevel=2)
         parts = list(_parts_of(fresh))
         self.kinds = {_name(type(part)): type(part) for part in parts}
         if not self.path.is_file():
@@ -74,7 +71,6 @@ class Checkpoint:
         is said once."""
         if final:
             self.path.unlink(missing_ok=True)
-            self.path.with_name("state.pickle").unlink(missing_ok=True)
         elif self.able and time.monotonic() - self.last >= EVERY:
             try:
                 write_bytes(self.path, _Writer(self.kinds).file(state))

@@ -73,7 +73,7 @@ class Tally:
     confidence: list[Labels | float | None] = field(default_factory=list)
     """of each answer of a part, or of all; None: it was not asked for, or there is none"""
     top: list[Top] | None = None
-    """most probable classes of each part; None: of none (as in a stored state of an older version)"""
+    """most probable classes of each part; None: of none"""
 
     def add(
         self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: Labels | float | None = None,
@@ -266,13 +266,13 @@ def write(path: Path, records: pa.Table | None) -> None:
 
 def find(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
     """All runs below some folders in path order, with their records, and what is wrong with records that cannot be
-    used: the rows of these runs, and of runs of older versions, have none. Raises as `rows.find`."""
+    used: the rows of these runs have none. Raises as `rows.find`."""
     runs, wrong = [], []
     shared = Shared()
     for folder in row_files.folders([Path(path) for path in paths]):
         run, path = row_files.load(folder), folder / FILE
         try:
-            expected = run.about.get(row_files.OUTCOMES_DIGEST)  # older versions wrote none
+            expected = run.about.get(row_files.OUTCOMES_DIGEST)  # None: the protocol records no samples
             if expected is not None and not path.is_file():
                 raise BadInput(f"{path} is missing.", "Expected the outcomes of the run.", AGAIN)
             data = path.read_bytes() if path.is_file() else None
@@ -381,11 +381,9 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected outcomes of driftline eval.") from None
     if "confidence" in columns:
         stored, values = found.schema.field("confidence").type, columns["confidence"]
-        if stored in (pa.uint8(), pa.float32()):  # older versions wrote float32
-            values = values.astype(np.float32) / np.float32(255 if stored == pa.uint8() else 1)
-        if values.dtype != np.float32 or bool(((values < 0) | (values > 1)).any()):
-            raise BadInput(f"The column confidence of {path} has other values than 0 … 1.", "Expected those.")
-        columns["confidence"] = values
+        if stored != pa.uint8():
+            raise BadInput(f"The column confidence of {path} has other values than 0 … 255.", "Expected those.")
+        columns["confidence"] = values.astype(np.float32) / np.float32(255)
     for name in COLUMNS[:4]:
         if columns[name].dtype.kind not in "iu" or (len(columns[name]) and int(columns[name].min()) < 0):
             raise BadInput(f"The column {name} of {path} has other values than numbers from 0.", "Expected those.")

@@ -148,8 +148,6 @@ class Protocol(ABC):
     """the score that ranks learners and marks the best; "" for the first"""
     fresh: ClassVar[Sequence[str]] = ()
     """how `tested_on` begins for tests that bring new samples each time; the others test the same samples again"""
-    unrecorded: ClassVar[Mapping[str, Any]] = {}
-    """values of settings that older rows do not record"""
     shardable: ClassVar[bool] = False
     """True: several processes may share the work of one run"""
     reaches: ClassVar[Mapping[str, str]] = {}

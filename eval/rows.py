@@ -37,7 +37,7 @@ DIGESTS = {"outcomes.parquet": "outcomes_sha256", "probabilities.parquet": "prob
 OUTCOMES_DIGEST, PROBABILITIES_DIGEST = DIGESTS.values()
 NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
-    "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),
+    "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float), ROWS_DIGEST: str,
 }  # fmt: skip
 
 
@@ -96,7 +96,7 @@ class Row:
     class_correct: Sequence[int] = ()
     """right answers of each label from 0, if counted"""
     answers: Answers | None = field(default=None, repr=False, compare=False)
-    """records of the samples (see `outcomes`); None: not known, as in rows of older versions"""
+    """records of the samples (see `outcomes`); None: not known"""
 
 
 def changed(row: Row, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Row:
@@ -212,8 +212,8 @@ def load(folder: Path) -> Run:
     about, way_out = record(folder), _again(folder)
     path = folder / "rows.parquet"
     try:
-        expected, data = about.pop(ROWS_DIGEST, None), path.read_bytes()  # 0.1.0 wrote no digest
-        if expected is not None and sha256_bytes(data) != expected:
+        expected, data = about.pop(ROWS_DIGEST), path.read_bytes()
+        if sha256_bytes(data) != expected:
             raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", way_out)
         with pq.ParquetFile(pa.BufferReader(data)) as file:  # a third of what read_table costs for a small file
             columns = file.read(use_threads=False).to_pydict()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from curate.core.lazy_face import lazy_face
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 
 if TYPE_CHECKING:
     from pipelines.run_folder import Run as Run

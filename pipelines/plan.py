@@ -10,7 +10,7 @@ from typing import Literal
 
 from curate.core.errors import Unconfirmed, UnknownName
 from curate.core.run_log import last_event
-from pipelines.identity import is_current, mark_of, marks_of_0_1, outside_of
+from pipelines.identity import is_current, mark_of, outside_of
 from pipelines.stage import Context, Stage
 from pipelines.stage_folder import begun_of, beside, damage, done_of, folder_of, size_of
 from pipelines.stages import STAGES
@@ -99,8 +99,8 @@ def unfinished_work(stage: Stage) -> Path | None:
     works = [work for work in works if not (work / "done.json").exists()]
     if not works:
         return None
-    marks = {mark_of(stage, outside_of(stage)), *marks_of_0_1(stage)} - {None}
-    return next((work for work in works if begun_of(work)["fingerprint"] in marks), None)
+    mark = mark_of(stage, outside_of(stage))
+    return next((work for work in works if begun_of(work)["fingerprint"] == mark), None)
 
 
 def unfinished_seconds(folder: Path) -> float | None:

@@ -23,11 +23,10 @@ from curate.core.atomic_io import TEMPORARY, sweep, write_json
 from curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
 from curate.core.system.calls import lock
 from pipelines import plan as planning
-from pipelines.identity import adopt, is_current, known_identity, mark_of, marks_of_0_1, outside_of, update_record
+from pipelines.identity import is_current, mark_of, outside_of, update_record
 from pipelines.plan import Plan, check_stage, confirm, make, plan
 from pipelines.stage import Context, Counts, Stage
 from pipelines.stage_folder import (
-    UNLISTED,
     begun_of,
     beside,
     check_is_folder,
@@ -150,7 +149,6 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
     damaged = damage(folder, context.verify) if done else []
     current = done is not None and not forced and is_current(stage, done)
     if done and current and not damaged and retry is None:
-        adopt(stage, done)
         run_log.write("skipped", stage=stage.name)
         return
     if forced:
@@ -168,8 +166,6 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
             begun["retry"] = retry
         stage = _retrying(stage, folder if work != folder else None)
     there = begun_of(work)
-    if there.get("fingerprint") not in (None, mark) and there["fingerprint"] in marks_of_0_1(stage):
-        there["fingerprint"] = mark
     spent = 0.0
     if not (forced and work == folder) and all(there.get(key) == begun.get(key) for key in ("fingerprint", "retry")):
         spent = there.get("spent", 0.0) + (planning.unfinished_seconds(work) or 0.0)
@@ -209,7 +205,7 @@ def _retrying(stage: Stage, output: Path | None) -> Stage:
 def _mend(stage: Stage, mark: str, done: dict[str, Any] | None, damaged: list[str]) -> None:
     """Make damaged output of these settings unfinished work, if it is made in parts: then good parts are kept."""
     folder = folder_of(stage.context.root, stage.name)
-    if not stage.parts or UNLISTED in damaged:
+    if not stage.parts:
         return
     lost = done is None and (folder / "done.json").exists() and done_of(stage.context.root, stage.name) is None
     if damaged and done is not None:
@@ -295,9 +291,8 @@ def _counts(stage: Stage, done: dict[str, Any]) -> Any:
 
 def _was_current(stage: Stage, done: dict[str, Any]) -> bool:
     """Whether the settings are those of finished output, by what was recorded of its source."""
-    known = known_identity(stage, done)
     try:
-        return known is None or mark_of(stage, known["outside"]) == known["fingerprint"]
+        return mark_of(stage, done["outside"]) == done["fingerprint"]
     except (DriftlineError, OSError):
         return True
 

@@ -133,10 +133,6 @@ class Stage(ABC):
         """`version` for these settings: larger where other bytes follow from them, but not from all settings."""
         return self.version
 
-    def settings_of_0_1(self) -> Any:
-        """The same as driftline 0.1.0 had it."""
-        return self.settings()
-
     def check(self) -> None:  # noqa: B027  the types of most settings say enough
         """Raise DriftlineError for settings that cannot work; called for all stages that will run, before any work."""
 

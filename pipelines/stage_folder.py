@@ -18,9 +18,9 @@ from curate.core.errors import BadInput, DriftlineError
 from pipelines import VERSION
 from pipelines.stages import STAGES
 
-UNLISTED = "its files"  # stands for files that nothing lists
 NUMBER = (int, float)
-DONE = {"stage": str, "fingerprint": str, "counts": dict, "seconds": NUMBER, "version": str}  # needed in done.json
+# needed in done.json
+DONE = {"stage": str, "fingerprint": str, "counts": dict, "seconds": NUMBER, "outside": list, "content": str}
 COUNTS = {"read": int, "kept": int, "dropped": dict}
 BEGUN = {"fingerprint": str, "because": str, "retry": list, "spent": NUMBER}  # what begun.json may have
 
@@ -39,22 +39,20 @@ def beside(folder: Path, word: str) -> Path:
 def done_of(root: Path, name: str) -> dict[str, Any] | None:
     """`done.json` of a finished stage; None without one, and for one that is not readable.
 
-    Raises BadInput if a newer driftline wrote it.
+    Raises BadInput if another release of driftline wrote it.
     """
     path = folder_of(root, name) / "done.json"
     try:
         done = read_json(path)
     except (DriftlineError, OSError):
         return None
-    if not _is_mark(done, DONE) or not done.keys() >= DONE.keys() or not _is_mark(done["counts"], COUNTS):
-        return None
-    if not all(isinstance(n, int) for n in done["counts"]["dropped"].values()):
-        return None
     try:
-        check_version(path, done["version"], VERSION)
-    except (ValueError, AttributeError):
+        check_version(path, done["version"], VERSION, "Build it again in a new folder: driftline init.")
+    except (ValueError, AttributeError, TypeError, KeyError):
         return None
-    return done
+    if not _is_mark(done, DONE) or not _is_mark(done["counts"], COUNTS):
+        return None
+    return done if all(isinstance(n, int) for n in done["counts"]["dropped"].values()) else None
 
 
 def begun_of(folder: Path) -> dict[str, Any]:
@@ -115,17 +113,10 @@ def _swap(folder: Path) -> None:
 
 
 def damage(folder: Path, read_all: bool = False) -> list[str]:
-    """Files of a finished stage that are missing or have another size (read_all: other bytes), by name.
-
-    Folders of 0.1.0 have no list of their files: of them `read_all` says "its files" if any differs.
-    """
+    """Files of a finished stage that are missing or have another size (read_all: other bytes), by name."""
     known = _files(folder)
     if known is None:
-        if (folder / "files.json").exists():
-            return ["files.json"]
-        done = read_json(folder / "done.json")
-        whole = not read_all or "content" not in done or content_digest(listing(folder)) == done["content"]
-        return [] if whole else [UNLISTED]
+        return ["files.json"]
     found = []
     for name, content in known.items():
         try:

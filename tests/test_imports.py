@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import typer.main
-from support.old import unpacked
+from support.small_runs import unpacked
 
 import driftline
 from pipelines.cli.app import app, called
@@ -162,7 +162,7 @@ def test_names_are_completed_without_a_heavy_library(name: str) -> None:
 def test_commands_about_a_run_load_no_library_that_learns(tmp_path: Path) -> None:
     run = str(unpacked("waiting", tmp_path))
     (photo,) = pq.read_table(next((tmp_path / "waiting").glob("stages/*_ingest/table/*.parquet")))["id"].to_pylist()[:1]
-    commands = [["init", str(tmp_path / "a"), "--preset", "mini"], ["status", run], ["run", run, "--dry-run"]]
+    commands = [["init", str(tmp_path / "a"), "--preset", "mini"], ["status", run], ["plan", run]]
     assert loaded([*commands, ["trace", run, photo], ["list", "presets"], ["list", "stages"]], LEARNING) == "[]"
 
 

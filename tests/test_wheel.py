@@ -31,6 +31,7 @@ from support.helpers import album
 from test_notebooks import NOTEBOOKS
 
 from curate.release import Release
+from pipelines import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 BARE = [sys.executable, str(ROOT / "tests" / "support" / "bare.py")]
@@ -242,7 +243,7 @@ def test_the_stranger_has_no_network_no_compiler_and_may_not_write(tmp_path: Pat
 def test_a_wheel_is_imported_from_its_own_environment(installed: Path, tmp_path: Path) -> None:
     code = "import driftline, eval.engine; print(driftline.__file__, driftline.Release.__module__)"
     assert f"{installed / 'env'}" in run(installed, "python", "-c", code, where=tmp_path)
-    assert "driftline 0.1.0" in run(installed, "driftline", "--version", where=tmp_path)
+    assert f"driftline {VERSION}" in run(installed, "driftline", "--version", where=tmp_path)
 
 
 SMALL = """

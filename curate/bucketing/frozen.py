@@ -23,7 +23,6 @@ def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: Bu
     """Borders of finished buckets as plain data. buckets: content of buckets.json; members: id, uploaded, bucket.
 
     A cut inside one second has the id with the lowest rank after it, because photos of that second are on both sides.
-    Raises BadInput for buckets that divide a second in another way.
     """
     borders = []
     for plain in buckets:
@@ -33,21 +32,9 @@ def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: Bu
             tied = members.filter(pc.equal(members["uploaded"], start))
             ids, later = tied["id"].to_pylist(), tied["bucket"].to_numpy() >= plain["index"]
             if later.any() and not later.all():
-                ranks = np.where(later, tie_ranks(ids), np.uint64(2**64 - 1))
-                first = ids[int(ranks.argmin())]
-                if (tie_ranks(ids)[~later] >= ranks.min()).any():
-                    raise _by_order()
+                first = ids[int(np.where(later, tie_ranks(ids), np.uint64(2**64 - 1)).argmin())]
         borders.append({"name": plain["name"], "start": start, "end": end, "first": first})
     return {"grow": settings.grow, "ties": TIES, "buckets": borders}
-
-
-def _by_order() -> BadInput:
-    """The error for buckets of driftline before 0.2.0."""
-    return BadInput(
-        "The buckets of this run divide photos of one second by the order of their ids.",
-        "Expected a hash of the ids.",
-        "Build the collection again, in a new folder.",
-    )
 
 
 def _seconds(text: str) -> int:
@@ -66,7 +53,9 @@ def assign_frozen(
     number = np.searchsorted(starts, uploaded, side="right") - 1
     for start in {b["start"] for b in borders if b["first"] is not None}:
         if frozen.get("ties") != TIES:
-            raise _by_order()
+            raise BadInput(
+                "borders.json divides photos of one second in another way.", f"Expected {TIES!r}.", "Build it again."
+            )
         _divide(number, np.flatnonzero(uploaded == start), ids, start, frozen)
     follows = np.append(ends[:-1] == starts[1:], False)  # where the next bucket begins at once
     outside = (number >= 0) & ~follows[number] & (uploaded >= ends[number])

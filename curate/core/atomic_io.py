@@ -141,26 +141,23 @@ def read_object(path: Path, keys: Mapping[str, Any], way_out: str) -> dict[str, 
 def check_format(path: Path, given: Any, known: int, way_out: str) -> None:
     """Raise BadInput unless the format number of a file is the one that this version reads. way_out: for a file that no
     newer driftline wrote."""
-    if given == known:
-        return
-    if isinstance(given, int) and given > known:
+    if given != known:
+        newer = isinstance(given, int) and given > known
         raise BadInput(
-            f"{path} was written by a newer driftline (format {given}); this one reads {known}.", "", UPGRADE
+            f"{path} has the format {given!r}; this driftline reads {known}.", "", UPGRADE if newer else way_out
         )
-    raise BadInput(f"{path} has the format {given!r}.", f"Expected {known}.", way_out)
 
 
-def check_version(path: Path, given: str, known: str) -> None:
-    """Raise BadInput for a file written by a later release of driftline; patch releases read each other's files.
+def check_version(path: Path, given: str, known: str, way_out: str) -> None:
+    """Raise BadInput for a file of another release of driftline; patch releases read each other's files.
 
-    >>> check_version(Path("done.json"), "0.1.7", "0.1.0")
+    >>> check_version(Path("done.json"), "0.2.7", "0.2.0", "")
     """
-    if _release(given) > _release(known):
-        raise BadInput(f"{path} was written by driftline {given}; this is {known}.", "", UPGRADE)
-
-
-def _release(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")[:2]]
+    theirs, ours = ([int(part) for part in version.split(".")[:2]] for version in (given, known))
+    if theirs != ours:
+        raise BadInput(
+            f"{path} was written by driftline {given}; this is {known}.", "", UPGRADE if theirs > ours else way_out
+        )
 
 
 def write_parquet(

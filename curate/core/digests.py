@@ -44,7 +44,7 @@ def listing(folder: Path) -> dict[str, Content]:
 def content_digest(files: Mapping[str, Content]) -> str:
     """One digest of a folder's `listing`.
 
-    Of tar and npy files only the size counts, as in 0.1.0: the Parquet index in the same folder holds the checksum of
+    Of tar and npy files only the size counts: the Parquet index in the same folder holds the checksum of
     each record.
     """
     order = sorted(files, key=lambda name: Path(name).parts)
@@ -52,7 +52,7 @@ def content_digest(files: Mapping[str, Content]) -> str:
 
 
 def quick_digest(path: Path, edge: int = 1 << 20) -> str:
-    """How 0.1.0 looked at an input: a file's size, its first and its last MiB; names and sizes of a folder's files."""
+    """Of a file's size, its first and its last MiB; of the names and sizes of a folder's files."""
     if path.is_dir():
         return fingerprint([(p.relative_to(path).as_posix(), p.stat().st_size) for p in sorted(files_of(path))])
     size = path.stat().st_size

@@ -26,12 +26,10 @@ class Stages:
 
     names: tuple[str, ...] = ()
     """these stages"""
-    in_0_1: tuple[str, ...] | None = None
-    """the stages whose fingerprints held it in 0.1.0, if others"""
 
 
 PLACE = Stages()  # a path of this machine: the content behind it enters the fingerprint
-SPEED = Stages((), ("publish",))  # never changes the output
+SPEED = Stages()  # never changes the output
 
 
 @dataclass(frozen=True)
@@ -46,18 +44,14 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
-        """The settings that the fingerprint of `stage` holds, as plain data. of_0_1: that it held in 0.1.0."""
-
-        def holds(mark: Stages) -> bool:
-            return stage in (mark.in_0_1 if of_0_1 and mark.in_0_1 is not None else mark.names)
-
+    def identity(self, stage: str) -> dict[str, Any]:
+        """The settings that the fingerprint of `stage` holds, as plain data."""
         hidden = {
             name
             for name, field in type(self).model_fields.items()
-            if any(isinstance(mark, Stages) and not holds(mark) for mark in field.metadata)
+            if any(isinstance(mark, Stages) and stage not in mark.names for mark in field.metadata)
         }
-        return self.model_dump(mode="json", by_alias=True, exclude=hidden)
+        return self.model_dump(mode="json", exclude=hidden)
 
 
 def key_of(name: str, field: FieldInfo) -> str:

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from curate.core.errors import BadConfig, DriftlineError
 from curate.core.registry import Registry
-from curate.core.settings import Form, Section, Stages
+from curate.core.settings import SPEED, Form, Section
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +85,7 @@ class EncoderSpec(Section):
     """open_clip name, hf-hub:…, a folder with open_clip_config.json, or driftline-photo-world"""
     weights: str | None = None
     """hub tag or checkpoint file (null when model is a folder)"""
-    device: Annotated[str, Stages((), ("embed", "publish"))] = "auto"
+    device: Annotated[str, SPEED] = "auto"
     """auto, cpu or cuda"""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: float16 on CUDA, float32 on CPU"""

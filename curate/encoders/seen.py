@@ -146,13 +146,9 @@ def _last_day(date: str) -> str:
 
 def recorded(provenance: Mapping[str, Any], features: str) -> Seen:
     """What the encoder of a release's features may have seen, by the release's record."""
-    maker, embedded = provenance["encoder"], features == "clip"  # the name of those by the encoder of its run
-    said = maker.get("seen") if embedded else provenance.get("seen", {}).get(features)
-    if said is not None:
-        return Seen(said["trained_until"], said["data"], said["source"])
-    if embedded and maker.get("kind"):  # releases of older versions
-        return seen(maker["kind"], maker["model"], maker.get("weights"))
-    return NOBODY
+    embedded = features == "clip"  # the name of those by the encoder of its run
+    said = provenance["encoder"].get("seen") if embedded else provenance.get("seen", {}).get(features)
+    return NOBODY if said is None else Seen(said["trained_until"], said["data"], said["source"])
 
 
 def checked(date: str) -> str:

@@ -18,7 +18,7 @@ from curate.store.database import Place, opened, remember_part
 from curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
 
 FORMAT = 2  # of a shard's index
-NOT_OF_A_PHOTO = {"shard_size", "stop_after", "way"}  # settings that do not decide what a row becomes
+NOT_OF_A_PHOTO = {"shard_size", "stop_after", "downloader"}  # settings that do not decide what a row becomes
 
 
 def rules_of(settings: FetchSettings) -> bytes:

@@ -10,7 +10,6 @@ from pydantic import Field, field_validator
 from curate.core.settings import SPEED, Form, Positive, Stages
 from curate.images.checks import ImageLimits
 
-PATIENCE = Stages((), ("fetch", "publish"))  # how hard a server is asked: what an image is does not depend on it
 MIRRORS = {
     "multimedia-commons": "https://multimedia-commons.s3-us-west-2.amazonaws.com/data/images/{first}/{second}/{hash}.jpg"
 }
@@ -19,17 +18,17 @@ MIRRORS = {
 class FetchSettings(ImageLimits):
     """How images are downloaded and checked."""
 
-    downloader: Literal["native", "img2dataset"] = Field(default="native", serialization_alias="way")  # as in 0.1.0
+    downloader: Literal["native", "img2dataset"] = "native"
     """native (one event loop a worker) or img2dataset: same checks, same result"""
     shard_size: Positive = 1000
     """photos a shard; fixed for a run"""
     stop_after: Positive | None = None
     """keep the smallest prefix, in metadata order, that holds this many images (null: all)"""
-    timeout: Annotated[float, Field(gt=0), PATIENCE] = 10.0
+    timeout: Annotated[float, Field(gt=0), SPEED] = 10.0
     """seconds for each read from a server"""
-    deadline: Annotated[float, Field(gt=0), PATIENCE] = 60.0
+    deadline: Annotated[float, Field(gt=0), SPEED] = 60.0
     """seconds for one image in total"""
-    retries: Annotated[int, Field(ge=0, le=20), PATIENCE] = 2
+    retries: Annotated[int, Field(ge=0, le=20), SPEED] = 2
     """further rounds for temporary failures (time-outs, 429, 5xx)"""
     backoff: Annotated[float, Field(ge=0), SPEED] = 1.0
     """seconds before the first further round, doubling; a longer Retry-After is obeyed"""

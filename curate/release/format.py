@@ -40,7 +40,7 @@ from curate.release.versions.identity import FILE as MANIFEST
 from curate.release.versions.identity import bucket_identities, of_steps, seal_entry, unlabelled_of
 from curate.release.versions.tombstones import Tombstone, read_tombstones
 
-FORMAT = 1
+FORMAT = 2
 OPTIONAL = ("group", "changes")  # columns that releases of earlier versions lack
 METADATA = pa.schema(
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -90,11 +90,6 @@ class ReleaseSettings(Section):
                 "withdrawn image"
             )
         return self
-
-    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
-        """Without `append` and `purge` where they are false: older releases stay current."""
-        known = super().identity(stage, of_0_1)
-        return {key: value for key, value in known.items() if value or key not in ("append", "purge")}
 
     def wanted(self, class_: str) -> int:
         """Images of a class in each bucket."""

@@ -12,29 +12,11 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from curate.core.errors import BadInput, DriftlineError
 from curate.core.outside.s3 import S3
-from curate.core.settings import PLACE, SPEED, PathText, Section, keys_of, resolve_path
+from curate.core.settings import PLACE, SPEED, PathText, Section, resolve_path
 from curate.sources import SOURCES
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# In 0.1.0 all sources shared one section, and `init` wrote every key of it. These are the defaults that it had: such a
-# key is ignored where the source does not have it, and fingerprints hold it, so that runs of 0.1.0 go on.
-KEYS_OF_0_1: dict[str, Any] = {
-    "columns": {},
-    "delimiter": ",",
-    "damaged": "stop",
-    "label": "none",
-    "dates": ["exif", "sidecar", "path"],
-    "start": None,
-    "end": None,
-    "licences": [1, 2, 3, 4, 5, 6, 9, 10],
-    "search": {},
-    "size": "large",
-    "endpoint": "https://api.flickr.com/services/rest/",
-}
-ASIDE_OF_0_1 = {"side": {}, "s3": S3().model_dump(), "rate": 3600}  # of these, only publish's fingerprint
-DEFAULTS_OF_0_1 = {"path": "", "root": None, **KEYS_OF_0_1, **ASIDE_OF_0_1}
 
 
 @dataclass(frozen=True)
@@ -88,12 +70,9 @@ class Source(Section):
         """In which size a photo was requested at this address, as part of its record of changes; "": as it is."""
         return ""
 
-    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
-        """The settings that the fingerprint of `stage` holds, with the keys of 0.1.0."""
-        aside = {"side": [], "address": None} if stage == "ingest" else ASIDE_OF_0_1
-        if stage == "ingest" and self.records_version > 1:
-            aside |= {"records_version": self.records_version}
-        return {**KEYS_OF_0_1, **aside, **super().identity(stage, of_0_1)}
+    def identity(self, stage: str) -> dict[str, Any]:
+        """The settings that the fingerprint of `stage` holds, and for ingest the version of the records."""
+        return super().identity(stage) | ({"records_version": self.records_version} if stage == "ingest" else {})
 
 
 class FileSource(Source):
@@ -106,10 +85,10 @@ class FileSource(Source):
     starts_at_once: ClassVar[bool] = True
     """whether the first records come without long work, so that a plan may read them"""
 
-    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
+    def identity(self, stage: str) -> dict[str, Any]:
         """An address is part of it, a path is not: its content is."""
-        address = {"address": self.path if "://" in self.path else None} if stage == "ingest" else {}
-        return super().identity(stage, of_0_1) | address
+        address = {"address": self.path} if stage == "ingest" and "://" in self.path else {}
+        return super().identity(stage) | address
 
 
 def degrees_of(value: Any, most: float) -> float | None:
@@ -147,5 +126,4 @@ def source_of(values: Any) -> Any:
         unusable = PydanticCustomError("unknown_name", "{error}", {"error": str(error)})
         details = InitErrorDetails(type="missing" if name is None else unusable, loc=("source",), input=values)
         raise ValidationError.from_exception_data("collection", [details]) from None
-    own = keys_of(kind)
-    return kind.model_validate({k: v for k, v in values.items() if k in own or v != DEFAULTS_OF_0_1.get(k, ...)})
+    return kind.model_validate(values)

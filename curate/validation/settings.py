@@ -11,8 +11,6 @@ from curate.validation.judging.settings import JudgeSettings
 
 ASK = Stages(("ask", "publish"))  # what workers see
 TALLY = Stages(("tally", "publish"))  # how their answers are counted
-# Settings that came with judges: no fingerprint holds them while there is no judge.
-WITH_JUDGES = ("judges", "skip_people", "skip_confidence", "audit_share", "half_width", "people_budget_usd")
 
 
 # platform → (share of a reward that it adds as its fee, least US dollars for an answer); MTurk: what CLEAR paid
@@ -97,10 +95,6 @@ class ValidationSettings(Section):
         share, least = FEES[self.platform]
         return self.workers * (self.reward_usd + max(share * self.reward_usd, least))
 
-    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
-        """As every section; without judges as before there were any."""
-        values = super().identity(stage, of_0_1)
-        if self.judges and not of_0_1:
-            held = [judge.identity(stage) for judge in self.judges]
-            return values | {"judges": held}
-        return {name: value for name, value in values.items() if name not in WITH_JUDGES}
+    def identity(self, stage: str) -> dict[str, Any]:
+        """As every section, and each judge's own."""
+        return super().identity(stage) | {"judges": [judge.identity(stage) for judge in self.judges]}

@@ -65,28 +65,12 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     store = Store(runs / "fits")
     last = f"step {len(stream.steps) - 1}"
     names = {stage["fit"]: stage["stage"] for stage in stages}
-    fits = _fits(run)
+    fits = list(run.about["learner_facts"]["network"])
     earlier = [fit for fit in fits if not names[fit].startswith(last)]
     alone = len(earlier) == len(fits)  # one stage for all steps: erm, jm
     before = None if alone or not earlier else network(store, earlier[-1], start)
     after = network(store, fits[-1], start)
     return Trained(about["learner"], about["seed"], after, before, start, protocol.rules(stream).rule, stages)
-
-
-def _fits(run: Run) -> list[str]:
-    """Keys of the fits that made the network which the run chose. Raises IncompatibleStream for a run of version 0.1
-    that tried several networks, because it did not record its choice."""
-    facts = run.about["learner_facts"]
-    if "network" in facts:
-        return list(facts["network"])
-    names = [stage["stage"] for stage in facts["stages"]]
-    if len(set(names)) < len(names) or any(name.endswith(" alone") for name in names):
-        raise IncompatibleStream(
-            f"{run.about['learner']} tried several networks, and its run does not say which one it chose.",
-            "Expected a run of this version.",
-            "Evaluate again into another folder.",
-        )
-    return [stage["fit"] for stage in facts["stages"]]
 
 
 def network(store: Store, fit: str, start: Net) -> Net:

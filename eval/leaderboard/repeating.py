@@ -84,8 +84,7 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
         return {"differs": "", "because": "it ran on cuda, which is not here"}
     base = about["learner"].partition("(")[0].strip()
     settings = {f"{base}.{key}": value for key, value in about["settings"].items() if key != "tune"}
-    recorded = {**stored_protocol(about["protocol"]).unrecorded, **about["protocol_settings"]}
-    settings |= {f"{about['protocol']}.{key}": value for key, value in recorded.items()}
+    settings |= {f"{about['protocol']}.{key}": value for key, value in about["protocol_settings"].items()}
     kept: list[Run] = []
 
     def failed(text: str) -> dict[str, str]:

@@ -61,7 +61,7 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: S
         sink = io.BytesIO()
         pq.write_table(pa.Table.from_pylist([row_files.plain(r) for r in run.rows], schema=row_files.schema()), sink)
         members[f"runs/{i:04d}/rows.parquet"] = sink.getvalue()
-        if records.is_file():  # rows of older versions have none
+        if records.is_file():
             outcomes.attached(records, records, run.rows)
             members[f"runs/{i:04d}/{outcomes.FILE}"] = records.read_bytes()
     for module in code:

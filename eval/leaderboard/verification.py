@@ -167,7 +167,7 @@ def examined(request: Mapping[str, Any]) -> dict[str, Any]:
         listed.append(facts | {"because": because, "unverified": unverified})
     if not problems:
         documents = documents_of(runs)
-        scores = scores_of(documents)  # may have scores that an older manifest lacks
+        scores = scores_of(documents)
         wrong = [(key, claimed) for key, claimed in manifest["scores"].items() if scores.get(key) != claimed]
         problems += [f"{key}: the manifest says {claimed}, its rows {scores.get(key)}." for key, claimed in wrong[:1]]
     return {"name": manifest["name"], "problems": problems, "documents": documents, "runs": listed}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from eval.training.closed_form import ClosedForm, Floats
 
@@ -24,10 +23,6 @@ class NearestMean(ClosedForm):
     """
 
     squares = "none"
-
-    def settings(self) -> dict[str, Any]:
-        """As 0.1.0 recorded them, unless older samples are forgotten: its rows are not made again."""
-        return super().settings() if self.half_life or self.window else {}
 
     def solve(self) -> tuple[Floats, ...]:
         """Means (D, C), and minus half of their squared lengths (C,): the highest score is the nearest mean."""

@@ -297,7 +297,7 @@ def _check_head(path: Path, head: bytes) -> None:
     if version is None:
         raise IntegrityError(f"{path} does not start like a ledger.", f"Expected {HEAD!r}.")
     given = f"{path} is a ledger of format {version[1].decode()}; this version of driftline reads and writes format 2."
-    raise BadInput(given, "", "Read it with the version that wrote it (format 1: 0.1.0).")
+    raise BadInput(given, "", "Read it with the version that wrote it.")
 
 
 def verify(path: Path, head: str | None = None) -> Verdict:

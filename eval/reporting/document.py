@@ -119,7 +119,7 @@ def _lacks(document: Document) -> str:
     if about and not any(facts and facts["by_class"] for facts in about["results"]):
         lacks.append("The rows do not count classes: who loses cannot be shown.")
     if about and any(facts and facts["basis"] == "counts" for facts in about["results"]):
-        lacks.append("No outcomes (rows of driftline 0.1.0, or not read): intervals are approximate.")
+        lacks.append("No outcomes, or they were not read: intervals are approximate.")
     return " ".join([*lacks, *document.get("unread", ())])
 
 

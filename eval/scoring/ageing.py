@@ -80,15 +80,14 @@ def ageing(
     """How each learner ages: one entry for each result of `summary` of the same runs, in its order; None where the
     protocol does not test models on steps (ocrr, seq-to-final).
 
-    runs: of one protocol and stream. stream: gives the groups of uploaders and near copies, and the dates for runs of
-    older versions. loss: half-lives become the time until accuracy has fallen by this much (0 … 1). resampling: the
-    draws; default: 1,000, clustered if the stream has groups. Raises IncompatibleStream for another stream than that of
-    the runs.
+    runs: of one protocol and stream. stream: gives the groups of uploaders and near copies. loss: half-lives become the
+    time until accuracy has fallen by this much (0 … 1). resampling: the draws; default: 1,000, clustered if the stream
+    has groups. Raises IncompatibleStream for another stream than that of the runs.
     """
     resampling = draws_for(runs, stream, resampling)
     learners = groups(runs)
     counted = [cells_of(group) for group in learners]
-    times = [timeline(group[0].about, stream) for group in learners]
+    times = [timeline(group[0].about) for group in learners]
     alike: dict[tuple[Any, ...], list[int]] = {}  # learners whose arrays have the same shape and gaps
     for k, cells in enumerate(counted):
         if cells is not None:

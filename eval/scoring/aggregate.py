@@ -69,7 +69,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
 
 
 def _each(group: Sequence[Run], *keys: str) -> dict[str, list[Any]]:
-    """What the record of each run says, for those keys that all records have: those of older versions have fewer."""
+    """What the record of each run says, for those keys that all records have."""
     return {key: [run.about[key] for run in group] for key in keys if all(key in run.about for run in group)}
 
 

@@ -67,8 +67,8 @@ def calibration(runs: Sequence[Run], stream: Stream | None = None) -> list[Calib
     """One entry for each result of `summary` of the same runs, in its order; None for a learner without confidences,
     and where the protocol does not test models on steps.
 
-    stream: gives the groups of uploaders and near copies, and dates for runs of older versions. Raises
-    IncompatibleStream for another stream than that of the runs.
+    stream: gives the groups of uploaders and near copies. Raises IncompatibleStream for another stream than that
+    of the runs.
     """
     if stream is not None:
         check_stream(runs, stream)
@@ -77,7 +77,7 @@ def calibration(runs: Sequence[Run], stream: Stream | None = None) -> list[Calib
 
 
 def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | None) -> Calibration | None:
-    kind, times = stored_protocol(runs[0].about["protocol"]), timeline(runs[0].about, stream)
+    kind, times = stored_protocol(runs[0].about["protocol"]), timeline(runs[0].about)
     by_lag: dict[int, list[tuple[int, int, Answers]]] = {}  # seed, trained step, answers
     for s, run in enumerate(runs):
         for row in run.rows:

@@ -26,10 +26,8 @@ class Place(NamedTuple):
 
 
 def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
-    """The settings of the protocol that decide a result's scores; defaults for those that its rows do not record."""
-    kind = kind_of(document)
-    unrecorded = {name: getattr(kind, name, None) for name in deciding(kind)} | dict(kind.unrecorded)
-    return {name: result["settings"].get(name, value) for name, value in unrecorded.items()}
+    """The settings of the protocol that decide a result's scores."""
+    return {name: result["settings"].get(name) for name in deciding(kind_of(document))}
 
 
 def upper_bound(learner: str) -> bool:

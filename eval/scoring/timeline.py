@@ -48,12 +48,10 @@ def record(stream: Stream) -> dict[str, Any]:
     return {"names": [step.name for step in stream.steps], "dates": dates}
 
 
-def timeline(about: Mapping[str, Any], stream: Stream | None = None) -> Timeline:
-    """The timeline of a run's stream: of its record or, for runs of older versions, of the stream if it is given."""
+def timeline(about: Mapping[str, Any]) -> Timeline:
+    """The timeline of a run's stream, by the run's record."""
     steps = about["steps"]
     said = about.get("timeline")
-    if not isinstance(said, Mapping) and stream is not None and stream.sha256 == about["stream"]["sha256"]:
-        said = record(stream)
     lists = [said.get(key) if isinstance(said, Mapping) else None for key in ("names", "dates")]
     names, dates = (found if isinstance(found, list) else [] for found in lists)
     shown = tuple(map(str, names if len(names) == steps else range(steps)))

@@ -48,7 +48,6 @@ REFUSED = {
     "ocrr": ("needs_all_steps",),
     "adaptation": ("needs_all_steps", "sees_all_steps"),
 }
-RENAMED = {"venues": "platforms"}
 REGISTRIES = Registry("kind", {kind: target for kind, (target, _) in KINDS.items()})
 
 
@@ -102,7 +101,7 @@ def list_(
     if markdown:
         typer.echo(learner_page(), nl=False)
         return
-    rows = list_registered(RENAMED.get(kind, kind))
+    rows = list_registered(kind)
     if kind == "learners":
         rows = _with_families(rows, protocol)
         show(as_json, rows, _by_family(rows))

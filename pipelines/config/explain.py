@@ -19,11 +19,10 @@ from pipelines.config.schema import Config
 Where = Sequence[int | str]
 
 
-def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: Any, changed: Mapping[str, str]) -> str:
+def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: Any, changed: Sequence[str]) -> str:
     """One line: where it is, what was given, what is expected.
 
-    values: of the run file. name: of the file, or of the preset. node: the file's YAML node. changed: key → key as
-    `--set` names it.
+    values: of the run file. name: of the file, or of the preset. node: the file's YAML node. changed: keys of `--set`.
     """
     where, kind, value = list(problem["loc"]), problem["type"], problem["input"]
     if where[-1] == "[key]":  # a key of a mapping; the location before it is the same key as a value
@@ -55,11 +54,11 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: A
     return f"{shown}{_did_you_mean(value, choices)} {wanted}."
 
 
-def _place(key: str, where: Where, name: str, node: Any, changed: Mapping[str, str], unknown: bool) -> str:
+def _place(key: str, where: Where, name: str, node: Any, changed: Sequence[str], unknown: bool) -> str:
     """`--set KEY`, or file, line and key."""
-    for change, as_given in changed.items():
+    for change in changed:
         if f"{key}.".startswith(f"{change}.") or (unknown and change.startswith(f"{key}.")):
-            return f"--set {as_given}" if unknown or key == change else f"--set {as_given}, {key}"
+            return f"--set {change}" if unknown or key == change else f"--set {change}, {key}"
     line = _line(node, where)
     return f"{name}, line {line}, {key}" if line else f"{name}, {key}"
 

@@ -15,8 +15,6 @@ from curate.sources import SOURCES
 from pipelines.config.explain import explain
 from pipelines.config.schema import Config
 
-RENAMED = {"fetch.way": "fetch.downloader"}  # keys of 0.1.0, still accepted
-
 
 def load(path: Path, changes: Sequence[str] = ()) -> Config:
     """Read and check a run file; `changes` are `KEY=VALUE` with dotted keys (`--set`).
@@ -53,10 +51,6 @@ def check(
     values: changed in place. name: of the file or preset, for messages. node: the file's YAML node, for line numbers.
     folder: where other files are that the values name.
     """
-    for old, new in RENAMED.items():
-        section, key = old.split(".")
-        if isinstance(values.get(section), dict) and key in values[section]:
-            values[section][new.split(".")[1]] = values[section].pop(key)
     before = dict(values["collection"]) if isinstance(values.get("collection"), dict) else {}
     for change in changes:
         apply(values, change)
@@ -65,7 +59,7 @@ def check(
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        changed = {RENAMED.get(key, key): key for key, _ in map(given, changes)}
+        changed = [given(change)[0] for change in changes]
         problems = error.errors()
         # an error within a list also makes the list too short: the error within says more
         inner = [p for p in problems if not any(p["loc"] == q["loc"][: len(p["loc"])] for q in problems if q is not p)]
@@ -112,7 +106,7 @@ def given(change: str) -> tuple[str, Any]:
 def apply(values: dict[str, Any], change: str) -> None:
     """One `--set KEY=VALUE` with a dotted key. Raises BadConfig for a malformed one."""
     key, value = given(change)
-    *sections, last = RENAMED.get(key, key).split(".")
+    *sections, last = key.split(".")
     section: Any = values
     for name in sections:
         if not isinstance(section.setdefault(name, {}), dict):

@@ -34,7 +34,7 @@ class Config(Section):
     release: ReleaseSettings = ReleaseSettings()
     store: StoreSettings = StoreSettings()
 
-    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
+    def identity(self, stage: str) -> dict[str, Any]:
         """The settings of all sections that the fingerprint of `stage` holds, as plain data."""
         values = ((name, getattr(self, name)) for name in type(self).model_fields if name != "store")
-        return {name: value.identity(stage, of_0_1) if isinstance(value, Section) else value for name, value in values}
+        return {name: value.identity(stage) if isinstance(value, Section) else value for name, value in values}

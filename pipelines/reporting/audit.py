@@ -108,14 +108,8 @@ def _apart(groups: Sequence[Sequence[str]], ids: Sequence[str], splits: Mapping[
 def _splits(
     release: Release, columns: Mapping[str, Sequence[Any]], splits: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """`describe_splits` of what the table says; a release of 0.1.0 does not say which share was asked."""
-    asked = release.facts.get("represented", {}).get("asked", 0.3)
-    grouped = "group" in release.table.column_names
-    group = (
-        release.table["group"].to_pylist()
-        if grouped
-        else [u or i for u, i in zip(columns["user"], columns["id"], strict=True)]
-    )
+    """`describe_splits` of what the table says."""
+    asked, group = release.facts["represented"]["asked"], release.table["group"].to_pylist()
     strata = {"bucket": np.array(columns["bucket"]), "class": np.array(columns["class"])}
     sides = {name: np.array(side) == "test" for name, side in splits.items()}
     return describe_splits(strata, np.array(group, np.str_), sides, asked)

@@ -21,7 +21,7 @@ from pipelines.config.loader import load
 from pipelines.identity import record_of
 from pipelines.reporting.dropped import drops
 from pipelines.stage import parts_of
-from pipelines.stage_folder import folder_of
+from pipelines.stage_folder import done_of, folder_of
 from pipelines.stages import STAGES
 
 TIMES = {"uploaded": " UTC", "taken": " on the camera's clock"}
@@ -41,6 +41,7 @@ def trace(root: Path, id_: str) -> dict[str, Any]:
     for name, folder in ((name, folder_of(root, name)) for name in STAGES):
         if not folder.is_dir():
             break
+        done_of(root, name)  # refuses what another release wrote
         for pattern, column in STAGES[name].records:
             for path in sorted(folder.glob(pattern)):
                 events += [

@@ -62,10 +62,6 @@ class Embed(Stage):
         """Model and batch size (which may change the last bits)."""
         return self.context.config.embed.identity(self.name)
 
-    def settings_of_0_1(self) -> Any:
-        """With the device."""
-        return self.context.config.embed.identity(self.name, of_0_1=True)
-
     def check(self) -> None:
         """The model can be loaded; the folder of vectors exists."""
         given = self.context.config.embed.vectors

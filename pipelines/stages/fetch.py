@@ -26,10 +26,6 @@ class Fetch(Stage):
         """The fetch section without what cannot change the bytes."""
         return self.context.config.fetch.identity(self.name)
 
-    def settings_of_0_1(self) -> Any:
-        """With retries and time-outs."""
-        return self.context.config.fetch.identity(self.name, of_0_1=True)
-
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table → NNNNN.tar, NNNNN.parquet, index.parquet."""
         from curate.fetch.run import Again, fetch

@@ -31,10 +31,6 @@ class Publish(Stage):
         texts = [self._text(config.release.judgement), self._text(config.release.card)]
         return [config.identity(self.name), texts]
 
-    def settings_of_0_1(self) -> Any:
-        """With those that change no output."""
-        return [self.context.config.identity(self.name, of_0_1=True), self.settings()[1]]
-
     def check(self) -> None:
         """The texts, lists and releases that the settings name can be read."""
         from curate.metadata.filters import withdrawn_ids

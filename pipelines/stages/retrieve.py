@@ -23,12 +23,8 @@ class Retrieve(Stage):
     def settings(self) -> Any:
         """Concepts, rules, and which buckets stay unlabelled; the seed where equal shares have a remainder."""
         config = self.context.config
-        return [*self.settings_of_0_1(), *([] if config.retrieve.strata is None else [config.seed])]
-
-    def settings_of_0_1(self) -> Any:
-        """The same without the seed."""
-        config = self.context.config
         return [
+            None if config.retrieve.strata is None else config.seed,
             config.retrieve.identity(self.name),
             config.release.short == "reopen",
             config.buckets.unlabelled,

@@ -108,13 +108,8 @@ def texts_of(release: Release, features: str, spec: TextEncoderSpec, templates: 
 
 
 def release_groups(release: Release) -> Group:
-    """(N,) groups of a release's images: linked by uploader or as near copies.
-
-    Older releases do not say which images are near copies: there, groups are uploaders.
-    """
-    table = release.table
-    column = "group" if "group" in table.column_names else "user"
-    return numbered(np.array([name or "" for name in table[column].to_pylist()], np.str_))
+    """(N,) groups of a release's images: linked by uploader or as near copies."""
+    return numbered(np.array(release.table["group"].to_pylist(), np.str_))
 
 
 def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, Any]:

@@ -1,4 +1,4 @@
-"""The package of somebody else, and what 0.1.0 left: for the tests of plug-ins."""
+"""The package of somebody else, and small runs: for the tests of plug-ins."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.old import unpacked
 from support.plugins import importable, install_acme
+from support.small_runs import unpacked
 
 
 @pytest.fixture(scope="module")

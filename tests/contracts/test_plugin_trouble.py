@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from support.console import answer, driftline
-from support.old import unpacked
 from support.plugins import importable, install
+from support.small_runs import unpacked
 
 import driftline as dl
 from curate.core.atomic_io import read_json, write_json

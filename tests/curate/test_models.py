@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from support.console import answer, driftline
 from support.helpers import album, photo_config
-from support.old import unpacked
+from support.small_runs import unpacked
 
 from curate.core.errors import BadInput, UnknownName
 from curate.encoders.clip import Clip

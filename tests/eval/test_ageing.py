@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from support.helpers import drifting
-from support.old import unpacked
 from support.worlds import heavy_groups
 
 from eval import outcomes, rows
@@ -27,7 +26,6 @@ from eval.scoring.aggregate import summary
 from eval.scoring.cells import Resampling, groups_of
 from eval.scoring.decay import slope
 from eval.scoring.timeline import timeline
-from stream_builder.stream import Stream
 
 YEAR = 365.2425 * 86400
 ABOUT: dict[str, Any] = {
@@ -344,13 +342,6 @@ class TestTimeline:
         assert timeline(run.about).names == ("0", "1", "2")
         assert np.allclose(np.diff(timeline(run.about).dates), 1000)
 
-    def test_older_runs_take_it_from_the_stream(self) -> None:
-        stream = drifting(steps=3)
-        about = {"steps": 3, "stream": {"name": "drifting", "sha256": stream.sha256}}
-        assert timeline(about).unit == "steps"
-        assert timeline(about, stream).unit == "days"
-        assert timeline({**about, "stream": {"name": "x", "sha256": "x"}}, stream).unit == "steps"
-
 
 @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future"])
 def test_runs_of_a_protocol(protocol: str) -> None:
@@ -391,20 +382,6 @@ def test_groups_are_those_of_the_stream_by_position() -> None:
 
 
 class TestBadInput:
-    def test_rows_of_version_0_1_0_age_in_steps_or_with_the_stream_in_time(self, tmp_path: Path) -> None:
-        (tmp_path / "rows").mkdir()
-        (tmp_path / "stream").mkdir()
-        runs, wrong = outcomes.find([unpacked("finished-rows", tmp_path / "rows")])
-        stream = Stream.load(unpacked("finished-stream", tmp_path / "stream"))
-        runs = [run for run in runs if run.about["protocol"] == "clear-iid"]
-        (plain, *_), (dated, *_) = ageing(runs), ageing(runs, stream)
-        assert not wrong
-        assert plain is not None
-        assert dated is not None
-        assert (plain.basis, plain.timeline.unit, plain.age[plain.base]) == ("counts", "steps", 0)
-        assert dated.timeline.unit == "years"
-        assert np.allclose(plain.accuracy.value, dated.accuracy.value)
-
     def test_two_steps_only(self) -> None:
         found = one(counted(lambda i, j, c: 0.9 - 0.3 * max(0, j - i), steps=2))
         assert found.half_life.value == pytest.approx(2 / 3, abs=0.01)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.helpers import drifting
 from support.traps import Trap
 
 from curate.core.errors import BadInput
@@ -21,7 +20,6 @@ from curate.core.seeding import rng_for
 from eval import checkpoint
 from eval.checkpoint import Checkpoint
 from eval.learners import LEARNERS
-from eval.run import evaluate
 
 QUICK = {"batch": 20, "shift": 40}
 
@@ -87,19 +85,6 @@ def test_what_is_no_data_is_not_kept_and_said_once(tmp_path: Path, value: Any) -
         place.keep(value)
     place.keep(value)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_state_of_an_older_driftline_is_never_unpickled(tmp_path: Path) -> None:
-    stream = drifting()
-    whole = evaluate(stream, "near-future", ["fc-only"], settings=QUICK, out=tmp_path / "runs")
-    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("run.json"))
-    (folder / "run.json").unlink()
-    (folder / "state.pickle").write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
-    with pytest.warns(UserWarning, match=r"state\.pickle is a state of an older driftline.*starts from its beginning"):
-        again = evaluate(stream, "near-future", ["fc-only"], settings=QUICK, out=tmp_path / "runs")
-    assert again["results"][0]["scores"] == whole["results"][0]["scores"]
-    assert not (tmp_path / "mark").exists()
-    assert not (folder / "state.pickle").exists()
 
 
 def prepared(path: Path, described: Any) -> None:

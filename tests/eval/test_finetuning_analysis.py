@@ -19,7 +19,7 @@ from eval.experiment.learner_spec import spec_of
 from eval.finetuning import analysis as views
 from eval.finetuning.fit import accuracy_of, scores_of
 from eval.finetuning.samples import pooled, samples
-from eval.finetuning.trained_networks import between, trained
+from eval.finetuning.trained_networks import between
 from eval.plotting.finetuning import draw, networks
 from eval.protocols.seq_to_final.figures import across, cells_of, figures, looks, mean_looks, note
 from eval.protocols.seq_to_final.published import EXACT, means, table, value
@@ -89,17 +89,6 @@ class TestTrained:
         assert one.before is not None
         val = pooled([samples(stream.steps[t]["val"]) for t in last_seen])
         assert accuracy_of(one.before, val, one.rule) == stages[key]["accuracy"]
-
-    def test_a_run_that_did_not_record_its_choice_is_refused_if_it_had_one(self, made: Any) -> None:
-        _, stream, runs = made
-        searched, plain = (run_of(runs, name) for name in ("ft(final=search)", "ft"))
-        for run in (searched, plain):
-            del run.about["learner_facts"]["network"]
-
-        with pytest.raises(IncompatibleStream, match="does not say which one it chose"):
-            trained(searched, runs, stream)
-        (one,) = networks(runs, stream, ["ft"])
-        assert torch.equal(trained(plain, runs, stream).after.parts["fc"][0].weight, one.after.parts["fc"][0].weight)
 
 
 class TestPaths:

@@ -205,13 +205,6 @@ class TestConfidence:
         scores = torch.tensor([[float("nan"), 1.0], [float("inf"), 1.0], [0.0, 0.0]])
         assert sure(scores)[1].tolist() == [0, 0, 0.5]
 
-    def test_float32_of_older_versions_is_read(self, tmp_path: Path) -> None:
-        values = np.array([0.25, np.nan, 1.0, 0.0], np.float32)
-        pq.write_table(records(confidence=pa.array(values, from_pandas=True)), tmp_path / "o.parquet")
-        (row,) = attached(tmp_path / "o.parquet", tmp_path / "o.parquet", [ROW])
-        assert row.answers is not None
-        assert np.array_equal(row.answers.confidence, values, equal_nan=True)
-
     @pytest.mark.parametrize("values", [[0.5, 2.0, 0.0, 0.0], ["a", "b", "c", "d"]])
     def test_others_are_refused(self, values: list[Any], tmp_path: Path) -> None:
         pq.write_table(records(confidence=pa.array(values)), tmp_path / "o.parquet")

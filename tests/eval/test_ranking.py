@@ -182,11 +182,6 @@ def test_every_setting_but_the_marked_ones_separates(protocol: str) -> None:
         assert len(comparable(document(protocol, rows))) == (1 if field.name in free else 2), field.name
 
 
-def test_rows_that_lack_a_newer_setting_count_as_its_default() -> None:
-    rows = [result("a", {"worst": 0.5}), result("b", {"worst": 0.6}, policy="oracle")]
-    assert len(comparable(document("ocrr", rows))) == 1
-
-
 def test_one_seed_has_no_deviation_and_missing_seeds_are_counted() -> None:
     score = PROTOCOLS["ocrr"].score_of("corrections_to_50")
     one = {"scores": {score.name: {"mean": 40.0, "sd": 0.0, "values": [40.0]}}}

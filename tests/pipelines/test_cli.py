@@ -19,7 +19,7 @@ from PIL import Image
 from support import console
 from support.console import answer
 from support.helpers import drifting, yfcc_line
-from support.old import unpacked
+from support.small_runs import unpacked
 
 from curate.core.digests import content_digest, listing
 from curate.core.seeding import rng_for
@@ -308,7 +308,7 @@ class TestOutput:
 
 
 class TestList:
-    @pytest.mark.parametrize("kind", [*KINDS, "venues"])
+    @pytest.mark.parametrize("kind", list(KINDS))
     def test_every_kind_has_entries_with_summary_and_origin(self, kind: str) -> None:
         rows = answer("list", kind, "--json")
         assert rows
@@ -370,9 +370,9 @@ class TestCommands:
     def test_version(self) -> None:
         assert driftline("--version").stdout.startswith("driftline ")
 
-    def test_dry_run_changes_nothing(self, tmp_path: Path, write_lines: Write) -> None:
+    def test_a_plan_changes_nothing(self, tmp_path: Path, write_lines: Write) -> None:
         folder = run_folder(tmp_path / "run", write_lines(yfcc_line()))
-        done = driftline("run", folder, "--dry-run", "--json")
+        done = driftline("plan", folder, "--json")
         plan = json.loads(done.stdout)["plan"]
         assert [p["action"] for p in plan] == ["run"] * 9
         assert not (folder / "stages").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from curate.fetch.settings import FetchSettings
 from curate.release.settings import FeatureSettings
 from curate.retrieval.settings import Concept, RetrieveSettings
 from curate.sources import SOURCES
-from curate.sources.base import DEFAULTS_OF_0_1
 from curate.sources.delimited import Delimited
 from curate.sources.folder import Folder
 from pipelines.config import presets
@@ -155,12 +153,6 @@ def test_init_writes_the_keys_of_the_chosen_source_only(tmp_path: Path) -> None:
     assert list(written["collection"]) == [*Delimited.model_fields]
 
 
-def test_a_file_of_0_1_0_may_have_the_keys_of_all_sources_at_their_defaults(tmp_path: Path) -> None:
-    keys = "".join(f"\n  {key}: {json.dumps(value)}" for key, value in DEFAULTS_OF_0_1.items() if key != "path")
-    old = load(given(tmp_path, GOOD.replace("  path: data.tsv", "  path: data.tsv" + keys)))
-    assert old == load(given(tmp_path, GOOD))
-
-
 def test_another_source_by_set_leaves_the_keys_of_the_files_own(tmp_path: Path) -> None:
     path = given(tmp_path, GOOD.replace("  path: data.tsv", "  path: data.tsv\n  damaged: keep"))
     config = load(path, ["collection.source=folder", "collection.label=parent"])
@@ -199,20 +191,9 @@ def test_a_source_named_by_its_module_brings_its_own_keys(tmp_path: Path, monkey
         load(written, ["collection.source=museum_source:Gallery"])
 
 
-def test_the_old_name_of_the_downloader_is_accepted_and_the_last_word_counts(tmp_path: Path) -> None:
-    path = given(tmp_path, GOOD + "fetch: {way: img2dataset}\n")
-    assert load(path).fetch.downloader == "img2dataset"
-    assert load(path, ["fetch.downloader=native"]).fetch.downloader == "native"
-    assert load(path, ["fetch.way=native"]).fetch.downloader == "native"
-    with pytest.raises(BadConfig, match=r"--set fetch\.way is 'wget'\. Expected native or img2dataset"):
-        load(path, ["fetch.way=wget"])
-
-
 def test_a_mark_keeps_a_setting_out_of_a_fingerprint() -> None:
     slow, fast = (FetchSettings(threads=n, timeout=n, retries=n) for n in (1, 2))
     assert slow.identity("fetch") == fast.identity("fetch")
-    old = fast.identity("fetch", of_0_1=True)
-    assert slow.identity("fetch", of_0_1=True) == {**old, "timeout": 1.0, "retries": 1}
 
 
 def test_the_reference_has_every_key_of_every_section_and_source() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import typer
-from support.old import unpacked
+from support.small_runs import unpacked
 
 from pipelines.cli import app as application
 

@@ -22,7 +22,6 @@ import pytest
 from support.console import python
 from support.faults import picture
 from support.helpers import album, photo_config
-from support.old import unpacked
 
 import driftline as dl
 from curate.core.atomic_io import read_json, write_json
@@ -79,12 +78,6 @@ def finished(built: Path, tmp_path: Path) -> Path:
     """A copy of it; photos stay where they are, their paths are in the tables."""
     shutil.copytree(built, tmp_path / "run")
     return tmp_path / "run"
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A finished run of 0.1.0."""
-    return unpacked("finished", tmp_path)
 
 
 class TestTypos:
@@ -231,21 +224,6 @@ class TestIdentity:
     @pytest.mark.parametrize("change", FREE)
     def test_what_does_not_change_the_output_repeats_nothing(self, change: str, finished: Path) -> None:
         assert set(actions(finished, change).values()) == {"skip"}
-
-    def test_output_of_0_1_0_is_current_with_other_retries_but_for_its_splits(self, old: Path) -> None:
-        assert {stage for stage, action in actions(old, *self.FREE).items() if action != "skip"} == {"publish"}
-
-    def test_output_of_0_1_0_is_stale_with_another_filter(self, old: Path) -> None:
-        assert actions(old, "filter.where=title IS NOT NULL")["filter"] == "run"
-        assert actions(old, "filter.where=title IS NOT NULL")["ingest"] == "skip"
-
-    def test_a_run_of_0_1_0_learns_to_notice_edits(self, old: Path) -> None:
-        run(context(old))
-        photo = next((old / "photos" / "car").glob("*.jpg"))
-        data = bytearray(photo.read_bytes())
-        data[len(data) // 2] ^= 1
-        photo.write_bytes(bytes(data))
-        assert states(old)[0] == "stale"
 
     def test_an_edited_photo_of_the_same_size_is_noticed(self, finished: Path) -> None:
         photo = next((finished / "photos" / "car").glob("*.jpg"))
@@ -446,10 +424,6 @@ class TestDamage:
         run(replace(context(finished), verify=True))
         assert {entry["state"] for entry in status(context(finished), verify=True)} == {"done"}
 
-    def test_a_damaged_table_of_0_1_0_is_found_by_verify(self, old: Path) -> None:
-        (folder_of(old, "bucket") / "rejects.parquet").unlink()
-        assert status(context(old), verify=True)[3]["state"] == "damaged"
-
     @pytest.mark.parametrize(("change", "asked"), [("store.use=false", 10), ("store.use=true", 0)])
     def test_good_shards_are_not_fetched_again(self, web: Path, shop: Shop, change: str, asked: int) -> None:
         run(context(web), until="fetch")
@@ -484,10 +458,6 @@ class TestStatus:
         assert "There is no folder" in entries[0]["note"]
         with pytest.raises(MissingFile):
             run(context(finished))
-
-    def test_it_works_for_an_unplugged_run_of_0_1_0(self, old: Path) -> None:
-        (old / "photos").rename(old / "elsewhere")
-        assert [entry["state"] for entry in status(context(old))] == [*ALL_DONE[:-1], "stale"]
 
     def test_the_last_runs_changes_are_remembered(self, finished: Path) -> None:
         run(context(finished, "release.per_class=3"))

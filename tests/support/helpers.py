@@ -173,12 +173,12 @@ def release_of(
     return Release.open(folder)
 
 
-def album(folder: Path) -> Path:
-    """Dated photos of cars and buses in a folder each: what a reader of the tutorial has."""
+def album(folder: Path, each: int = 10) -> Path:
+    """Dated photos of cars and buses, so many `each` year, in a folder each: what a reader of the tutorial has."""
     for thing in ("car", "bus"):
         (folder / thing).mkdir(parents=True, exist_ok=True)
         for year in (2010, 2011, 2012):
-            for i in range(10):
+            for i in range(each):
                 picture = photo([thing], 0.2, rng_for(year, thing, i))
                 picture.save(folder / thing / f"{year}-05-{i + 1:02d}.jpg")
     return folder

@@ -35,9 +35,9 @@ class Yfcc(FileSource):
     side: Annotated[dict[SideName, PathText], Stages(("publish",))] = Field(default_factory=dict)
     """side files to join by id into the column extra, e.g. {autotags: yfcc100m_autotags.bz2}"""
 
-    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
+    def identity(self, stage: str) -> dict[str, Any]:
         """The fingerprint of ingest has the names of side files only: their content enters it, too."""
-        return super().identity(stage, of_0_1) | ({"side": sorted(self.side)} if stage == "ingest" else {})
+        return super().identity(stage) | ({"side": sorted(self.side)} if stage == "ingest" else {})
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The files, in the order in which they are read, and the side files."""

@@ -1,0 +1,68 @@
+"""What another release of driftline wrote is refused by one sentence: what it is, what is read, what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.console import driftline
+from support.small_runs import made, unpacked
+
+from curate.core.atomic_io import read_json, write_json
+from pipelines import VERSION
+
+UPGRADE = "pip install --upgrade driftline"
+
+
+def changed(path: Path, **values: Any) -> None:
+    write_json(path, read_json(path) | values)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "words", "way_out"),
+    [
+        ("finished", "stages/09_publish/release/release.json", "release HERE --format urls --out OUT", "Run publish"),
+        ("finished-stream", "stream.json", "stream show HERE", "Create the stream again"),
+        ("finished-rows", "", "report HERE --out OUT", "Evaluate again"),
+    ],
+)
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_file_of_another_format_is_refused(
+    name: str, file: str, words: str, way_out: str, step: int, tmp_path: Path
+) -> None:
+    folder = unpacked(name, tmp_path)
+    path = folder / file if file else sorted(folder.rglob("run.json"))[0]
+    number = read_json(path)["format"]
+    changed(path, format=number + step)
+    done = driftline(*words.replace("HERE", str(folder)).replace("OUT", str(tmp_path / "out")).split())
+    assert done.returncode == 1
+    assert f"{path} has the format {number + step}; this driftline reads {number}." in done.stderr
+    assert (UPGRADE if step > 0 else way_out) in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "status", "plan", "browse", "trace", "dropped"])
+@pytest.mark.parametrize(("version", "way_out"), [("0.1.0", "driftline init"), ("99.0.0", UPGRADE)])
+def test_a_run_of_another_release_is_not_gone_on_with(command: str, version: str, way_out: str, tmp_path: Path) -> None:
+    run = unpacked("finished", tmp_path)
+    mark = run / "stages" / "04_bucket" / "done.json"
+    changed(mark, version=version)
+    done = driftline(
+        command, str(run), *([str(made("finished") / "photos/car/2010-05-01.jpg")] if command == "trace" else [])
+    )
+    assert done.returncode == 1
+    assert f"{mark} was written by driftline {version}; this is {VERSION}." in done.stderr
+    assert way_out in done.stderr
+    assert (run / "stages" / "05_embed" / "done.json").is_file()
+
+
+def test_a_run_of_a_patch_release_is_read(tmp_path: Path) -> None:
+    run = unpacked("finished", tmp_path)
+    changed(run / "stages" / "09_publish" / "done.json", version=f"{VERSION.rpartition('.')[0]}.99")
+    assert driftline("status", str(run)).returncode == 0
+
+
+def test_every_stage_says_its_version() -> None:
+    marks = list(made("finished").glob("stages/*/done.json"))
+    assert len(marks) == 9
+    assert {read_json(mark)["version"] for mark in marks} == {VERSION}
