@@ -139,9 +139,6 @@ def run(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Repeat finished work of more than 10 minutes.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done and needed; change nothing.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run all stages that are not done yet.
@@ -157,13 +154,10 @@ def run(
 
     executor = Executor(engine, workers or default_workers())
     sets = [*(sets or ()), *(["release.purge=true"] if purge else [])]
-    copied = None if copy is None or dry_run else bucket_copy.opened(copy, directory)
+    copied = None if copy is None else bucket_copy.opened(copy, directory)
     context = replace(context_of(directory, sets, as_json, executor), verify=verify)
     if retry_misses is not None:
         context = replace(context, retry=retry_of(comma_separated(retry_misses)))
-    if dry_run:
-        _show_plan(context, start, until, as_json)
-        return
     with bucket_copy.following(copied, context.config.store.folder(directory)) if copied else nullcontext():
         entries = runner.run(context, start, until, yes)
     waits = any("because" in entry for entry in entries)
@@ -184,26 +178,6 @@ def _following(directory: Path, entries: Sequence[Mapping[str, Any]], sets: list
     return f"{release}\n{next_step('stream', 'from-release', directory, '--out', 'stream')}"
 
 
-def _show_plan(
-    context: Any, start: str | None, until: str | None, as_json: bool, nodes: int | None = None,
-    price: float | None = None,
-) -> None:  # fmt: skip
-    from dataclasses import asdict
-
-    from pipelines import cluster
-    from pipelines.forecast import forecast
-    from pipelines.forecast_text import text
-    from pipelines.plan import plan
-
-    plans = plan(context, start, until)
-    found = forecast(context, plans)
-    said = text(plans, found)
-    if nodes is not None:
-        found["cluster"] = cluster.cluster(found, nodes, price)
-        said += "\n" + cluster.text(found["cluster"])
-    show(as_json, {"plan": [asdict(p) for p in plans], **found}, said)
-
-
 @command(runs_app, "plan", "driftline plan photos2024", panel="Build")
 def plan_(
     directory: RunFolder,
@@ -222,12 +196,25 @@ def plan_(
     """Show what a run would do and need; change nothing.
 
     Photos, buckets, candidates, disk, time, answers of people and their cost, the model, the network, what is reused,
-    and problems. The same as driftline run --dry-run.
+    and problems.
     """
+    from dataclasses import asdict
+
+    from pipelines import cluster
+    from pipelines.forecast import forecast
+    from pipelines.forecast_text import text
+    from pipelines.plan import plan
+
     if price is not None and nodes is None:
         raise BadConfig("--price needs --nodes.", "Expected the number of machines.", "Add --nodes 1.")
-    executor = Executor(workers=default_workers())
-    _show_plan(context_of(directory, sets, True, executor), start, until, as_json, nodes, price)
+    context = context_of(directory, sets, True, Executor(workers=default_workers()))
+    plans = plan(context, start, until)
+    found = forecast(context, plans)
+    lines = text(plans, found)
+    if nodes is not None:
+        found["cluster"] = cluster.cluster(found, nodes, price)
+        lines += "\n" + cluster.text(found["cluster"])
+    show(as_json, {"plan": [asdict(p) for p in plans], **found}, lines)
 
 
 @command(runs_app, "status", "driftline status photos2024 --json", panel="Build")

@@ -92,7 +92,7 @@ class TestStore:
         with opened(built / "store") as store:
             assert sorted(map(Path, status(store)["runs"])) == sorted([built, other])
 
-    def test_a_dry_run_says_what_is_needed_although_there_is_a_store(self, built: Path) -> None:
+    def test_a_plan_says_what_is_needed_although_there_is_a_store(self, built: Path) -> None:
         other = context(built, OTHER_FILTER)
         found = forecast(other, plan(other))
         assert found["again"].items() >= {"requests": 0, "embeddings": 0}.items()

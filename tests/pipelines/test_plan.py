@@ -252,14 +252,10 @@ def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path) -> No
     assert photos["expected"] == pytest.approx(30_000, rel=0.25 if packed else 0.02)
 
 
-def test_the_command_is_the_dry_run(own: Path) -> None:
-    planned = driftline("plan", str(own), "--until", "bucket", "--json")
-    dry = driftline("run", str(own), "--until", "bucket", "--dry-run", "--json")
-    first, second = json.loads(planned.stdout), json.loads(dry.stdout)
-    assert first.keys() == second.keys()
-    assert [p["stage"] for p in first["plan"]] == ["ingest", "filter", "fetch", "bucket"]
-    assert first["model"]["state"] == "not needed"
-    assert {k: v for k, v in first.items() if k != "disk"} == {k: v for k, v in second.items() if k != "disk"}
+def test_the_command_ends_where_it_is_told(own: Path) -> None:
+    planned = json.loads(driftline("plan", str(own), "--until", "bucket", "--json").stdout)
+    assert [p["stage"] for p in planned["plan"]] == ["ingest", "filter", "fetch", "bucket"]
+    assert planned["model"]["state"] == "not needed"
 
 
 def test_people_read_the_same(own: Path) -> None:
