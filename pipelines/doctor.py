@@ -105,7 +105,7 @@ def _embedding(seconds: float) -> float:
     import torch
     from PIL import Image
 
-    from curate.core.torch_threads import one_thread
+    from curate.core.executor.torch_threads import one_thread
     from curate.encoders import EncoderSpec
     from pipelines.stages.embed import BUILT_IN, built_in
 

@@ -308,7 +308,7 @@ def _embedding_rate(context: Context) -> float | None:
     import torch
     from PIL import Image
 
-    from curate.core.torch_threads import one_thread
+    from curate.core.executor.torch_threads import one_thread
 
     encoder = spec_of(context).load()
     with one_thread():

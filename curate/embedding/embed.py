@@ -25,8 +25,8 @@ from curate.core.atomic_io import write_array, write_parquet
 from curate.core.errors import BadInput
 from curate.core.executor import Executor
 from curate.core.executor.local import ahead, children
+from curate.core.executor.torch_threads import one_thread
 from curate.core.run_log import RunLog
-from curate.core.torch_threads import one_thread
 from curate.embedding.features import filled
 from curate.embedding.reuse import encoder_name, keep_looks, keep_part, known_looks, part_key, with_known
 from curate.encoders import Encoder, EncoderSpec

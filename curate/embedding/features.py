@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.executor import Executor
+from curate.core.executor.torch_threads import one_thread
 from curate.core.outside.images import opened
 from curate.core.run_log import RunLog
-from curate.core.torch_threads import one_thread
 from curate.embedding.reuse import encoder_name
 from curate.encoders import EncoderSpec
 from curate.store.database import Place

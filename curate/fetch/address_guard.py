@@ -93,6 +93,17 @@ def names_private(url: str) -> bool:
         return False
 
 
+def leaves_public(home: str) -> Callable[[str], bool]:
+    """Whether a URL that the server of `home` names must not be requested: a private address, unless both are on one
+    private server.
+
+    >>> refused = leaves_public("http://10.0.0.1/all")
+    >>> [refused(u) for u in ("http://10.0.0.1/b", "http://10.0.0.2/b", "https://example.org/b")]
+    [False, True, False]
+    """
+    return lambda url: names_private(url) and not (names_private(home) and origin(url) == origin(home))
+
+
 def mostly_private(urls: Iterable[str | None]) -> bool:
     """Whether most of the URLs of a collection name private addresses: then it is on the user's own network.
 

@@ -16,8 +16,9 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp import AddrInfoType
 
+from curate.core.outside.http import seconds_after
 from curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
-from curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out, seconds_after
+from curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out
 from curate.fetch.settings import FetchSettings
 from curate.metadata.column_mapping import printable
 

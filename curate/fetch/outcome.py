@@ -17,7 +17,6 @@ OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none")
 WITH_VALUE = ("max-snippet", "max-image-preview", "max-video-preview", "unavailable_after")
 # For a deleted photo, Flickr redirects to an image with one of these names [openimages/dataset#9].
 PLACEHOLDER_URL = r"/photo_(un|not_)?available[^/]*\.(png|gif|jpe?g)$"
-LONGEST_WAIT = 120.0  # seconds: the longest pause that a server may ask for
 
 
 @dataclass(frozen=True)
@@ -56,25 +55,3 @@ def opted_out(values: list[str], agent: str = "driftline") -> bool:
         if any(word.strip() in OPT_OUT for word in words.split(",")):
             return True
     return False
-
-
-def seconds_after(value: str | None) -> float:
-    """Retry-After: seconds or a date → seconds from now, at most LONGEST_WAIT; 0 without a valid one.
-
-    >>> seconds_after("3"), seconds_after("9999"), seconds_after("soon"), seconds_after(None)
-    (3.0, 120.0, 0.0, 0.0)
-    """
-    from datetime import UTC, datetime
-    from email.utils import parsedate_to_datetime
-
-    if value is None:
-        return 0.0
-    try:
-        wait = float(value)
-    except ValueError:
-        try:
-            moment = parsedate_to_datetime(value)
-        except (ValueError, TypeError, OverflowError):
-            return 0.0
-        wait = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
-    return min(max(wait, 0.0), LONGEST_WAIT) if wait == wait else 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tarfile
 from collections.abc import Iterator
@@ -15,12 +16,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from curate.core.atomic_io import TEMPORARY
-from curate.core.errors import BadConfig, BadInput, Unfinished, reason
+from curate.core.atomic_io import TEMPORARY, json_value
+from curate.core.errors import BadConfig, BadInput, Unfinished
+from curate.core.outside.http import Client, Policy, Reply, Temporary
 from curate.publishing.plan import Plan, Published, Settings, token_of
 
 HOME = "https://zenodo.org"
 MOST_FILES, MOST_BYTES = 100, 50_000_000_000
+POLICY = Policy(4, 0.5)
 CONTINUE = "Run the same command with --to zenodo:{}: it continues."
 
 
@@ -69,11 +72,8 @@ class _Server:
     """Requests with the token in a header, never in an address; errors without it."""
 
     def __init__(self, home: str, token: str) -> None:
-        import urllib3
-
         self.home, self._headers = home, {"Authorization": f"Bearer {token}"}
-        retries = urllib3.Retry(3, status_forcelist=(429, 502, 503, 504), allowed_methods={"GET", "PUT"}, redirect=0)
-        self._pool = urllib3.PoolManager(timeout=60, retries=retries)
+        self._client = Client(secret=token, deadline=math.inf)  # files are large
 
     def call(self, method: str, path: str, body: Any, number: str) -> Any:
         """The JSON answer."""
@@ -89,25 +89,27 @@ class _Server:
             self._send("PUT", address, content, headers, number)
 
     def _send(self, method: str, address: str, body: Any, headers: dict[str, str], number: str) -> Any:
-        import urllib3
-
         way_out = CONTINUE.format(number)
+
+        def document(reply: Reply) -> Any:
+            if reply.status in (401, 403):
+                raise BadConfig(
+                    f"{self.home} does not let you write (status {reply.status}).",
+                    "Expected a token with deposit:write.",
+                )
+            if reply.status >= 500 or reply.status in (409, 412, 429):
+                raise Unfinished(f"{self.home} failed (status {reply.status}).", "Nothing was published.", way_out)
+            if reply.status >= 300:
+                raise BadInput(f"{self.home} refused the deposit (status {reply.status}).", "", way_out)
+            try:
+                return json_value(reply.body or b"{}")
+            except (ValueError, RecursionError):
+                raise BadInput(f"{self.home} answered without JSON.", "Expected Zenodo's REST API.") from None
+
         try:
-            answer = self._pool.request(method, address, body=body, headers=headers)
-        except urllib3.exceptions.HTTPError as error:
-            raise Unfinished(f"{self.home} cannot be reached ({reason(error)}).", "", way_out) from None
-        if answer.status in (401, 403):
-            raise BadConfig(
-                f"{self.home} does not let you write (status {answer.status}).", "Expected a token with deposit:write."
-            )
-        if answer.status >= 500 or answer.status in (409, 412, 429):
-            raise Unfinished(f"{self.home} failed (status {answer.status}).", "Nothing was published.", way_out)
-        if answer.status >= 300:
-            raise BadInput(f"{self.home} refused the deposit (status {answer.status}).", "", way_out)
-        try:
-            return json.loads(answer.data or b"{}")
-        except ValueError:
-            raise BadInput(f"{self.home} answered without JSON.", "Expected Zenodo's REST API.") from None
+            return self._client.ask(method, address, document, POLICY, body=body, headers=headers)
+        except Temporary as failure:
+            raise Unfinished(f"{self.home} cannot be reached ({failure}).", "", way_out) from None
 
 
 def _parts(plan: Plan) -> Iterator[tuple[str, list[str] | None]]:

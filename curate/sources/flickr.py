@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,9 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from curate.core.atomic_io import fingerprint, read_json, write_json
-from curate.core.errors import BadConfig, DriftlineError
+from curate.core.errors import BadConfig
 from curate.core.outside.dates import seconds_of
+from curate.core.outside.http import LARGEST, Client, Policy, Reply, Temporary
 from curate.core.outside.json_api import text_of, whole
 from curate.core.outside.names import is_count
 from curate.core.settings import SPEED, Positive, Time
@@ -36,8 +36,6 @@ HALVED_ABOVE = 3000  # results that a window may promise: well below the ceiling
 PER_PAGE = 500
 MISSING = 0.05  # share of a window's total that may be missing before the window is halved
 SHORTEST = 60  # seconds: a shorter window that misses photos is not halved, because then the total is wrong
-ATTEMPTS = 6
-LARGEST = 32 << 20  # bytes of one answer
 EXTRAS = "date_upload,date_taken,license,owner_name,tags,geo,description,media,url_m,url_l,url_o"
 # Ids of flickr.photos.licenses.getInfo
 LICENCES: dict[str, tuple[str, str]] = {
@@ -239,11 +237,9 @@ class Flickr(Source):
 
 
 class Api:
-    """A small client: one connection, a steady rate, retries of temporary failures, and no key in any message."""
+    """A small client: a steady rate, retries of temporary failures, and no key in any message."""
 
     def __init__(self, endpoint: str, rate: int) -> None:
-        import urllib3
-
         self._key = os.environ.get("FLICKR_API_KEY", "").strip()
         if not self._key:
             raise BadConfig(
@@ -251,11 +247,12 @@ class Api:
                 "Expected a key of Flickr's API.",
                 "Get one at https://www.flickr.com/services/apps/create/ and export it.",
             )
-        self._endpoint, self._pause, self._next = endpoint, 3600 / rate, 0.0
-        self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(connect=10, read=60))
+        self._endpoint, self._client = endpoint, Client(secret=self._key, rate=rate / 3600)
+        self._policy = Policy(first=3600 / rate, longest=60 * 3600 / rate)
 
     def photos(self, arguments: Mapping[str, str]) -> dict[str, Any]:
-        """`flickr.photos.search` → its `photos`. Raises BadConfig for a refused key, DriftlineError after ATTEMPTS."""
+        """`flickr.photos.search` → its `photos`. Raises BadConfig for a refused key, DriftlineError where Flickr does
+        not answer."""
         fields = {
             **arguments,
             "method": "flickr.photos.search",
@@ -263,54 +260,31 @@ class Api:
             "format": "json",
             "nojsoncallback": "1",
         }
-        failure = ""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                time.sleep(min(2.0**attempt, 60) * self._pause)
-            photos, failure, wait = self._once(fields)
-            if photos is not None:
-                return photos
-            time.sleep(wait)
-        raise DriftlineError(
-            f"Flickr did not answer {ATTEMPTS} times in a row ({self._hide(failure)}).",
-            "Expected JSON.",
-            "Run the same command again later: finished windows are kept.",
-        )
-
-    def _once(self, fields: Mapping[str, str]) -> tuple[dict[str, Any] | None, str, float]:
-        """(photos or None, the failure, seconds that the server asks to wait)."""
-        import urllib3
-
-        time.sleep(max(0.0, self._next - time.monotonic()))
-        self._next = time.monotonic() + self._pause
         try:
-            answer = self._pool.request(
-                "GET", self._endpoint, fields=dict(fields), redirect=False, preload_content=False
-            )
-            body = answer.read(LARGEST + 1)
-            answer.release_conn()
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            return None, type(error).__name__, 0.0
-        if answer.status != 200:
-            after = str(answer.headers.get("Retry-After", "0"))
-            return None, f"status {answer.status}", min(float(after), 120.0) if is_count(after) else 0.0
+            return self._client.ask("GET", self._endpoint, self._photos, self._policy, fields=fields)
+        except Temporary as failure:
+            raise self._policy.error(
+                "Flickr", failure, "Run the same command again later: finished windows are kept."
+            ) from None
+
+    def _photos(self, reply: Reply) -> dict[str, Any]:
+        if reply.status != 200:
+            raise reply.again(f"status {reply.status}")
         try:
-            value = whole(json.loads(body)) if len(body) <= LARGEST else None
+            value = whole(json.loads(reply.body)) if len(reply.body) <= LARGEST else None
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
-            return None, "an answer that is not JSON", 0.0
-        if value.get("stat") == "ok" and isinstance(value.get("photos"), dict):
-            return value["photos"], "", 0.0
-        code, words = value.get("code"), str(value.get("message", ""))[:200]
+            raise reply.again("an answer that is not JSON")
+        photos = value.get("photos")
+        if value.get("stat") == "ok" and isinstance(photos, dict):
+            return photos
+        code, words = value.get("code"), self._client.hidden(str(value.get("message", ""))[:200])
         if code in (100, 116, 96, 97, 98, 99):
-            raise BadConfig(f"Flickr refuses the key: {self._hide(words)}.", "", "Check FLICKR_API_KEY.")
+            raise BadConfig(f"Flickr refuses the key: {words}.", "", "Check FLICKR_API_KEY.")
         if code in (1, 2, 4, 11, 14, 17, 18, 111, 112):
-            raise BadConfig(f"Flickr refuses the query: {self._hide(words)}.", "", "Check collection.search.")
-        return None, f"error {code}: {words}", 0.0
-
-    def _hide(self, text: str) -> str:
-        return text.replace(self._key, "…")
+            raise BadConfig(f"Flickr refuses the query: {words}.", "", "Check collection.search.")
+        raise reply.again(f"error {code}: {words}")
 
 
 def _key(photo: Any) -> str:

@@ -28,6 +28,7 @@ from curate.core.errors import BadConfig, DriftlineError
 from curate.core.outside.dates import seconds_of
 from curate.core.outside.json_api import JsonApi, agent, text_of
 from curate.core.settings import SPEED, Positive, Text, Time
+from curate.fetch.address_guard import leaves_public
 from curate.metadata.column_mapping import LONGEST_RAW
 from curate.metadata.columns import safe_id
 from curate.metadata.schema import batch_of, rebatch
@@ -79,7 +80,7 @@ class Wikimedia(Source):
         yield from rebatch(self._read(at, skip), rows)
 
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
-        api = JsonApi("Wikimedia", self.rate, {"User-Agent": agent(self.contact)}, busy)
+        api = JsonApi("Wikimedia", self.rate, {"User-Agent": agent(self.contact)}, busy, leaves_public(self.endpoint))
         row = 0
         for start, end in days(self.start, self.end):
             for images in self._pages(api, start, end, self.ledger(at) / f"{start}-{end}"):

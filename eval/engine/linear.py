@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import Diverged
-from curate.core.torch_threads import one_thread
+from curate.core.executor.torch_threads import one_thread
 from eval.engine import fused
 from eval.engine.scores import read, sureness
 

@@ -29,7 +29,7 @@ def product_rate(size: int = 768) -> float:
     """Operations per second of float32 matrix products on one thread, best of three."""
     import torch
 
-    from curate.core.torch_threads import one_thread
+    from curate.core.executor.torch_threads import one_thread
 
     a = torch.ones(size, size)
     with one_thread():

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeInt, PositiveInt
 
 from curate.core.errors import IncompatibleStream
-from curate.core.torch_threads import one_thread
+from curate.core.executor.torch_threads import one_thread
 from eval.engine.deep import CHUNK, Deep
 from eval.engine.linear import tensor
 from eval.learner import Array, Labels, Learner, Task

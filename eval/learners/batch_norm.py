@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadConfig
-from curate.core.torch_threads import one_thread
+from curate.core.executor.torch_threads import one_thread
 from eval.engine.deep import Deep, planes
 from eval.engine.linear import on, predict, predict_sure
 from eval.learner import Array, Labels

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import NonNegativeFloat, PositiveInt
 
-from curate.core.torch_threads import one_thread
+from curate.core.executor.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners.substrate import agreement, votes
 from eval.memory.knn_index import QuerySlices, unit

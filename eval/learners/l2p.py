@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadConfig
-from curate.core.torch_threads import one_thread
+from curate.core.executor.torch_threads import one_thread
 from eval.engine.deep import check_model, load_weights, planes
 from eval.engine.scores import sure
 from eval.engine.seeded import seeded

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from threading import Lock
 from types import MappingProxyType
 from typing import Any
@@ -18,10 +19,12 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadInput, IncompatibleStream
 from curate.core.hashed_ngrams import hashed_ngrams
+from curate.core.outside.http import Client, Policy, Temporary, repeat
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import Memory
 
 LARGEST = 1 << 20  # bytes of an answer
+BACKOFF = 0.1  # seconds before a request is repeated, doubling
 WIDTH = 2048  # of the vectors of hashed n-grams by which examples are found
 SHOWN = 2000  # characters of a text in a prompt
 SYSTEM = "You sort texts into classes. Answer with the name of one class, exactly as it is written, and nothing else."
@@ -74,14 +77,13 @@ class Llm(Learner):
         self._open()
 
     def _open(self) -> None:
-        import urllib3
-
-        self.pool = urllib3.PoolManager(num_pools=1, maxsize=self.workers, retries=False)
+        limits = {"timeout": self.timeout, "deadline": self.timeout, "largest": LARGEST}
+        self.client = Client(secret=os.environ.get(self.key_env, ""), connections=self.workers, **limits)
         self.lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         """For checkpoints: without connections."""
-        return {name: value for name, value in vars(self).items() if name not in ("pool", "lock")}
+        return {name: value for name, value in vars(self).items() if name not in ("client", "lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -111,17 +113,23 @@ class Llm(Learner):
 
     def _answer(self, text: str, near: Sequence[int]) -> int:
         body = json.dumps({"model": self.model, "temperature": 0, "messages": self._messages(text, near)}).encode()
-        for attempt in range(self.retries + 1):
+        tries = count()
+
+        def once() -> int:
             self._count("requests")
-            if attempt:
+            if next(tries):
                 self._count("retries")
-            reply = self._reply(body)
-            if reply is not None and (label := self.number.get(_plain(reply))) is not None:
-                return label
-            if reply is not None:
-                self._count("nonsense")
-        self._count("given up")
-        return int(self.labels[near[0]])
+            try:
+                return self._label(body)
+            except Temporary as failure:
+                self._count(str(failure))
+                raise
+
+        try:
+            return repeat(once, Policy(self.retries + 1, BACKOFF))
+        except Temporary:
+            self._count("given up")
+            return int(self.labels[near[0]])
 
     def _messages(self, text: str, near: Sequence[int]) -> list[dict[str, str]]:
         examples = [(self.texts[i], self.classes[self.labels[i]]) for i in reversed(near)]  # nearest last
@@ -130,36 +138,28 @@ class Llm(Learner):
         prompt = "\n\n".join([f"Classes: {known}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
 
-    def _reply(self, body: bytes) -> str | None:
-        """The model's reply; None if there is none, which is counted."""
-        import urllib3
-
+    def _label(self, body: bytes) -> int:
+        """The class that the model's reply names. Raises Temporary, with what is counted."""
         headers = {"Content-Type": "application/json"}
         if key := os.environ.get(self.key_env):
             headers["Authorization"] = f"Bearer {key}"
         address = f"{self.endpoint.rstrip('/')}/chat/completions"
         try:
-            answer = self.pool.request(
-                "POST", address, body=body, headers=headers, timeout=self.timeout, redirect=False, preload_content=False
+            reply = self.client.send("POST", address, body=body, headers=headers)
+        except Temporary as failure:
+            raise Temporary("timeouts" if "Timeout" in str(failure) else "unreachable") from None
+        if reply.status in (401, 403, 404):
+            raise BadInput(
+                f"{self.client.hidden(address)} answered {reply.status}.",
+                "",
+                f"Check endpoint, model and ${self.key_env}.",
             )
-            data = answer.read(LARGEST)
-            answer.release_conn()
-        except urllib3.exceptions.TimeoutError:
-            self._count("timeouts")
-            return None
-        except urllib3.exceptions.HTTPError:
-            self._count("unreachable")
-            return None
-        if answer.status in (401, 403, 404):
-            raise BadInput(f"{address} answered {answer.status}.", "", f"Check endpoint, model and ${self.key_env}.")
-        if answer.status != 200:
-            self._count(f"status {answer.status}")
-            return None
+        if reply.status != 200:
+            raise reply.again(f"status {reply.status}")
         try:
-            return str(json.loads(data)["choices"][0]["message"]["content"])
-        except (ValueError, KeyError, IndexError, TypeError):
-            self._count("nonsense")
-            return None
+            return self.number[_plain(str(json.loads(reply.body)["choices"][0]["message"]["content"]))]
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+            raise Temporary("nonsense") from None
 
     def stored_bytes(self) -> int:
         """Texts, labels and vectors."""

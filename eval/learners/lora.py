@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadConfig, IncompatibleStream, not_loaded
-from curate.core.torch_threads import one_thread
+from curate.core.executor.torch_threads import one_thread
 from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
 from eval.training.sgd_learner import Device, place

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import PositiveInt
 
 from curate.core.errors import IncompatibleStream
-from curate.core.torch_threads import one_thread
+from curate.core.executor.torch_threads import one_thread
 from eval.engine.scores import sure
 from eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
 from eval.learner import Array, Labels, Learner, Task

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from curate.core.torch_threads import one_thread
+from curate.core.executor.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import MEASURED, Memory, Neighbours, TrackedQueries
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadArray, BadConfig, IncompatibleStream
-from curate.core.torch_threads import one_thread
+from curate.core.executor.torch_threads import one_thread
 from eval.engine import fused
 from eval.engine.augment import KINDS
 from eval.engine.deep import Deep, check_model

@@ -133,7 +133,7 @@ def models_train(
     newest photo. With --image and --text both towers are encoders that you have, which stay as they are; only a linear
     map of each is trained, on the CPU.
     """
-    from curate.core.torch_threads import idle_cores
+    from curate.core.executor.torch_threads import idle_cores
     from curate.encoders import spec_of
     from curate.encoders.locked import RECORD, opened
     from curate.encoders.network import resolve_device

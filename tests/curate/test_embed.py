@@ -20,10 +20,10 @@ from support.traps import Trap
 from curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
 from curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile
 from curate.core.executor import Executor
+from curate.core.executor.torch_threads import one_thread
 from curate.core.registry import Entry
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
-from curate.core.torch_threads import one_thread
 from curate.embedding.embed import embed
 from curate.embedding.features import filled
 from curate.embedding.import_vectors import import_vectors

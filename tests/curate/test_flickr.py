@@ -12,6 +12,7 @@ import pytest
 from support.flickr_server import FlickrServer, photo
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.core.outside import http
 from curate.sources import flickr
 from curate.sources.base import Workplace
 from curate.sources.flickr import Flickr
@@ -111,7 +112,7 @@ def test_a_run_that_was_stopped_asks_for_no_finished_window_again(
     photos = [photo(i, START + i % 1000) for i in range(7000)]
     broken = dict.fromkeys(range(9, 40), (503, b""))
     server = serve(photos, fail=broken)
-    monkeypatch.setattr(flickr.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(http.time, "sleep", lambda seconds: None)
     with pytest.raises(DriftlineError, match=r"6 times in a row \(status 503\)"):
         read(server, tmp_path)
     asked = {(q["min_upload_date"], q["max_upload_date"], q["page"]) for q in server.queries[:6]}

@@ -34,11 +34,8 @@ def ask(folder: Path, vision: Vision, images: int = 3, **settings: Any) -> dict[
     """The answers about some images, whose bytes are their ids."""
     judge = JudgeSettings(name="vlm", url=vision.url, model=settings.pop("model", "vision-1"), **settings)
     cache = AnswerCache(folder / "answers.jsonl")
-    try:
-        known = {f"p{i}": f"sha{i}" for i in range(images)}
-        return ask_endpoint(judge, QUESTION, known, lambda id_: (id_.encode(), "jpg"), cache, lambda n: None)
-    finally:
-        cache.close()
+    known = {f"p{i}": f"sha{i}" for i in range(images)}
+    return ask_endpoint(judge, QUESTION, known, lambda id_: (id_.encode(), "jpg"), cache, lambda n: None)
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +67,7 @@ def test_another_question_or_model_is_asked_again(tmp_path: Path) -> None:
     assert other.fingerprint != QUESTION.fingerprint
     judge = JudgeSettings(name="vlm", url="http://127.0.0.1:9/v1", model="m")
     cache = AnswerCache(tmp_path / "a.jsonl")
-    cache.add(_entry("m"))
+    cache.add(**_entry("m"))
     assert ask_endpoint(judge, QUESTION, {"p": "sha0"}, lambda id_: (b"", ""), cache, lambda n: None)
     for changed, question in ((judge, other), (judge.model_copy(update={"model": "n", "retries": 0}), QUESTION)):
         with pytest.raises(Unfinished):
@@ -78,7 +75,6 @@ def test_another_question_or_model_is_asked_again(tmp_path: Path) -> None:
                 changed.model_copy(update={"retries": 0}), question, {"p": "sha0"}, lambda id_: (b"", ""), cache,
                 lambda n: None,
             )  # fmt: skip
-    cache.close()
 
 
 def _entry(model: str, reported: str = "m", labels: tuple[str, ...] = ("bus",)) -> dict[str, Any]:
@@ -93,7 +89,6 @@ def test_equal_images_are_asked_once(tmp_path: Path) -> None:
         judge = JudgeSettings(name="vlm", url=vision.url, model="vision-1")
         cache = AnswerCache(tmp_path / "a.jsonl")
         said = ask_endpoint(judge, QUESTION, {"a": "s", "b": "s"}, lambda i: (b"x", "png"), cache, lambda n: None)
-        cache.close()
         assert (len(vision.bodies), set(said)) == (1, {"a", "b"})
 
 
@@ -230,8 +225,8 @@ def test_a_cut_last_line_is_removed_and_another_damage_is_named(tmp_path: Path) 
         path.write_bytes(path.read_bytes()[:-20])
         ask(tmp_path, vision, 2)
         assert len(vision.bodies) == 3
-    path.write_text("{}\n" + path.read_text())
-    with pytest.raises(BadInput, match=r"answers.jsonl, line 1"):
+    path.write_text(path.read_text().replace("\n", "\n{}\n", 1))
+    with pytest.raises(BadInput, match=r"answers.jsonl, line 2"):
         AnswerCache(path)
 
 

@@ -17,7 +17,7 @@ from support.document_server import DocumentServer
 from support.wikimedia_server import WikimediaServer, error, file
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
-from curate.core.outside import json_api
+from curate.core.outside import http
 from curate.core.outside.s3 import fetch
 from curate.core.run_log import RunLog
 from curate.sources import wikimedia
@@ -35,7 +35,7 @@ Serve = Callable[..., WikimediaServer]
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses of clients, which are not slept."""
     found: list[float] = []
-    monkeypatch.setattr(json_api, "sleep", found.append)
+    monkeypatch.setattr(http.time, "sleep", found.append)
     return found
 
 

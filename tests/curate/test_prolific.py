@@ -98,7 +98,7 @@ class Killed(BaseException):
 def test_a_kill_at_any_line_of_the_journal_publishes_once(
     prolific: Prolific, batch: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
-    add, left = api.Journal._add, 0
+    add, left = api.Journal.add, 0
 
     def dies(self: api.Journal, **entry: Any) -> None:
         nonlocal left
@@ -109,11 +109,11 @@ def test_a_kill_at_any_line_of_the_journal_publishes_once(
             raise Killed
 
     for line in range(1, 11):  # five steps, each begun and ended
-        monkeypatch.setattr(api.Journal, "_add", dies)
+        monkeypatch.setattr(api.Journal, "add", dies)
         left, folder, before = line, tmp_path / str(line), prolific.published
         with pytest.raises(Killed):
             publish(prolific, batch, folder)
-        monkeypatch.setattr(api.Journal, "_add", add)
+        monkeypatch.setattr(api.Journal, "add", add)
         result = publish(prolific, batch, folder)
         assert publish(prolific, batch, folder) == result
         assert (prolific.published, len(prolific.studies)) == (before + 1, before + 1)
@@ -186,7 +186,7 @@ def test_what_comes_before_publish_says_so(prolific: Prolific, tmp_path: Path) -
 
 def test_a_damaged_journal_is_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "study.jsonl"
-    path.write_text('{"step": "data"}\nnonsense\n{"st')
+    path.write_text('{"format": 1}\nnonsense\n{"st')
     with pytest.raises(BadInput, match="line 2"):
         api.Journal(path)
 

@@ -12,9 +12,9 @@ import torch
 from torch.nn.functional import cross_entropy, normalize
 
 from curate.core.errors import BadConfig, IncompatibleStream
+from curate.core.executor.torch_threads import one_thread
 from curate.core.registry import HOME
 from curate.core.seeding import rng_for
-from curate.core.torch_threads import one_thread
 from eval.engine.augment import augmented, draw
 from eval.engine.deep import planes
 from eval.engine.seeded import seeded

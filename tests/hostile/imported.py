@@ -76,7 +76,7 @@ def prolific_answers(folder: Path) -> None:
     response = {"id": "r", "metadata": {"item": "i1"}, "response": said, "submission_id": "s", "participant_id": "p"}
     write_json(folder / "submissions.json", {"results": [{"id": "s", "status": "AWAITING REVIEW", "time_taken": 40}]})
     write_json(folder / "responses.json", {"results": [response], "meta": {"count": 1}})
-    steps = [{"step": "study", "result": "x"}, {"step": "published", "result": True},
+    steps = [{"format": 1}, {"step": "study", "result": "x"}, {"step": "published", "result": True},
              {"step": "batch", "result": {"id": "b", "labels": "q1", "sensitive": "q2"}}]  # fmt: skip
     (folder / "journal.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
 
@@ -84,15 +84,16 @@ def prolific_answers(folder: Path) -> None:
 @reader(prolific_answers)
 def prolific(folder: Path) -> None:
     """The lists that Prolific answers with, and the journal."""
+    from curate.core.outside.http import Reply
     from curate.validation.platforms import prolific_api
 
     class Pool:
-        def request(self, method: str, address: str, **more: Any) -> Any:
+        def ask(self, method: str, address: str, read: Any, *more: Any, **request: Any) -> Any:
             name = "submissions.json" if "submissions" in address else "responses.json"
-            return type("Answer", (), {"status": 200, "headers": {}, "data": (folder / name).read_bytes()})()
+            return read(Reply(200, {}, (folder / name).read_bytes()))
 
     service = prolific_api.Service.__new__(prolific_api.Service)
-    vars(service).update(endpoint="", _token="KEY", _pool=Pool())
+    vars(service).update(endpoint="", _headers={}, _client=Pool())
     prolific_api.collect(service, prolific_api.Journal(folder / "journal.jsonl"), "b1", folder / "out.csv")
 
 
@@ -101,9 +102,8 @@ def judges_answers(folder: Path) -> None:
 
     cache = AnswerCache(folder / "answers.jsonl")
     for i in "12":
-        cache.add({"image": i, "question": "q", "judge": "j", "requested": "m", "reported": "m", "model": "m",
+        cache.add(**{"image": i, "question": "q", "judge": "j", "requested": "m", "reported": "m", "model": "m",
                    "labels": ["bus"], "sensitive": False, "confidence": 0.5, "fault": None, "usd": 0.5})  # fmt: skip
-    cache.close()
     content = json.dumps({"labels": ["bus"], "sensitive": False, "confidence": 0.9})
     choice = {"message": {"content": content}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 1, "completion_tokens": 2}
@@ -115,7 +115,7 @@ def judges(folder: Path) -> None:
     """The kept answers of judges, as opinions, and a new one of their endpoint."""
     from curate.retrieval.settings import Concept
     from curate.validation.judging.cache import AnswerCache
-    from curate.validation.judging.endpoint import _Again, _Work, response_of
+    from curate.validation.judging.endpoint import Temporary, _Work, response_of
     from curate.validation.judging.opinions import of_endpoint, table_of
     from curate.validation.judging.question import question_of
     from curate.validation.judging.settings import JudgeSettings
@@ -126,9 +126,8 @@ def judges(folder: Path) -> None:
     asked = question_of([Concept(name=name, prompts=(name,)) for name in BATCH["concepts"]], "What is it?")
     settings = JudgeSettings(name="j", url="http://h", model="m", budget_usd=1.0, usd_per_million_in=1.0)
     work = _Work(settings, asked, None, lambda id_: (b"", "jpg"), cache, lambda n: None)
-    with suppress(_Again):
+    with suppress(Temporary):
         work._store("3", response_of((folder / "answer.json").read_bytes()))
-    cache.close()
 
 
 def naturalists_tables(folder: Path) -> None:

@@ -192,19 +192,17 @@ def flickr_answer(folder: Path) -> None:
 @reader(flickr_answer)
 def flickr(folder: Path) -> None:
     """The answers of a server that sends what it likes, through the client, the windows and their files."""
+    from curate.core.outside.http import Client, Policy, Reply
     from curate.sources import flickr as source
 
     body = (folder / "answer.json").read_bytes()
 
-    class Pool:
-        status, headers = 200, {"Retry-After": "0"}
-
-        def request(self, *given: Any, **more: Any) -> Any:
-            return type("Answer", (), {"status": 200, "headers": {}, "read": lambda self, n: body[:n],
-                                       "release_conn": lambda self: None})()  # fmt: skip
+    class Answers(Client):
+        def send(self, *given: Any, **more: Any) -> Reply:
+            return Reply(200, {"Retry-After": "0"}, body)
 
     api = source.Api.__new__(source.Api)
-    vars(api).update(_key="KEY", _endpoint="", _pause=0.0, _next=0.0, _pool=Pool())
+    vars(api).update(_key="KEY", _endpoint="", _client=Answers(secret="KEY"), _policy=Policy(2, 0.0))
     made = source.Flickr(source="flickr", start=1_300_000_000, end=1_300_000_010)
     window = source.Window(made.start, made.end, ("4",))
     for photos in made._windows(api, window, folder / "work"):
@@ -222,11 +220,15 @@ def commons_answer(folder: Path) -> None:
 @reader(commons_answer)
 def wikimedia(folder: Path) -> None:
     """An answer of the API, through the client and the pages."""
+    from curate.core.outside.http import Reply, Temporary
     from curate.core.outside.json_api import JsonApi
     from curate.sources import wikimedia as source
 
     api = JsonApi("Wikimedia", 10**9, {}, source.busy)
-    answer, _, _ = api._judged(200, {}, (folder / "answer.json").read_bytes())
+    try:
+        answer = api.read(Reply(200, {}, (folder / "answer.json").read_bytes()))
+    except Temporary:
+        answer = None
     made = source.Wikimedia(start=1_300_000_000, end=1_300_000_010, contact="x")
     vars(api)["get"] = lambda *given: answer
     if answer is not None:
@@ -245,12 +247,13 @@ def museum_answer(folder: Path) -> None:
 @reader(museum_answer)
 def iiif(folder: Path) -> None:
     """A document of a museum, as collection and as manifest."""
+    from curate.core.outside.http import Reply
     from curate.core.outside.json_api import JsonApi
     from curate.sources import iiif as source
 
-    answer, _, _ = JsonApi("x", 10**9, {})._judged(200, {}, (folder / "answer.json").read_bytes())
+    answer = JsonApi("x", 10**9, {}).read(Reply(200, {}, (folder / "answer.json").read_bytes()))
     made = source.Iiif(manifest="http://h/all")
-    if answer is not None and source.kind_of(answer.document):
+    if source.kind_of(answer.document):
         source.members(answer.document)
         rows = made._canvases(answer.document, "http://h/all")
         source.batch_of([{**row, "row": i} for i, row in enumerate(rows)]).validate(full=True)
@@ -693,7 +696,7 @@ def lists_of_people(folder: Path) -> None:
 
 
 def journal_file(folder: Path) -> None:
-    from curate.validation.platforms.prolific_journal import Journal
+    from curate.validation.platforms.prolific_api import Journal
 
     journal = Journal(folder / "j.jsonl")
     journal.begin("data")
@@ -702,7 +705,7 @@ def journal_file(folder: Path) -> None:
 
 @reader(journal_file)
 def journal(folder: Path) -> None:
-    from curate.validation.platforms.prolific_journal import Journal
+    from curate.validation.platforms.prolific_api import Journal
 
     Journal(folder / "j.jsonl")
 
@@ -747,9 +750,10 @@ def state_of_a_run(folder: Path) -> None:
 )
 def heads(folder: Path) -> None:
     """Values of answers' heads and addresses."""
+    from curate.core.outside.http import seconds_after
     from curate.fetch.address_guard import is_private_host, origin
     from curate.fetch.native import _host
-    from curate.fetch.outcome import opted_out, seconds_after
+    from curate.fetch.outcome import opted_out
 
     for line in (folder / "head").read_bytes().decode("utf-8", "surrogateescape").split("\n"):
         opted_out([line])

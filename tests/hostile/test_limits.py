@@ -24,7 +24,7 @@ from curate.images.strip_exif import _segments
 from curate.metadata.filters import withdrawn_ids
 from curate.retrieval.settings import Concept
 from curate.validation.answers import read_answers, read_lines
-from curate.validation.platforms.prolific_journal import Journal
+from curate.validation.platforms.prolific_api import Journal
 from eval.experiment.settings import seeds_of
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.datasets import open_dataset
@@ -210,7 +210,7 @@ class TestAnswers:
 
     def test_a_damaged_journal_pays_nothing_twice(self, tmp_path: Path) -> None:
         for line in (b"{\n", b'{"event": "hit", "item": "i"}\n', b"\xff\n", b"[" * 9000 + b"\n"):
-            (tmp_path / "j.jsonl").write_bytes(b'{"step": "data"}\n' + line)
+            (tmp_path / "j.jsonl").write_bytes(b'{"format": 1}\n' + line)
             with pytest.raises(BadInput, match=r"j\.jsonl, line 2: .* could be paid twice"):
                 Journal(tmp_path / "j.jsonl")
 

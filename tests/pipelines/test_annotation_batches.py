@@ -49,7 +49,7 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
     context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(api, "POLL_SECONDS", 0.0)
-    add, deadly = api.Journal._add, {"study", "published"}
+    add, deadly = api.Journal.add, {"study", "published"}
 
     def dies(self: api.Journal, **entry: Any) -> None:
         """What Prolific did is not in the journal yet."""
@@ -58,7 +58,7 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
             raise Killed
         add(self, **entry)
 
-    monkeypatch.setattr(api.Journal, "_add", dies)
+    monkeypatch.setattr(api.Journal, "add", dies)
     ask = folder_of(context.root, "ask")
     expected = dict(rows_of(pq.read_table(ask / "items.parquet"), "id", "concept"))
     items = read_json(ask / "batch.json")["items"]

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from curate.core.atomic_io import TEMPORARY, sha256_bytes
 from curate.core.errors import DriftlineError
+from curate.core.outside.http import seconds_after
 from curate.core.system.calls import kill_group, need_posix, was_killed
-from curate.fetch.outcome import Download, seconds_after
+from curate.fetch.outcome import Download
 from curate.fetch.settings import FetchSettings
 
 START = 120.0  # seconds for its imports on a busy machine

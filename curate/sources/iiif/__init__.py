@@ -25,7 +25,7 @@ from curate.core.errors import BadInput
 from curate.core.outside.dates import PRECISIONS, seconds_of
 from curate.core.outside.json_api import JsonApi, agent, text_of
 from curate.core.settings import SPEED, Positive, Text
-from curate.fetch.address_guard import names_private, origin
+from curate.fetch.address_guard import leaves_public
 from curate.metadata.column_mapping import LONGEST_RAW
 from curate.metadata.columns import safe_id
 from curate.metadata.schema import batch_of, rebatch
@@ -110,12 +110,8 @@ class Iiif(Source):
             )
 
     def _api(self) -> JsonApi:
-        home, own = origin(self.manifest), names_private(self.manifest)
-
-        def refused(url: str) -> bool:
-            return names_private(url) and not (own and origin(url) == home)
-
-        return JsonApi("The IIIF server", self.rate, {"User-Agent": agent(self.contact)}, refused=refused)
+        headers, refused = {"User-Agent": agent(self.contact)}, leaves_public(self.manifest)
+        return JsonApi("The IIIF server", self.rate, headers, refused=refused)
 
     def _asked(self, api: JsonApi, url: str, at: Workplace, time: str = "") -> Any:
         """A document, as it was kept. time: of its last change, if known."""

@@ -13,20 +13,15 @@ import aiohttp
 
 from curate.core.atomic_io import fingerprint, json_value
 from curate.core.errors import BadConfig, DriftlineError, Unfinished, shortened
+from curate.core.outside.http import AGAIN, Policy, Temporary, repeat_async, seconds_after
 from curate.core.run_log import Tick
-from curate.fetch.outcome import seconds_after
 from curate.validation.judging.cache import AnswerCache
 from curate.validation.judging.question import Question, read_answer
 from curate.validation.judging.settings import JudgeSettings, key_of
 
 LARGEST = 1 << 20  # bytes of a response; a stream without end stops here
 BACKOFF, LONGEST_BACKOFF = 0.5, 30.0  # seconds
-AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}  # statuses that another request may change
 Load = Callable[[str], tuple[bytes, str]]  # id → image's bytes and extension
-
-
-class _Again(Exception):
-    """The request may succeed later. args: reason, seconds that the server asks to wait."""
 
 
 def ask_endpoint(
@@ -120,22 +115,22 @@ class _Work:
     async def _one(self, session: aiohttp.ClientSession, id_: str, digest: str) -> None:
         image, extension = self.load(id_)
         body = self.question.body(self.settings.model or "", image, extension)
-        for attempt in range(self.settings.retries + 1):
+
+        async def once() -> dict[str, Any]:
             await asyncio.sleep(max(0.0, self.resume_at - time.monotonic()))
             try:
-                document = await self._post(session, body)
-            except _Again as again:
-                reason, wait = again.args
-                if attempt == self.settings.retries:
-                    self.failed[reason] += 1
-                    return
-                pause = wait or min(BACKOFF * 2**attempt, LONGEST_BACKOFF)
-                if wait:
-                    self.resume_at = max(self.resume_at, time.monotonic() + wait)
-                await asyncio.sleep(pause)
-            else:
-                self._store(digest, document)
-                return
+                return await self._post(session, body)
+            except Temporary as failure:
+                if failure.wait:
+                    self.resume_at = max(self.resume_at, time.monotonic() + failure.wait)
+                raise
+
+        try:
+            document = await repeat_async(once, Policy(self.settings.retries + 1, BACKOFF, LONGEST_BACKOFF))
+        except Temporary as failure:
+            self.failed[str(failure)] += 1
+        else:
+            self._store(digest, document)
 
     async def _post(self, session: aiohttp.ClientSession, body: dict[str, Any]) -> dict[str, Any]:
         address = f"{(self.settings.url or '').rstrip('/')}/chat/completions"
@@ -143,15 +138,15 @@ class _Work:
             async with session.post(address, json=body, allow_redirects=False) as response:
                 data = await _at_most(response, LARGEST)
                 if response.status in AGAIN:
-                    raise _Again(f"HTTP {response.status}", seconds_after(response.headers.get("Retry-After")))
+                    raise Temporary(f"HTTP {response.status}", seconds_after(response.headers.get("Retry-After")))
                 if response.status != 200:
                     raise self._refused(response.status, data)
         except TimeoutError:
-            raise _Again("time-outs", 0.0) from None
+            raise Temporary("time-outs") from None
         except aiohttp.InvalidURL:
             raise BadConfig(f"The address {address!r} of the judge {self.settings.name!r} is no URL.") from None
         except aiohttp.ClientError as error:
-            raise _Again(f"connections lost ({type(error).__name__})", 0.0) from None
+            raise Temporary(f"connections lost ({type(error).__name__})") from None
         return response_of(data)
 
     def _refused(self, status: int, data: bytes) -> DriftlineError:
@@ -195,40 +190,38 @@ class _Work:
         reported = shortened(reported.encode("utf-8", "replace").decode(), 200)
         answer = read_answer(document["choices"][0], self.question)
         self.cache.add(
-            {
-                "image": digest,
-                "question": self.question.fingerprint,
-                "judge": settings.name,
-                "requested": settings.model,
-                "reported": reported,
-                "model": fingerprint([settings.model, reported]),
-                "labels": list(answer.labels),
-                "sensitive": answer.sensitive,
-                "confidence": answer.confidence,
-                "fault": answer.fault,
-                "tokens": [into, out],
-                "usd": usd,
-            }
+            image=digest,
+            question=self.question.fingerprint,
+            judge=settings.name,
+            requested=settings.model,
+            reported=reported,
+            model=fingerprint([settings.model, reported]),
+            labels=list(answer.labels),
+            sensitive=answer.sensitive,
+            confidence=answer.confidence,
+            fault=answer.fault,
+            tokens=[into, out],
+            usd=usd,
         )
 
 
 def response_of(data: bytes) -> dict[str, Any]:
-    """A document with `choices`. Raises _Again for anything else."""
+    """A document with `choices`. Raises Temporary for anything else."""
     try:
         document = json_value(data)
     except (ValueError, RecursionError):
-        raise _Again("responses that are not JSON", 0.0) from None
+        raise Temporary("responses that are not JSON") from None
     if not isinstance(document, dict) or not isinstance(document.get("choices"), list) or not document["choices"]:
-        raise _Again("responses of another protocol", 0.0)
+        raise Temporary("responses of another protocol")
     return document
 
 
 async def _at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body. Raises _Again for a longer one."""
+    """The body. Raises Temporary for a longer one."""
     parts, size = [], 0
     async for part in response.content.iter_chunked(1 << 16):
         size += len(part)
         if size > most:
-            raise _Again(f"responses longer than {most:,} bytes", 0.0)
+            raise Temporary(f"responses longer than {most:,} bytes")
         parts.append(part)
     return b"".join(parts)

@@ -69,11 +69,8 @@ def first_opinions(
                     if key not in cache.entries:
                         rows.append(opinion(id_, buckets[id_], judge.name, [], fault=NOT_ASKED))
                 continue
-            try:
-                with run_log.progress(judge.name, len(ids), "images") as tick:
-                    rows += of_endpoint(ask_endpoint(judge, question, digests, load, cache, tick), buckets)
-            finally:
-                cache.close()
+            with run_log.progress(judge.name, len(ids), "images") as tick:
+                rows += of_endpoint(ask_endpoint(judge, question, digests, load, cache, tick), buckets)
             if len(models := sorted({row["worker"] for row in rows if row["judge"] == judge.name})) > 1:
                 run_log.say(
                     f"ask: the endpoint of {judge.name} changed its model; each is a judge: {', '.join(models)}"

@@ -11,19 +11,19 @@ import json
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.core import journal
 from curate.core.atomic_io import json_value, write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, shortened
 from curate.core.outside.documents import known_form
+from curate.core.outside.http import Client, Policy, Reply, Temporary
 from curate.core.outside.tables import csv_rows
-from curate.fetch.outcome import seconds_after
 from curate.retrieval.settings import Concept
 from curate.validation.batches import NONE, marketplace_csv
-from curate.validation.platforms.prolific_journal import Journal as Journal
 
 ENDPOINT, TOKEN = "https://api.prolific.com", "PROLIFIC_TOKEN"
 TRIES, POLLS, POLL_SECONDS, BACKOFF = 5, 600, 2.0, 1.0
@@ -65,61 +65,85 @@ class Plan:
         return -(-images // self.group) * self.workers * self.cents() / 100
 
 
+class Journal(journal.Journal):
+    """Steps of a study that were begun and finished."""
+
+    entry = "a step of a study"
+    way_out = "Restore the line from a copy: a step that is forgotten could be paid twice."
+
+    def __init__(self, path: Path) -> None:
+        self.done: dict[str, Any] = {}
+        self.begun: set[str] = set()
+        super().__init__(path)
+
+    def take(self, entry: dict[str, Any]) -> None:
+        """Remember that a step was begun, and its result."""
+        self.begun.add(entry["step"])
+        if "result" in entry:
+            self.done[entry["step"]] = entry["result"]
+
+    def begin(self, step: str) -> bool:
+        """Record that a step begins; whether it was begun before."""
+        before = step in self.begun
+        self.add(step=step)
+        return before
+
+    def end(self, step: str, result: Any) -> Any:
+        """Record the result of a step, and return it."""
+        self.add(step=step, result=result)
+        return result
+
+
 class Service:
     """Calls to the API: token, retries of what may be repeated, errors as one sentence."""
 
     def __init__(self, endpoint: str = ENDPOINT) -> None:
         """Raises BadConfig without a token in the environment."""
-        import urllib3
-
         token = os.environ.get(TOKEN, "").strip()
         if not token or not token.isascii() or not token.isprintable():
             raise BadConfig(
                 f"The variable {TOKEN} holds no token.", "Expected Prolific's API token.", f"Export {TOKEN}."
             )
-        self.endpoint, self._token = endpoint.rstrip("/"), token
-        self._pool = urllib3.PoolManager(timeout=urllib3.Timeout(30.0), retries=False)
+        self.endpoint, self._client = endpoint.rstrip("/"), Client(secret=token, timeout=30.0)
+        self._headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """The document of one call. GET is repeated after 5xx and lost connections, everything after 429."""
-        from urllib3.exceptions import HTTPError
 
-        headers = {"Authorization": f"Token {self._token}", "Content-Type": "application/json"}
+        def document(reply: Reply) -> Any:
+            if reply.status >= 300:
+                raise self._refused(method, path, reply.status, reply.body)
+            return _document(reply.body, path)
+
         data = None if body is None else json.dumps(body).encode()
-        for attempt in range(TRIES):
-            wait = BACKOFF * 2**attempt
-            try:
-                answer = self._pool.request(method, f"{self.endpoint}/api/v1{path}", body=data, headers=headers)
-            except HTTPError as error:
-                if method != "GET" or attempt == TRIES - 1:
-                    raise Unfinished(
-                        f"Prolific did not answer {method} {path} ({type(error).__name__}).",
-                        "",
-                        "The same command continues.",
-                    ) from None
-            else:
-                if answer.status < 300:
-                    return _document(answer.data, path)
-                if answer.status == 429:
-                    wait = seconds_after(answer.headers.get("Retry-After")) or wait
-                elif answer.status < 500 or method != "GET":
-                    raise self._refused(method, path, answer.status, answer.data)
-            time.sleep(wait)
-        raise Unfinished(f"Prolific is busy ({method} {path}).", "", "The same command continues.")
+        return self._asked(method, f"{self.endpoint}/api/v1{path}", path, document, data, self._headers)
+
+    def _asked(
+        self, method: str, url: str, path: str, read: Callable[[Reply], Any], body: Any, headers: Mapping[str, str]
+    ) -> Any:
+        try:
+            return self._client.ask(method, url, read, Policy(TRIES, BACKOFF), body=body, headers=headers)
+        except Temporary as failure:
+            raise Unfinished(
+                f"Prolific did not answer {method} {path} ({failure}).", "", "The same command continues."
+            ) from None
 
     def _refused(self, method: str, path: str, status: int, data: bytes) -> DriftlineError:
         if status in (401, 403):
             return BadConfig(
                 f"Prolific refuses the token of {TOKEN} (HTTP {status}).", "Expected one of the workspace."
             )
-        said = data.decode("utf-8", "replace").replace(self._token, "…")
+        said = self._client.hidden(data.decode("utf-8", "replace"))
         return DriftlineError(f"Prolific answers {method} {path} with HTTP {status}: {shortened(said)}")
 
     def upload(self, address: str, data: bytes, kind: str) -> None:
         """PUT to a signed address, without the token."""
-        answer = self._pool.request("PUT", address, body=data, headers={"Content-Type": kind})
-        if answer.status >= 300:
-            raise Unfinished(f"The upload ended with HTTP {answer.status}.", "", "The same command continues.")
+
+        def stored(reply: Reply) -> None:
+            if reply.status >= 300:
+                raise Unfinished(f"The upload ended with HTTP {reply.status}.", "", "The same command continues.")
+
+        self._asked("PUT", address, "the images", stored, data, {"Content-Type": kind})
 
     def all(self, path: str) -> list[dict[str, Any]]:
         """Every result of a list, page by page."""

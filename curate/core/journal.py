@@ -1,0 +1,58 @@
+"""An append-only journal of what must not be done twice: no entry is lost by a kill, none is guessed."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+from curate.core.atomic_io import check_format, json_value
+from curate.core.errors import BadInput
+
+FORMAT = 1
+
+
+class Journal(ABC):
+    """One JSON object a line, after one with the format. A last line that a kill cut is removed: it was not added."""
+
+    entry: ClassVar[str]
+    """what a line holds, for messages"""
+    way_out: ClassVar[str]
+    """what to do about a damaged line"""
+
+    def __init__(self, path: Path, write: bool = True) -> None:
+        """Raises BadInput for a line that is no entry, and for a journal of another format. write: False only reads."""
+        self.path = path
+        data = path.read_bytes() if path.is_file() else b""
+        complete = data.rfind(b"\n") + 1
+        if write and complete < len(data):
+            os.truncate(path, complete)
+        for number, line in enumerate(data[:complete].splitlines(), 1):
+            try:
+                value = json_value(line)
+                if number > 1:
+                    self.take(value)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                problem = f"{path}, line {number}: {line[:80]!r}."
+                raise BadInput(problem, f"Expected {self.entry}.", self.way_out) from None
+            if number == 1:
+                given = value.get("format") if isinstance(value, dict) else None
+                check_format(path, given, FORMAT, "Finish with the version that wrote it.")
+        self._empty = not complete
+
+    @abstractmethod
+    def take(self, entry: dict[str, Any]) -> None:
+        """Remember an entry. Raises ValueError, KeyError or TypeError for what is none."""
+
+    def add(self, **entry: Any) -> None:
+        """Append an entry; it is on disk when this returns."""
+        lines = [{"format": FORMAT}, entry] if self._empty else [entry]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
+        self._empty = False
+        self.take(entry)

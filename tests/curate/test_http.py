@@ -1,0 +1,244 @@
+"""One policy for requests to others: repetitions, pauses, deadlines, secrets; and the journal of what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.serving import serving
+
+from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.core.journal import Journal
+from curate.core.outside import http
+from curate.core.outside.http import Client, Policy, Reply, Temporary, repeat, repeat_async, seconds_after
+from curate.core.outside.json_api import JsonApi
+from curate.fetch.address_guard import leaves_public
+
+QUICK = Policy(3, 0.001)
+HOSTILE = ["9" * 400, "1e999", "-1", "nan", "inf", "²", "", "0x10", "Fri, 31 Dec 9999 23:59:59 -2359", "Mon", "\x00"]
+
+
+@contextmanager
+def server(answer: Callable[[BaseHTTPRequestHandler, int], None]) -> Iterator[tuple[str, list[str]]]:
+    """(address, methods that were asked). answer: of a request and its number, from 0."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.command)
+            answer(self, len(asked) - 1)
+
+        do_POST = do_GET
+
+        def log_message(self, *args: object) -> None:
+            """Quiet."""
+
+    with serving(Handler) as address:
+        yield address, asked
+
+
+def says(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"{}", **headers: str) -> None:
+    handler.send_response(status)
+    for name, value in {"Content-Length": str(len(body)), **headers}.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_no_value_of_retry_after_is_more_than_its_bound_or_an_error(value: str) -> None:
+    assert 0 <= seconds_after(value, 50.0) <= 50
+
+
+def test_a_date_is_read_as_seconds_from_now() -> None:
+    from datetime import UTC, datetime, timedelta
+
+    assert 28 < seconds_after(format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)) <= 30
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_hostile_pause_ends_in_an_answer_or_a_sentence(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(http.time, "sleep", waits.append)
+
+    class Once(Client):
+        replies = iter([Reply(429, {"Retry-After": value}, b""), Reply(200, {}, b'{"a": 1}')])
+
+        def send(self, *request: Any, **more: Any) -> Reply:
+            return next(self.replies)
+
+    api = JsonApi("Museum", 3600, {})
+    api._client = Once()
+    ended = ""
+    try:
+        ended = str(api.get("http://x/").document)
+    except DriftlineError as error:
+        ended = str(error)
+    assert ended == "{'a': 1}" or ended.startswith("Museum asks to wait for")
+    assert all(0 <= wait <= 600 for wait in waits)
+
+
+def test_pauses_double_up_to_a_bound_with_a_quarter_of_chance_and_no_further_one_than_tries() -> None:
+    policy = Policy(tries=9, first=1.0, longest=16.0)
+    pauses = [policy.pause(i, Temporary("x")) for i in range(8)]
+    assert [p is not None and 1 <= p / min(2**i, 16) <= 1.25 for i, p in enumerate(pauses)] == [True] * 8
+    assert len({policy.pause(0, Temporary("x")) for _ in range(9)}) > 1
+    assert policy.pause(8, Temporary("x")) is None
+    assert policy.pause(0, Temporary("x", wait=30.0)) == 30.0
+    assert policy.pause(0, Temporary("x", wait=601.0)) is None
+    assert policy.pause(0, Temporary("x", sure=False)) is None
+
+
+@pytest.mark.parametrize("fails", [0, 2, 3])
+def test_both_faces_repeat_alike(fails: int) -> None:
+    def failing() -> Callable[[], str]:
+        left = iter([True] * fails)
+
+        def once() -> str:
+            if next(left, False):
+                raise Temporary("busy")
+            return "done"
+
+        return once
+
+    async def later(once: Callable[[], str]) -> str:
+        return once()
+
+    def outcome(run: Callable[[], str]) -> str:
+        try:
+            return run()
+        except Temporary as failure:
+            return str(failure)
+
+    one, two = failing(), failing()
+    waited = outcome(lambda: repeat(one, QUICK))
+    assert waited == outcome(lambda: asyncio.run(repeat_async(lambda: later(two), QUICK)))
+    assert waited == ("busy" if fails == 3 else "done")
+
+
+@pytest.mark.parametrize(("method", "status", "times"), [("GET", 503, 3), ("POST", 503, 1), ("POST", 429, 3)])
+def test_what_may_have_been_done_is_not_repeated(method: str, status: int, times: int) -> None:
+    with server(lambda handler, n: says(handler, status)) as (address, asked), suppress(Temporary):
+        assert Client().ask(method, address, lambda reply: reply.status, QUICK) == status
+    assert asked == [method] * times
+
+
+def test_a_lost_post_is_not_repeated_and_a_lost_get_is() -> None:
+    def cut(handler: BaseHTTPRequestHandler, n: int) -> None:
+        handler.close_connection = True
+
+    for method, times in (("POST", 1), ("GET", 3)):
+        with server(cut) as (address, asked):
+            with pytest.raises(Temporary, match="ProtocolError"):
+                Client().ask(method, address, lambda reply: reply.status, QUICK)
+            assert asked == [method] * times
+
+
+def test_an_answer_that_drips_ends_at_the_deadline() -> None:
+    def drips(handler: BaseHTTPRequestHandler, n: int) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        with suppress(OSError):
+            for _ in range(40):
+                handler.wfile.write(b"x")
+                handler.wfile.flush()
+                time.sleep(0.05)
+
+    with server(drips) as (address, _):
+        begun = time.monotonic()
+        with pytest.raises(Temporary, match="TimeoutError"):
+            Client(deadline=0.2).send("GET", address)
+        assert time.monotonic() - begun < 1.5
+
+
+def test_an_answer_without_end_is_cut() -> None:
+    with server(lambda handler, n: says(handler, 200, b"x" * 300_000)) as (address, _):
+        assert len(Client(largest=1000).send("GET", address).body) == 1001
+
+
+def test_a_redirect_is_an_answer() -> None:
+    with server(lambda handler, n: says(handler, 302, Location="http://127.0.0.1:1/")) as (address, asked):
+        assert Client().send("GET", address).status == 302
+    assert asked == ["GET"]
+
+
+def test_a_redirect_to_another_private_server_is_refused() -> None:
+    with (
+        server(lambda handler, n: says(handler, 200)) as (inside, secret),
+        server(lambda handler, n: says(handler, 302, Location=inside)) as (address, _),
+    ):
+        api = JsonApi("Museum", 10**9, {}, refused=leaves_public(address))
+        assert api.get(address).fault == "private_address"
+        assert secret == []
+
+
+@pytest.mark.parametrize("address", ["http://", "http://[", "http://a b/"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises((BadConfig, Temporary)):
+        Client().send("GET", address)
+
+
+def test_no_message_holds_a_secret() -> None:
+    client = Client(secret="KEY")
+    assert client.hidden("https://me:pass@example.org/a?key=KEY") == "https://…@example.org/a?key=…"
+    with pytest.raises(BadConfig) as error:
+        client.send("GET", "http://me:KEY@[/")
+    assert "KEY" not in str(error.value)
+
+
+class Steps(Journal):
+    entry, way_out = "a step", "Restore it."
+
+    def __init__(self, path: Path) -> None:
+        self.names: list[str] = []
+        super().__init__(path)
+
+    def take(self, entry: dict[str, Any]) -> None:
+        self.names.append(entry["name"])
+
+
+class TestJournal:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "deep" / "steps.jsonl"
+        journal = Steps(path)
+        journal.add(name="a")
+        journal.add(name="b")
+        return path
+
+    def test_every_cut_keeps_the_whole_lines_and_goes_on(self, path: Path) -> None:
+        whole = path.read_bytes()
+        for size in range(len(whole) + 1):
+            path.write_bytes(whole[:size])
+            journal = Steps(path)
+            assert journal.names == ["a", "b"][: max(0, whole[:size].count(b"\n") - 1)]
+            journal.add(name="c")
+            assert Steps(path).names == [*journal.names[:-1], "c"]
+
+    @pytest.mark.parametrize("line", [b"{}", b"[]", b"3", b"\xff", b"[" * 9000, b"nonsense"])
+    def test_a_damaged_line_is_named(self, path: Path, line: bytes) -> None:
+        first, *rest = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(first + line + b"\n" + b"".join(rest))
+        with pytest.raises(BadInput, match=r"steps\.jsonl, line 2: .* Expected a step\. Restore it\."):
+            Steps(path)
+
+    @pytest.mark.parametrize("head", [b'{"format": 2}', b'{"name": "a"}', b"[]"])
+    def test_another_format_is_refused(self, path: Path, head: bytes) -> None:
+        path.write_bytes(head + b"\n" + path.read_bytes())
+        with pytest.raises(BadInput, match=r"steps\.jsonl has the format .*; this driftline reads 1\."):
+            Steps(path)
+
+    def test_an_entry_is_synced_before_it_counts(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        synced: list[int] = []
+        monkeypatch.setattr("os.fsync", lambda file: synced.append(path.read_bytes().count(b"\n")))
+        journal = Steps(path)
+        journal.add(name="c")
+        assert synced == [4]
