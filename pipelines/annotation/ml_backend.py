@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import Request
-from fastapi.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
 from curate.core.atomic_io import json_value
@@ -42,17 +42,17 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
             raise unknown_judge(judge, judges)
         return answers[judge]
 
-    @app.get("/{judge}/")
-    @app.get("/{judge}/health")
+    @app.on("GET", "/{judge}/")
+    @app.on("GET", "/{judge}/health")
     def health(judge: str) -> dict[str, Any]:
         return {"status": "UP", "model_class": judge, "answers": len(of(judge))}
 
-    @app.post("/{judge}/setup")
+    @app.on("POST", "/{judge}/setup")
     def setup(judge: str) -> dict[str, str]:
         of(judge)
         return {"model_version": judge}
 
-    @app.post("/{judge}/predict")
+    @app.on("POST", "/{judge}/predict")
     async def predict(judge: str, request: Request) -> JSONResponse:
         known = of(judge)
         found = []

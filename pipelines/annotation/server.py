@@ -8,6 +8,8 @@ import html
 import re
 import sqlite3
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +18,9 @@ from urllib.parse import parse_qs, quote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from fastapi import Query, Request
-from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from curate.core.atomic_io import write_json
@@ -33,6 +36,7 @@ from pipelines.web.page import local_app
 from pipelines.web.rendering import template
 
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
+Named = Annotated[str, Field(pattern=NAME)]
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
 SHOWN = ("kept", "background", "surplus", "reserve")  # outcomes of retrieval that are asked in some round
 GRID = 40  # images of a page in grid mode
@@ -126,15 +130,22 @@ def application(
     for id_, item in sorted((id_, item) for item, id_ in store.batch["items"].items()):
         candidates.setdefault(expected.get(id_, ""), []).append(item)
     names = [c.name for c in concepts]
-    app = local_app("pipelines.annotation", on_shutdown=[lambda: store.export(results)])
 
-    @app.exception_handler(DriftlineError)
-    def refused(_: Any, error: DriftlineError) -> Response:
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        yield
+        store.export(results)
+
+    app = local_app("pipelines.annotation", lifespan=lifespan)
+
+    def refused(_: Any, error: Exception) -> Response:
         return PlainTextResponse(str(error), 400)
 
-    @app.exception_handler(sqlite3.Error)
-    def not_stored(_: Any, error: sqlite3.Error) -> Response:
+    def not_stored(_: Any, error: Any) -> Response:
         return PlainTextResponse(f"Nothing was stored. {unstored(store.path, error)}", 507)
+
+    app.add_exception_handler(DriftlineError, refused)
+    app.add_exception_handler(sqlite3.Error, not_stored)
 
     def rendered(mode: str, annotator: str = "", concept: str = "", grid: list[str] | None = None) -> str:
         progress = store.progress(annotator) if annotator else None
@@ -152,17 +163,17 @@ def application(
         if study is not None:
             store.assign(annotator, study.images, store.batch["workers"], study.hold)
 
-    @app.get("/", response_class=HTMLResponse)
+    @app.on("GET", "/")
     def start(request: Request) -> Response:
         if study is None:
-            return HTMLResponse(rendered("start"))
+            return Response(rendered("start"), media_type="text/html")
         given = [request.query_params.get(name, "") for name in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID")]
         if not all(re.fullmatch(NAME, value) for value in given):
             return PlainTextResponse("Open this page from Prolific: its address lacks PROLIFIC_PID.", 400)
         return RedirectResponse(f"label?annotator={quote(given[0])}", 303)
 
-    @app.get("/label", response_class=HTMLResponse)
-    def label(annotator: Annotated[str, Query(pattern=NAME)]) -> str:
+    @app.on("GET", "/label")
+    def label(annotator: Named) -> str:
         assign(annotator)
         coming = store.following(annotator)
         if not coming:
@@ -174,8 +185,8 @@ def application(
             store.show(annotator, coming[0], note)
         return asked(coming, annotator, note)
 
-    @app.get("/conflicts", response_class=HTMLResponse)
-    def conflicts(annotator: Annotated[str, Query(pattern=NAME)]) -> str:
+    @app.on("GET", "/conflicts")
+    def conflicts(annotator: Named) -> str:
         """Adjudication: images on which annotators differ, one by one, with their answers."""
         one_by_one(study)
         coming = store.conflicts(annotator, context.config.validation.agree)
@@ -186,12 +197,12 @@ def application(
         store.show(annotator, coming[0], f"others: {votes}")
         return asked(coming[:2], annotator, f"{len(coming):,} in conflict. Others say: {votes}", "conflicts")
 
-    @app.get("/grid", response_class=HTMLResponse)
-    def grid(annotator: Annotated[str, Query(pattern=NAME)], concept: str) -> str:
+    @app.on("GET", "/grid")
+    def grid(annotator: Named, concept: str) -> str:
         one_by_one(study)
         return rendered("grid", annotator, concept, store.unanswered(annotator, candidates.get(concept, []), GRID))
 
-    @app.get("/image/{item}")
+    @app.on("GET", "/image/{item}")
     def image(item: str) -> Response:
         path = images.get(item)
         if path is None:
@@ -199,7 +210,7 @@ def application(
         kind = IMAGES.get(path.suffix[1:], "application/octet-stream")
         return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
 
-    @app.post("/answer")
+    @app.on("POST", "/answer")
     async def answer(request: Request) -> Response:
         form = await _form(request)
         annotator = _annotator(form)
@@ -210,8 +221,8 @@ def application(
         store.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, _seconds(form))
         return RedirectResponse(_back(form, annotator), 303)
 
-    @app.post("/skip")
-    @app.post("/flag")
+    @app.on("POST", "/skip")
+    @app.on("POST", "/flag")
     async def note(request: Request) -> Response:
         """Skip an image, or flag it and stay; both with a comment, which may be empty."""
         form = await _form(request)
@@ -221,7 +232,7 @@ def application(
         write_json(context.root / "annotate" / "comments.json", store.comments())
         return RedirectResponse(_back(form, annotator), 303)
 
-    @app.post("/undo")
+    @app.on("POST", "/undo")
     async def undo(request: Request) -> Response:
         """Take back the last screen."""
         form = await _form(request)
@@ -229,7 +240,7 @@ def application(
         store.undo(annotator)
         return RedirectResponse(_back(form, annotator), 303)
 
-    @app.post("/reject")
+    @app.on("POST", "/reject")
     async def reject(request: Request) -> Response:
         """A page of the grid: the marked images do not show the concept, the others do."""
         one_by_one(study)
@@ -240,7 +251,7 @@ def application(
         store.answer_together(annotator, answers, seconds=_seconds(form) / max(1, len(shown)))
         return RedirectResponse(_back(form, annotator), 303)
 
-    @app.post("/finish")
+    @app.on("POST", "/finish")
     async def finish(request: Request) -> Response:
         _annotator(await _form(request))
         return PlainTextResponse(

@@ -8,10 +8,10 @@ from contextlib import suppress
 from threading import Thread, main_thread
 from typing import Annotated, Any
 
-import fastapi
 import numpy as np
-from fastapi import Body, FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp
 
 from curate.core.atomic_io import csv_text
@@ -22,7 +22,7 @@ from pipelines.browse.selection import BINS, Asked, Selections, headings
 from pipelines.browse.vectors import Vectors
 from pipelines.web.dates import day
 from pipelines.web.local_server import guarded
-from pipelines.web.page import local_app
+from pipelines.web.page import LocalApp, local_app
 from pipelines.web.rendering import template
 from pipelines.web.thumbnails import LARGE, Thumbnails, cache_folder, small
 
@@ -36,7 +36,7 @@ EXPORTED = ("id", "uploaded", "bucket", "class", "outcome", "reason", "uploader"
 HIDDEN = ("path", "shard", "member", "n", "vector", "precision")  # columns that are no fact for a person
 LENGTH = {"year": 4, "month": 7}  # characters of a day that are known
 FORMS = ("csv", "ids", "withdrawn")
-At = Annotated[int, fastapi.Query(ge=0, le=10**12)]
+At = Annotated[int, Field(ge=0, le=10**12)]
 
 
 def application(collection: Collection, port: int, ahead: bool = False) -> tuple[ASGIApp, str]:
@@ -44,7 +44,7 @@ def application(collection: Collection, port: int, ahead: bool = False) -> tuple
     return guarded(pages(collection, ahead), port, "browse")
 
 
-def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> FastAPI:
+def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> LocalApp:
     """The app, without the guard of a local server.
 
     ahead: make what the first screen shows at once, beside the start of server and browser. prompts: address of the
@@ -66,7 +66,7 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Fas
             raise BadInput(f"There is no photo {number}.")
         return found[0]
 
-    @app.get("/", response_class=HTMLResponse)
+    @app.on("GET", "/")
     def start() -> str:
         return page.render(
             name=collection.source.name, kind=collection.source.kind, size=collection.size,
@@ -74,7 +74,7 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Fas
             dated=collection.span is not None, prompts=prompts,
         )  # fmt: skip
 
-    @app.get("/view")
+    @app.on("GET", "/view")
     def view(request: Request) -> dict[str, Any]:
         """Total, counts of every facet, timeline and the first photos."""
         asked = asked_of(request)
@@ -84,11 +84,11 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Fas
             "days": [day(low), day(high)],
         }  # fmt: skip
 
-    @app.get("/rows")
+    @app.on("GET", "/rows")
     def rows(request: Request, at: At) -> list[Any]:
         return tiles(asked_of(request, ("at",)), at)
 
-    @app.get("/values")
+    @app.on("GET", "/values")
     def values(request: Request, facet: str) -> dict[str, Any]:
         """More values of one facet."""
         if facet not in collection.facets:
@@ -114,7 +114,7 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Fas
     def pictured(row: dict[str, Any]) -> bool:
         return collection.source.pictured and (row["shard"] is not None or row["path"] is not None)
 
-    @app.get("/thumb/{number}")
+    @app.on("GET", "/thumb/{number}")
     def thumb(number: int) -> Response:
         try:
             picture = thumbnails.get(str(number), lambda: _image(collection, one(number)))
@@ -122,14 +122,14 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Fas
             return JSONResponse({"error": str(error)}, 404)
         return Response(picture, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
 
-    @app.get("/picture/{number}")
+    @app.on("GET", "/picture/{number}")
     def picture(number: int) -> Response:
         try:
             return Response(small(_image(collection, one(number)), LARGE), media_type="image/jpeg")
         except BadInput as error:
             return JSONResponse({"error": str(error)}, 404)
 
-    @app.get("/photo/{number}")
+    @app.on("GET", "/photo/{number}")
     def photo(number: int) -> dict[str, Any]:
         """What is known of one photo."""
         row = one(number)
@@ -138,7 +138,7 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Fas
             shown["uploaded"] = shown_date(row)
         return {"n": number, "facts": shown, "vector": row["vector"] is not None}
 
-    @app.get("/trace/{number}")
+    @app.on("GET", "/trace/{number}")
     def trace(number: int) -> dict[str, Any]:
         """The history of one photo."""
         if collection.source.trace is None:
@@ -147,19 +147,15 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Fas
 
         return {"lines": text(collection.source.trace(one(number)["id"])).splitlines()}
 
-    @app.get("/map")
+    @app.on("GET", "/map")
     def points(request: Request, colour: str = "time") -> dict[str, Any]:
         """Places of the photos that are asked for (a sample), with a colour by time or class."""
         asked = asked_of(request, ("colour",))
         numbers, _ = selections.ordered(asked)
         return _points(collection, vectors, np.sort(numbers), colour)
 
-    @app.post("/export")
-    def export(
-        query: Annotated[str, Body(max_length=8000)],
-        form: Annotated[str, Body(max_length=20)],
-        rows: Annotated[list[int], Body()],
-    ) -> Response:
+    @app.on("POST", "/export")
+    def export(query: Annotated[str, Field(max_length=8000)], form: str, rows: list[int]) -> Response:
         """The chosen photos, or all that are asked for, as a file."""
         if form not in FORMS:
             raise BadConfig(f"Unknown form {form!r}.", "", f"Available: {', '.join(FORMS)}.")

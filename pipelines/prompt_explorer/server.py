@@ -7,22 +7,23 @@ from functools import cache
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import fastapi
-from fastapi import Body, FastAPI
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from curate.core.errors import DriftlineError
 from pipelines.prompt_explorer.explorer import BINS, BucketView, Explorer, Query, Share, View
 from pipelines.stage import Context
 from pipelines.web.local_server import guarded
-from pipelines.web.page import local_app
+from pipelines.web.page import LocalApp, local_app
 from pipelines.web.rendering import template
 
 MAX_IMAGES = 200  # of a bucket on one page
 MAX_PROMPT = 8000  # characters of a prompt field
-Field = Annotated[str, fastapi.Query(max_length=MAX_PROMPT)]
+Text = Annotated[str, Field(max_length=MAX_PROMPT)]
+Name = Annotated[str, Field(min_length=1, max_length=80)]
+Count = Annotated[int, Field(ge=1, le=MAX_IMAGES)]
 
 
 def application(context: Context, port: int) -> tuple[ASGIApp, str]:
@@ -35,25 +36,21 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
     def views(a: str, b: str, concept: str, k: int) -> list[View]:
         return [explorer.view(Query.parse(text), concept, k) for text in (a, b) if Query.parse(text).prompts]
 
-    @app.get("/", response_class=HTMLResponse)
-    def page(
-        a: Field = "", b: Field = "", concept: Field = "", k: Annotated[int, fastapi.Query(ge=1, le=MAX_IMAGES)] = 12
-    ) -> HTMLResponse:
+    @app.on("GET", "/")
+    def page(a: Text = "", b: Text = "", concept: Text = "", k: Count = 12) -> str:
         known = {c.name: "\n".join([*c.prompts, *(f"- {n}" for n in c.negatives)]) for c in explorer.concepts}
         if concept in known and not a.strip():
             a = known[concept]
         found = views(a, b, concept, k)
-        return HTMLResponse(
-            page_of.render(
-                a=a, b=b, concept=concept, k=k, max_images=MAX_IMAGES, concepts=known, views=found,
-                samples=[] if found else explorer.samples(k), cost=explorer.cost(),
-                buckets=list(explorer.buckets.values()), advice=explorer.advice, bucket_names=explorer.buckets,
-                name=context.root.resolve().name, max_prompt=MAX_PROMPT,
-            )
+        return page_of.render(
+            a=a, b=b, concept=concept, k=k, max_images=MAX_IMAGES, concepts=known, views=found,
+            samples=[] if found else explorer.samples(k), cost=explorer.cost(),
+            buckets=list(explorer.buckets.values()), advice=explorer.advice, bucket_names=explorer.buckets,
+            name=context.root.resolve().name, max_prompt=MAX_PROMPT,
         )  # fmt: skip
 
     @cache
-    def collection() -> FastAPI:
+    def collection() -> LocalApp:
         from pipelines.browse.run_table import run_collection
         from pipelines.browse.server import pages
 
@@ -64,22 +61,15 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
 
     app.mount("/photos", photos)  # the page of `driftline browse`, opened when it is asked for
 
-    @app.get("/thumb")
-    def thumb(id: Field) -> Response:  # noqa: A002  the name in the address
+    @app.on("GET", "/thumb")
+    def thumb(id: Text) -> Response:  # noqa: A002  the name in the address
         try:
             return Response(explorer.thumbnail(id), media_type="image/jpeg", headers={"Cache-Control": "max-age=3600"})
         except DriftlineError as error:
             return JSONResponse({"error": str(error)}, 404)
 
-    @app.post("/mark")
-    def mark(
-        concept: Annotated[str, Body(min_length=1, max_length=80)],
-        id: Annotated[str, Body(max_length=MAX_PROMPT)],  # noqa: A002
-        right: Annotated[bool | None, Body()],
-        a: Annotated[str, Body(max_length=MAX_PROMPT)] = "",
-        b: Annotated[str, Body(max_length=MAX_PROMPT)] = "",
-        k: Annotated[int, Body(ge=1, le=MAX_IMAGES)] = 12,
-    ) -> dict[str, Any]:
+    @app.on("POST", "/mark")
+    def mark(concept: Name, id: Text, right: bool | None, a: Text = "", b: Text = "", k: Count = 12) -> dict[str, Any]:  # noqa: A002
         explorer.mark(concept, id, right)
         return {
             "shares": [
@@ -88,11 +78,8 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
             ]
         }
 
-    @app.post("/save")
-    def save(
-        concept: Annotated[str, Body(min_length=1, max_length=80)],
-        prompt: Annotated[str, Body(max_length=MAX_PROMPT)],
-    ) -> dict[str, str]:
+    @app.on("POST", "/save")
+    def save(concept: Name, prompt: Text) -> dict[str, str]:
         explorer.save(concept, Query.parse(prompt))
         return {"saved": concept}
 

@@ -2,29 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
-from typing import Any
+from inspect import iscoroutinefunction, signature
+from typing import Any, TypeVar
 
-from fastapi import FastAPI
-from fastapi.responses import JSONResponse, Response
+from pydantic import ValidationError, validate_call
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from curate.core.errors import DriftlineError
+from curate.core.atomic_io import json_value
+from curate.core.errors import BadInput, DriftlineError, shortened
 
 KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def local_app(package: str, **options: Any) -> FastAPI:
+class LocalApp(Starlette):
+    """An app of functions that take what a request says: parts of the path, of the query and of a JSON body by their
+    names, converted and checked by their types, or the request itself. Text that they return is HTML, data is JSON."""
+
+    def on(self, method: str, path: str) -> Callable[[F], F]:
+        """Answer requests to `path` by the function."""
+
+        def add(function: F) -> F:
+            names = signature(function).parameters
+            checked = validate_call(config={"arbitrary_types_allowed": True})(function)
+
+            async def answer(request: Request) -> Response:
+                values: dict[str, Any] = {**request.query_params, **request.path_params, "request": request}
+                if method == "POST" and not names.keys() <= values.keys():
+                    values |= _object(await request.body())
+                call = partial(checked, **{name: values[name] for name in names if name in values})
+                try:
+                    result = await (call() if iscoroutinefunction(function) else run_in_threadpool(call))
+                except ValidationError as error:
+                    first = error.errors()[0]
+                    name, value = ".".join(map(str, first["loc"])), shortened(repr(first["input"]), 60)
+                    raise BadInput(f"The request has {name} {value}.", f"{first['msg']}.") from None
+                if isinstance(result, Response):
+                    return result
+                return HTMLResponse(result) if isinstance(result, str) else JSONResponse(result)
+
+            self.add_route(path, answer, [method])
+            return function
+
+        return add
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json_value(body)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise BadInput("The body of the request is no JSON object.", "Expected one.")
+    return value
+
+
+def local_app(package: str, **options: Any) -> LocalApp:
     """An app with the shared files and those of `package` under static/, and errors of driftline as {"error": text}."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, **options)
     known = {
         path.name: path for folder in ("pipelines.web", package) for path in files(folder).joinpath("static").iterdir()
     }
 
-    @app.exception_handler(DriftlineError)
-    def refused(_: Any, error: DriftlineError) -> Response:
+    def refused(_: Request, error: Exception) -> Response:
         return JSONResponse({"error": str(error)}, 400)
 
-    @app.get("/static/{name}")
+    app = LocalApp(exception_handlers={DriftlineError: refused}, **options)
+
+    @app.on("GET", "/static/{name}")
     def static(name: str) -> Response:
         kind = KINDS.get(name.rpartition(".")[2])
         if name not in known or kind is None:
