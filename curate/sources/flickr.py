@@ -22,10 +22,10 @@ from pydantic import Field, field_validator, model_validator
 from curate.core.atomic_io import fingerprint, read_json, write_json
 from curate.core.errors import BadConfig
 from curate.core.outside.dates import seconds_of
-from curate.core.outside.http import LARGEST, Client, Policy, Reply, Temporary
-from curate.core.outside.json_api import text_of, whole
+from curate.core.outside.json_api import JsonApi, text_of
 from curate.core.outside.names import is_count
 from curate.core.settings import SPEED, Positive, Time
+from curate.fetch.address_guard import leaves_public
 from curate.metadata.column_mapping import LONGEST_RAW
 from curate.metadata.schema import batch_of, rebatch
 from curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span
@@ -240,51 +240,36 @@ class Api:
     """A small client: a steady rate, retries of temporary failures, and no key in any message."""
 
     def __init__(self, endpoint: str, rate: int) -> None:
-        self._key = os.environ.get("FLICKR_API_KEY", "").strip()
+        self._key, self._endpoint = os.environ.get("FLICKR_API_KEY", "").strip(), endpoint
         if not self._key:
             raise BadConfig(
                 "The environment variable FLICKR_API_KEY is not set.",
                 "Expected a key of Flickr's API.",
                 "Get one at https://www.flickr.com/services/apps/create/ and export it.",
             )
-        self._endpoint, self._client = endpoint, Client(secret=self._key, rate=rate / 3600)
-        self._policy = Policy(first=3600 / rate, longest=60 * 3600 / rate)
+        self._api = JsonApi("Flickr", rate, {}, self._busy, leaves_public(endpoint), True, self._key)
 
     def photos(self, arguments: Mapping[str, str]) -> dict[str, Any]:
         """`flickr.photos.search` → its `photos`. Raises BadConfig for a refused key, DriftlineError where Flickr does
         not answer."""
-        fields = {
-            **arguments,
-            "method": "flickr.photos.search",
-            "api_key": self._key,
-            "format": "json",
-            "nojsoncallback": "1",
-        }
-        try:
-            return self._client.ask("GET", self._endpoint, self._photos, self._policy, fields=fields)
-        except Temporary as failure:
-            raise self._policy.error(
-                "Flickr", failure, "Run the same command again later: finished windows are kept."
-            ) from None
+        fields = {"method": "flickr.photos.search", "api_key": self._key, "format": "json", "nojsoncallback": "1"}
+        answer = self._api.get(self._endpoint, {**arguments, **fields})
+        if answer.fault:
+            raise BadConfig(f"{self._endpoint} is a {answer.fault}.", "", "Check collection.endpoint.")
+        photos: dict[str, Any] = answer.document["photos"]
+        return photos
 
-    def _photos(self, reply: Reply) -> dict[str, Any]:
-        if reply.status != 200:
-            raise reply.again(f"status {reply.status}")
-        try:
-            value = whole(json.loads(reply.body)) if len(reply.body) <= LARGEST else None
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
-            raise reply.again("an answer that is not JSON")
-        photos = value.get("photos")
-        if value.get("stat") == "ok" and isinstance(photos, dict):
-            return photos
-        code, words = value.get("code"), self._client.hidden(str(value.get("message", ""))[:200])
+    def _busy(self, document: Any) -> str:
+        if not isinstance(document, dict):
+            return "JSON that is no object"
+        if document.get("stat") == "ok" and isinstance(document.get("photos"), dict):
+            return ""
+        code, words = document.get("code"), str(document.get("message", ""))[:200].replace(self._key, "…")
         if code in (100, 116, 96, 97, 98, 99):
             raise BadConfig(f"Flickr refuses the key: {words}.", "", "Check FLICKR_API_KEY.")
         if code in (1, 2, 4, 11, 14, 17, 18, 111, 112):
             raise BadConfig(f"Flickr refuses the query: {words}.", "", "Check collection.search.")
-        raise reply.again(f"error {code}: {words}")
+        return f"error {code}: {words}"
 
 
 def _key(photo: Any) -> str:

@@ -77,8 +77,8 @@ class Llm(Learner):
         self._open()
 
     def _open(self) -> None:
-        limits = {"timeout": self.timeout, "deadline": self.timeout, "largest": LARGEST}
-        self.client = Client(secret=os.environ.get(self.key_env, ""), connections=self.workers, **limits)
+        key, seconds = os.environ.get(self.key_env, ""), self.timeout
+        self.client = Client(secret=key, timeout=seconds, deadline=seconds, largest=LARGEST, connections=self.workers)
         self.lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:

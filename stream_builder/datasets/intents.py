@@ -6,6 +6,7 @@ from pathlib import Path
 
 from curate.core.atomic_io import sha256_bytes, write_bytes
 from curate.core.errors import BadInput, MissingFile
+from curate.core.outside.http import Client, Policy, Temporary
 from stream_builder.datasets import Dataset, Options
 from stream_builder.datasets.texts import open_texts
 
@@ -37,23 +38,18 @@ def clinc150(path: Path, options: Options) -> Dataset:
 def _ensure(file: Path, url: str, download: bool) -> None:
     """Download a file unless it exists. Raises MissingFile if that is not allowed or fails, BadInput for other
     content."""
-    import urllib3
-
     if file.is_file():
         return
     hint = f"Get it from {url}, or use --download."
     if not download:
         raise MissingFile(f"There is no file {file}.", "", hint)
     try:
-        response = urllib3.PoolManager().request(
-            "GET", url, timeout=60, retries=urllib3.Retry(3, redirect=3), preload_content=False
-        )
-        data = response.read(LARGEST + 1)
-    except urllib3.exceptions.HTTPError as error:
-        raise MissingFile(f"{url} cannot be reached ({type(error).__name__}).", "", hint) from None
-    if response.status != 200:
-        raise MissingFile(f"{url} answered {response.status}.", "", hint)
-    if len(data) > LARGEST:
+        reply = Client(largest=LARGEST).ask("GET", url, lambda reply: reply, Policy(4))
+    except Temporary as failure:
+        raise MissingFile(f"{url} cannot be reached ({failure}).", "", hint) from None
+    if reply.status != 200:
+        raise MissingFile(f"{url} answered {reply.status}.", "", hint)
+    if len(data := reply.body) > LARGEST:
         raise BadInput(f"{url} is larger than {LARGEST:,} bytes.", "", hint)
     if file.name in SHA256 and sha256_bytes(data) != SHA256[file.name]:
         raise BadInput(f"The file at {url} has changed.", f"Expected SHA-256 {SHA256[file.name]}.", hint)

@@ -42,7 +42,8 @@ class JsonApi:
     """A client that never asks twice at once.
 
     name: of the service, for messages. rate: requests an hour. headers: of every request. busy: a document → why the
-    same request must be sent again later, "" if it need not. refused: whether a URL must not be requested.
+    same request must be sent again later, "" if it need not. refused: whether a URL must not be requested. odd_again:
+    whether a fault is no answer, but a reason to ask again. secret: a key, which no message holds.
     """
 
     def __init__(
@@ -52,10 +53,12 @@ class JsonApi:
         headers: Mapping[str, str],
         busy: Callable[[Any], str] = lambda document: "",
         refused: Callable[[str], bool] = lambda url: False,
+        odd_again: bool = False,
+        secret: str = "",
     ) -> None:
         accept = {"Accept": "application/json, application/ld+json", "Accept-Encoding": "gzip"}
-        self._name, self._busy, self._refused = name, busy, refused
-        self._client = Client({**accept, **headers}, rate=rate / 3600)
+        self._name, self._busy, self._refused, self._odd_again = name, busy, refused, odd_again
+        self._client = Client({**accept, **headers}, secret, rate / 3600)
         self._policy = Policy(first=3600 / rate, longest=60 * 3600 / rate)
 
     def get(self, url: str, fields: Mapping[str, str] | None = None) -> Answer:
@@ -79,7 +82,10 @@ class JsonApi:
             except BadConfig:
                 return Answer(None, "malformed_url")
             if reply.status not in (301, 302, 303, 307, 308) or not reply.headers.get("Location"):
-                return self.read(reply)
+                answer = self.read(reply)
+                if answer.fault and self._odd_again:
+                    raise reply.again(answer.fault)
+                return answer
             url, fields = urljoin(url, reply.headers["Location"]), None
         return Answer(None, "redirect_loop")
 
@@ -96,7 +102,7 @@ class JsonApi:
         except (ValueError, RecursionError):
             return Answer(None, "not_json")
         if reason := self._busy(document):
-            raise reply.again(reason)
+            raise reply.again(self._client.hidden(reason))
         return Answer(document)
 
 
