@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ from support.console import driftline
 from support.small_runs import made, unpacked
 
 from curate.core.atomic_io import read_json, write_json
+from curate.core.errors import BadInput
+from curate.validation.batches import read_batch
 from pipelines import VERSION
+from pipelines.annotation.answer_store import AnswerStore
 
 UPGRADE = "pip install --upgrade driftline"
 
@@ -66,3 +71,16 @@ def test_every_stage_says_its_version() -> None:
     marks = list(made("finished").glob("stages/*/done.json"))
     assert len(marks) == 9
     assert {read_json(mark)["version"] for mark in marks} == {VERSION}
+
+
+def test_answers_and_a_batch_of_another_format_are_refused(tmp_path: Path) -> None:
+    run = unpacked("waiting", tmp_path)
+    batch = run / "stages" / "07_ask" / "batch.json"
+    AnswerStore(run / "answers.sqlite", read_json(batch), 0).close()
+    with closing(sqlite3.connect(run / "answers.sqlite")) as base:
+        base.execute("PRAGMA user_version = 0")
+    with pytest.raises(BadInput, match=r"answers\.sqlite has the format 0; this driftline reads 1"):
+        AnswerStore(run / "answers.sqlite", read_json(batch), 0)
+    changed(batch, format=9)
+    with pytest.raises(BadInput, match=r"batch\.json has the format 9; this driftline reads 1"):
+        read_batch(batch.parent)

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.core.atomic_io import TEMPORARY, sha256_file, writing
+from curate.core.atomic_io import TEMPORARY, check_format, sha256_file, writing
 from curate.core.errors import BadInput, Busy, DriftlineError, reason
 from curate.core.system.calls import sync_folder
 
@@ -165,20 +165,8 @@ def _prepare(base: sqlite3.Connection, path: Path) -> None:
                 base.execute(statement)
             base.execute(f"PRAGMA user_version = {FORMAT}")
         base.execute("COMMIT")
-    elif known in ADDED:
-        base.execute("BEGIN IMMEDIATE")
-        (known,) = base.execute("PRAGMA user_version").fetchone()
-        for column in (column for before, columns in ADDED.items() if known <= before for column in columns):
-            base.execute(f"ALTER TABLE {column}")
-        base.execute(f"PRAGMA user_version = {FORMAT}")
-        base.execute("COMMIT")
-    elif known != FORMAT:
-        newer = "a newer" if known > FORMAT else "another"
-        raise BadInput(
-            f"{path.absolute()} was written by {newer} version of driftline (format {known}); this one reads {FORMAT}.",
-            "",
-            "Install that version, or set store.path to another folder.",
-        )
+    else:
+        check_format(path.absolute(), known, FORMAT, "Set store.path to another folder.")
     base.execute("PRAGMA synchronous = NORMAL")
     base.execute("PRAGMA cache_size = -65536")
 

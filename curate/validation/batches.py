@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import csv_text, fingerprint, read_object, write_bytes, write_json, write_text
+from curate.core.atomic_io import check_format, csv_text, fingerprint, read_object, write_bytes, write_json, write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from curate.core.outside.tables import csv_rows
 from curate.core.seeding import name_for, rng_for
@@ -21,6 +21,7 @@ from curate.core.system.calls import sync_folder
 from curate.retrieval.settings import Concept
 from curate.validation.settings import ValidationSettings
 
+FORMAT = 1
 NONE = "none"  # value of the exclusive checkbox "None of the above"
 COLUMNS = ("batch", "item", "image_url")
 
@@ -91,6 +92,7 @@ def write_batch(
     write_text(out / "page.html", question_page(concepts))
     known = gold or {}
     facts = {
+        "format": FORMAT,
         "batch": batch,
         "after": after,
         "items": items,
@@ -174,7 +176,10 @@ def wage(reward: float, seconds: float) -> float:
 def read_batch(folder: Path) -> dict[str, Any]:
     """Read `batch.json`, which is written last: if it exists, the batch is complete."""
     needed = {"batch": str, "items": dict, "concepts": list, "gold": dict, "blur": list, "workers": int}
-    return read_object(folder / "batch.json", needed, "Repeat the stage ask: driftline run DIR --from ask.")
+    way_out = "Repeat the stage ask: driftline run DIR --from ask."
+    batch = read_object(folder / "batch.json", needed, way_out)
+    check_format(folder / "batch.json", batch.get("format"), FORMAT, way_out)
+    return batch
 
 
 def read_gold(path: Path, concepts: Sequence[str]) -> dict[str, frozenset[str]]:

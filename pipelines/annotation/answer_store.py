@@ -13,11 +13,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from curate.core.atomic_io import write_text
+from curate.core.atomic_io import check_format, write_text
 from curate.core.errors import BadInput
 from curate.core.seeding import rng_for
 from curate.validation.batches import NONE, marketplace_csv
 
+FORMAT = 1
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
     annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL, sensitive INTEGER NOT NULL,
@@ -93,8 +94,11 @@ class AnswerStore:
             known = self._database.execute("SELECT name FROM batch").fetchone()
             if known is None:
                 self._database.execute("INSERT INTO batch VALUES (?)", (batch["batch"],))
+                self._database.execute(f"PRAGMA user_version = {FORMAT}")
+            (number,) = self._database.execute("PRAGMA user_version").fetchone()
         except sqlite3.Error as error:
             raise unstored(path, error) from None
+        check_format(path, number, FORMAT, "Move the file away; its answers are lost to this version.")
         if known is not None and known[0] != batch["batch"]:
             raise BadInput(
                 f"{path} holds answers to the batch {known[0]!r}.",

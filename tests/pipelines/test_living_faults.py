@@ -7,10 +7,8 @@ import json
 import multiprocessing
 import os
 import random
-import sqlite3
 import subprocess
 import time
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,7 +28,7 @@ from curate.core.seeding import rng_for
 from curate.fetch.settings import FetchSettings
 from curate.fetch.shard import Shard, fetch_shard
 from curate.images.near_duplicates import near_stored
-from curate.store.database import SCHEMA, Place, Store, opened
+from curate.store.database import Place, Store, opened
 from curate.store.photos import Asked, history, images_of, keep_misses
 from curate.store.upkeep import status
 from pipelines.living import grow, heal
@@ -164,9 +162,7 @@ def test_a_store_that_is_no_database_is_one_sentence(started: Path) -> None:
     assert "cannot be used (file is not a database). Expected the index of a store. Move" in done.stderr
 
 
-def test_the_exif_date_of_a_photo_is_in_the_store_and_a_store_without_dates_gets_the_column(
-    tmp_path: Path,
-) -> None:
+def test_the_exif_date_of_a_photo_is_in_the_store(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif.get_ifd(0x8769)[0x9003] = "2011:05:01 10:00:00"
     Image.new("RGB", (64, 64), "red").save(tmp_path / "photo.jpg", exif=exif)
@@ -174,9 +170,6 @@ def test_the_exif_date_of_a_photo_is_in_the_store_and_a_store_without_dates_gets
         [{"id": "a", "row": 0, "url": None, "path": str(tmp_path / "photo.jpg"), "uploaded": 1}]
     )
     pq.write_table(rows, tmp_path / "part.parquet")
-    with closing(sqlite3.connect(tmp_path / "index.sqlite")) as base, base:
-        origin = "source BLOB, changes TEXT NOT NULL DEFAULT 'not recorded',"
-        base.executescript(SCHEMA.replace(", taken INTEGER", "").replace(origin, "") + "; PRAGMA user_version = 1")
     place, out = Place(tmp_path), tmp_path / "out"
     out.mkdir()
     fetch_shard(Shard(0, ((tmp_path / "part.parquet", 0, 1),), out, FetchSettings(), store=place))
