@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import PositiveInt
 
 from eval.learner import Array, Labels, Learner, Task
-from eval.learners.zero_shot import unit
+from eval.memory.knn_index import unit
 
 
 @dataclass

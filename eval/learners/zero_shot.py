@@ -10,15 +10,10 @@ import numpy.typing as npt
 from pydantic import PositiveFloat, PositiveInt
 
 from eval.learner import Array, Labels, Learner, Task
+from eval.memory.knn_index import unit
 from eval.training.closed_form import Floats, softmax
 
 NEVER = -1e9  # score of a class without texts
-
-
-def unit(x: Array) -> npt.NDArray[np.float32]:
-    """(N, D) → (N, D) of unit length."""
-    rows = np.asarray(x, np.float32)
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
 
 
 @dataclass

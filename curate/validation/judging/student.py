@@ -37,6 +37,8 @@ def cross_fitted(
     judged. groups: (N,) near copies and photos of one uploader have one number; default: each image its own. Images
     whose group has a label are judged by the classifier that did not see the group, others by the mean of all.
     """
+    from scipy.special import softmax
+
     groups = np.arange(len(features)) if groups is None else groups
     out = np.zeros((len(features), n_labels))
     for bucket in np.unique(buckets).tolist():
@@ -58,7 +60,7 @@ def cross_fitted(
         for k in used:
             learned = place[fold[place] != k]
             weights = _softmax_regression(x[learned], y[fold[place] != k], len(classes))
-            said = _softmax(np.c_[x, np.ones(len(x))] @ weights)
+            said = softmax(np.c_[x, np.ones(len(x))] @ weights, 1)
             out[rows[fold == k][:, None], classes] = said[fold == k]
             out[rows[fold == -1][:, None], classes] += said[fold == -1] / len(used)
     return out
@@ -80,21 +82,17 @@ def _folds(y: Ints, groups: Ints, folds: int, rng: np.random.Generator) -> dict[
     return fold_of
 
 
-def _softmax(logits: Floats) -> Floats:
-    powers = np.exp(logits - logits.max(1, keepdims=True))
-    return np.asarray(powers / powers.sum(1, keepdims=True))
-
-
 def _softmax_regression(x: Floats, y: Ints, n_classes: int) -> Floats:
     """(D + 1, C) weights, the last row is the bias; minimises mean cross-entropy + L2 ‖W‖²/2."""
     from scipy.optimize import minimize
+    from scipy.special import softmax
 
     x = np.c_[x, np.ones(len(x), x.dtype)]
     target = np.eye(n_classes, dtype=x.dtype)[y]
 
     def loss(flat: Floats) -> tuple[float, Floats]:
         weights = flat.reshape(x.shape[1], n_classes).astype(x.dtype)
-        said = _softmax(x @ weights)
+        said = softmax(x @ weights, 1)
         value = -np.log(np.maximum(said[np.arange(len(y)), y], 1e-300)).mean() + L2 * float((weights**2).sum()) / 2
         return float(value), np.asarray(x.T @ (said - target) / len(y) + L2 * weights, np.float64).ravel()
 
