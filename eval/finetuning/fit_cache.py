@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import read_object, write_bytes, write_json
+from curate.core.atomic_io import check_format, read_object, write_bytes, write_json
 from curate.core.errors import BadInput, reason
 from curate.core.system.calls import lock
 from eval.checkpoint import Checkpoint
@@ -50,8 +50,7 @@ class Store:
         if not (place / "fit.json").is_file():
             return None
         about = read_object(place / "fit.json", {}, "Delete the folder.")
-        if about.get("format") != FORMAT:
-            raise BadInput(f"{place} is of format {about.get('format')}.", f"Expected {FORMAT}.", "Delete the folder.")
+        check_format(place / "fit.json", about.get("format"), FORMAT, "Delete the folder.")
         if "diverged" in about:
             return str(about["diverged"])
         from safetensors import SafetensorError

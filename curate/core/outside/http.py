@@ -114,9 +114,9 @@ class Reply:
     body: bytes
     """at most `largest` bytes and one"""
 
-    def again(self, reason: str, sure: bool = True) -> Temporary:
+    def again(self, reason: str) -> Temporary:
         """The error by which the request is repeated."""
-        return Temporary(reason, seconds_after(self.headers.get("Retry-After"), YEAR), sure)
+        return Temporary(reason, seconds_after(self.headers.get("Retry-After"), YEAR))
 
 
 class Client:
