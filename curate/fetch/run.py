@@ -24,7 +24,7 @@ from curate.fetch.outcome import NETWORK_REASONS
 from curate.fetch.reuse import rules_of, settle
 from curate.fetch.settings import FetchSettings
 from curate.fetch.shard import COLUMNS, INDEX, Again, Shard, fetch_shard
-from curate.images.shards import index_path, shard_path, with_origins
+from curate.images.shards import index_path, shard_path
 from curate.store.database import Place
 
 OUTAGE_SHARDS = 3  # full shards, one after another, that tell an outage before all rows were asked
@@ -193,7 +193,7 @@ def _close(shards: Sequence[Shard], out: Path, frontier: _Frontier, settings: Fe
                 waiting.clear()
 
         for shard in shards[:last]:
-            index = with_origins(pq.read_table(index_path(out, shard.number)))
+            index = pq.read_table(index_path(out, shard.number))
             if cut is not None and shard.number == cut[0]:
                 index = pa.concat_tables([index.slice(0, cut[1] + 1), _surplus(shard, cut[1] + 1)])
             add(index)

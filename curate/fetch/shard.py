@@ -24,7 +24,7 @@ from curate.fetch.settings import FetchSettings, mirror_url
 from curate.images.changes import NONE
 from curate.images.checks import ImageCheck, check_image
 from curate.images.local_files import read_local
-from curate.images.shards import index_path, read_images, shard_path, with_origins, write_tar
+from curate.images.shards import index_path, read_images, shard_path, write_tar
 from curate.metadata.column_mapping import printable
 from curate.store.database import Place, opened, reuse_part
 from curate.store.photos import Asked, Outcome, outcomes
@@ -197,7 +197,7 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
     """Put what an earlier shard of these rows has into the spool; returns the rows that are left to ask for."""
     if shard.again is None or not index_path(shard.again.earlier, shard.number).exists():
         return part
-    index = with_origins(pq.read_table(index_path(shard.again.earlier, shard.number)))
+    index = pq.read_table(index_path(shard.again.earlier, shard.number))
     if index["row"].to_pylist() != part["row"].to_pylist():
         return part
     images = dict(read_images(shard.again.earlier, index, shard.number))

@@ -6,7 +6,6 @@ An image's record joins the steps in their order, such as "re-encoded from AVIF 
 from __future__ import annotations
 
 NONE = "none"  # published are the bytes that were fetched
-NOT_RECORDED = "not recorded"  # by a store of an earlier version
 REENCODED = "re-encoded from {} as JPEG"
 PREVIEW = "the JPEG preview inside a RAW file"
 FIRST, OPAQUE, TURNED = "first picture only", "transparency removed", "turned upright"

@@ -21,7 +21,6 @@ from curate.core.atomic_io import sha256_bytes, writing
 from curate.core.errors import IntegrityError, MissingFile, reason
 from curate.core.outside.tables import read_parquet
 from curate.core.parsing import rows_of
-from curate.images.changes import NOT_RECORDED
 
 Member = tuple[str, bytes]  # name inside the tar, content
 
@@ -203,14 +202,6 @@ def shard_path(folder: Path, shard: int) -> Path:
 def index_path(folder: Path, shard: int) -> Path:
     """The path of a shard's index; the file exists only if the tar is complete."""
     return folder / f"{shard:05d}.parquet"
-
-
-def with_origins(index: pa.Table) -> pa.Table:
-    """An index, or a table made of one, in which earlier versions did not record `source_sha256` and `changes`."""
-    if "changes" in index.column_names:
-        return index
-    place, unknown = index.column_names.index("sha256") + 1, pa.array([NOT_RECORDED] * len(index), pa.string())
-    return index.add_column(place, "source_sha256", index["sha256"]).add_column(place + 1, "changes", unknown)
 
 
 def good(index: pa.Table) -> pa.Table:

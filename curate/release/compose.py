@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from curate.encoders import EncoderSpec
 from curate.images.changes import alters
 from curate.images.changes import joined as joined_steps
 from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
-from curate.images.shards import with_origins
 from curate.images.strip_exif import strip_metadata
 from curate.release.card_sections import missing_sections
 from curate.release.drift import drift
@@ -101,9 +100,6 @@ def compose(
     Returns the numbers of accepted and published images, and of dropped images by reason.
     """
     settings, release, records = collection.settings, out / "release", out / "records"
-    if "changes" not in pq.read_schema(collection.members).names:  # of an earlier version
-        write_parquet(records / "members.parquet", with_origins(pq.read_table(collection.members)))
-        collection = replace(collection, members=records / "members.parquet")
     if settings.strict and (missing := missing_sections(collection.judgement)):
         raise BadConfig(
             f"The card lacks the sections {', '.join(missing)}.",

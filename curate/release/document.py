@@ -51,7 +51,7 @@ class Encoder(Schema):
 
 
 class Rules(Schema):
-    """How labels were decided: fields of ValidationSettings; earlier versions lack some."""
+    """How labels were decided: fields of ValidationSettings."""
 
     method: str
     rule: str = ""
@@ -119,7 +119,7 @@ def check_counts(path: Path, facts: Mapping[str, Any], table: pa.Table) -> None:
             raise IntegrityError(f"{path} has {len(table):,} rows, but {distinct:,} different {what}.", "", AGAIN)
 
 
-def read_table(path: Path, schema: pa.Schema, splits: list[str], optional: tuple[str, ...]) -> pa.Table:
+def read_table(path: Path, schema: pa.Schema, splits: list[str]) -> pa.Table:
     """metadata.parquet. Raises IntegrityError for a file that cannot be read, a column that is missing or has another
     type, and names of files that leave the release."""
     try:
@@ -130,8 +130,6 @@ def read_table(path: Path, schema: pa.Schema, splits: list[str], optional: tuple
         why = str(error).split("\n")[0][:200]
         raise IntegrityError(f"{path} cannot be read as Parquet ({why}).", "", AGAIN) from None
     for field in [*schema, *(pa.field(name, pa.string()) for name in splits)]:
-        if field.name not in table.column_names and field.name in optional:
-            continue
         if table.column_names.count(field.name) != 1 or table.schema.field(field.name).type != field.type:
             raise IntegrityError(f"{path} lacks the column {field.name} of type {field.type}.", "", AGAIN)
     for column in ("shard", "member"):

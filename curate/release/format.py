@@ -41,7 +41,6 @@ from curate.release.versions.identity import bucket_identities, of_steps, seal_e
 from curate.release.versions.tombstones import Tombstone, read_tombstones
 
 FORMAT = 2
-OPTIONAL = ("group", "changes")  # columns that releases of earlier versions lack
 METADATA = pa.schema(
     [
         ("id", pa.string()),
@@ -100,7 +99,7 @@ class Release:
         facts = read_document(folder / "release.json", Schema, AGAIN)
         check_format(folder / "release.json", facts.get("format"), FORMAT, "Run publish again.")
         read_document(folder / "release.json", ReleaseDocument, AGAIN)
-        table = read_table(folder / "metadata.parquet", METADATA, facts["splits"], OPTIONAL)
+        table = read_table(folder / "metadata.parquet", METADATA, facts["splits"])
         if len(table) != facts["images"]:
             raise IntegrityError(
                 f"{folder}/metadata.parquet has {len(table)} rows, release.json says {facts['images']}.",

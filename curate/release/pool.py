@@ -78,5 +78,4 @@ def left_out_of_unlabelled(release: Release) -> dict[str, str]:
     if not path.is_file():
         return {}
     table = pq.read_table(path)
-    digest = "source_sha256" if "source_sha256" in table.column_names else "sha256"  # of earlier versions
-    return left_out(Tested.of_release(release), rows_of(table, "id", "user", digest))
+    return left_out(Tested.of_release(release), rows_of(table, "id", "user", "source_sha256"))

@@ -32,7 +32,7 @@ CREATE TABLE images (
 );
 CREATE TABLE attempts (
     address BLOB NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, rules BLOB NOT NULL, image INTEGER,
-    fault TEXT, detail TEXT, validator TEXT, source BLOB, changes TEXT NOT NULL DEFAULT 'not recorded',
+    fault TEXT, detail TEXT, validator TEXT, source BLOB, changes TEXT NOT NULL,
     PRIMARY KEY (address, number)
 ) WITHOUT ROWID;
 CREATE TABLE encoders (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -52,10 +52,6 @@ CREATE TABLE answers (
 CREATE TABLE batches (name TEXT PRIMARY KEY, facts TEXT NOT NULL, digests TEXT NOT NULL, options TEXT NOT NULL);
 CREATE TABLE runs (path TEXT PRIMARY KEY, time INTEGER NOT NULL);
 """
-ADDED = {  # format → the columns that the next one has, too
-    1: ("images ADD COLUMN taken INTEGER",),
-    2: ("attempts ADD COLUMN source BLOB", "attempts ADD COLUMN changes TEXT NOT NULL DEFAULT 'not recorded'"),
-}
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 

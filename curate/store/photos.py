@@ -40,7 +40,7 @@ class Outcome:
     height: int = 0
     """pixels"""
     source_sha256: str | None = None
-    """of the bytes as fetched; None: of a miss, or not recorded"""
+    """of the bytes as fetched; None: of a miss"""
     changes: str = NONE
     """what was done to them"""
 

@@ -6,10 +6,8 @@ import csv
 import io
 import re
 import shutil
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -25,7 +23,7 @@ from support.helpers import photo_config
 from support.serving import serving
 
 from curate.core.atomic_io import read_json, sha256_bytes, write_json, write_text
-from curate.core.errors import BadConfig, IntegrityError
+from curate.core.errors import IntegrityError
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.export import EXPORTS
@@ -50,7 +48,7 @@ from curate.sources.flickr import Flickr
 from curate.sources.folder import Folder
 from curate.sources.iiif import Iiif, image_of
 from curate.sources.wikimedia import Wikimedia
-from curate.store.database import SCHEMA, Place
+from curate.store.database import Place
 from curate.validation.rule_text import rule_text
 from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import verdict
@@ -277,7 +275,7 @@ class TestRecord:
         pq.write_table(
             pq.read_table(before / "metadata.parquet").drop_columns(["changes"]), before / "metadata.parquet"
         )
-        with pytest.raises(BadConfig, match="lack the column changes"):
+        with pytest.raises(IntegrityError, match="lacks the column changes"):
             publish(folder, f"release.previous={before}", "release.append=true", "release.version=1.1.0")
 
     def test_a_damaged_file_that_is_compressed_again_looks_the_same(self) -> None:
@@ -345,22 +343,6 @@ class TestStoredBefore:
         assert first["changes"] == AVIF
         assert first["source_sha256"] != first["sha256"]
         assert rest == [first, first]
-
-    def test_a_store_that_did_not_record_it_says_so(self, address: str, tmp_path: Path) -> None:
-        (tmp_path / "store").mkdir()
-        origin = "source BLOB, changes TEXT NOT NULL DEFAULT 'not recorded',"
-        with closing(sqlite3.connect(tmp_path / "store" / "index.sqlite")) as base, base:
-            base.executescript(SCHEMA.replace(origin, "") + "; PRAGMA user_version = 2")
-        parts, place, quiet = self.part(tmp_path, address), Place(tmp_path / "store"), RunLog(quiet=True)
-        fetch(parts, tmp_path / "first", self.RULES, quiet, store=place)
-        with closing(sqlite3.connect(tmp_path / "store" / "index.sqlite")) as base, base:
-            base.execute("UPDATE attempts SET source = NULL, changes = 'not recorded'")
-        others = self.RULES.model_copy(update={"min_edge": 2})
-        fetch(parts, tmp_path / "again", others, quiet, store=place)
-        assert self.fetched(tmp_path / "again")["changes"] == "not recorded"
-        text = card_of(file_changes={"not recorded": 3})
-        assert "| not recorded | 3 |" in text
-        assert "with loss" not in text
 
     @pytest.mark.parametrize("kind", ["AVIF", "HEIF"])
     def test_several_pictures_and_turned_ones_are_said(self, kind: str) -> None:

@@ -87,12 +87,6 @@ class TestJoining:
         with pytest.raises(BadConfig, match=r"The class 'car' of unnamed 1\.0\.0 is not among retrieve\.concepts"):
             former.classes(["bus"])
 
-    def test_a_release_without_groups_is_refused(self, tmp_path: Path) -> None:
-        release = made(tmp_path / "a")
-        old = Release(release.path, release.facts, release.table.drop_columns(["group"]))
-        with pytest.raises(BadConfig, match=r"is a release of an earlier driftline.*Publish it again without"):
-            Former.of(old)
-
 
 @pytest.mark.parametrize(("tar", "names"), [("unlabelled/a.tar", True), ("shards/bucket_01-00000.tar", False)])
 def test_croissant_does_not_describe_images_that_are_in_two_tars(tmp_path: Path, tar: str, names: bool) -> None:

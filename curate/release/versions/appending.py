@@ -22,7 +22,7 @@ from curate.core.atomic_io import sha256_file, writing
 from curate.core.errors import BadConfig, IntegrityError
 from curate.images.shards import read_tar, write_tar
 from curate.release.document import AGAIN
-from curate.release.format import METADATA, OPTIONAL, Release
+from curate.release.format import METADATA, Release
 from curate.release.packing import Packed
 from curate.release.versions.tombstones import WITHDRAWN, Tombstone, id_of
 
@@ -50,14 +50,7 @@ class Former:
 
     @classmethod
     def of(cls, release: Release) -> Former:
-        """Raises BadConfig for a release of an earlier version, which does not say which images are linked, or what was
-        done to them."""
-        if lacking := [name for name in OPTIONAL if name not in release.table.column_names]:
-            raise BadConfig(
-                f"{release.path} is a release of an earlier driftline, whose metadata lack the column {lacking[0]}.",
-                "Expected one that says which images must be on one side of a split, and what was done to each.",
-                "Publish it again without release.append, then append to that one.",
-            )
+        """By the release's table."""
         return cls(release, {row["id"]: row for row in release.table.to_pylist()})
 
     def classes(self, wanted: Sequence[str]) -> list[str]:
