@@ -73,7 +73,7 @@ def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any
     items = items_of(inputs["retrieve"]).to_pylist()
     routes, opinions = routes_of(context, items, inputs, ask=False)
     asked = {id_: id_ for id_, to in routes.items() if to in ASKED}
-    facts: dict[str, Any] = {"batch": "", "items": asked} if batch is None else batch.facts
+    facts: dict[str, Any] = {"batch": "", "items": asked, "concepts": []} if batch is None else batch.facts
     lines = [] if batch is None else read_lines(Tally(context).outside()).get(facts["batch"], [])
     answers: Counter[str] = Counter()
     place = context.store()

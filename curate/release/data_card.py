@@ -39,7 +39,7 @@ def card(
     environment.filters["md"] = plain
     info = "" if layout == "webdataset" else _dataset_info(features or {}, sizes or {})
     judgement = facts["provenance"].get("judgement")
-    known = {**facts, "provenance": _ordered(facts)}
+    known: dict[str, Any] = {"answers": {}, "file_changes": {}, **facts, "provenance": _ordered(facts)}
     try:
         return environment.from_string(text).render(
             **known,

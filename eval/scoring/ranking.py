@@ -27,7 +27,8 @@ class Place(NamedTuple):
 
 def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
     """The settings of the protocol that decide a result's scores."""
-    return {name: result["settings"].get(name) for name in deciding(kind_of(document))}
+    kind = kind_of(document)
+    return {name: result["settings"].get(name, getattr(kind, name, None)) for name in deciding(kind)}
 
 
 def upper_bound(learner: str) -> bool:

@@ -41,7 +41,7 @@ def made(name: str) -> Path:
             evaluate(Stream.load(made("finished-stream")), protocol, LEARNERS[protocol], [0, 1], settings, out=folder)
     else:
         album(folder / "photos", 6)
-        text = photo_config(f"  per_class: {6 if name == 'finished' else 4}")
+        text = photo_config(f"  per_class: {6 if name == 'finished' else 4}") + "store: {use: false}\n"
         if name == "waiting":
             text = text.replace("validation: {method: catalogue}", CROWD)
         (folder / "driftline.yaml").write_text(text)
