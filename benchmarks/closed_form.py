@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from eval.abilities import learn_step
 from eval.learner import Learner, Task
 from eval.learners.ridge import Ranpac, Ridge
 from eval.learners.slda import Slda
@@ -176,7 +177,7 @@ def peak(stream: Stream, classes: int) -> int:
     learner = Slda()
     learner.begin(Task(classes, stream.x_shape), np.random.default_rng(0))
     for step in stream.steps:
-        learner.learn_step(step.visible())
+        learn_step(learner, step.visible())
         learner.predict(step["test"].x)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -54,10 +54,10 @@ def trained(name: str) -> list[str]:
     fitting = [
         n
         for n, kind in LEARNERS.items()
-        if issubclass(kind, NetLearner) and LEARNERS[n]().lr is None and not kind.needs_images
+        if issubclass(kind, NetLearner) and LEARNERS[n]().lr is None and not kind.needs.images
     ]
     if name == "near-future":
-        return [*(n for n in fitting if not LEARNERS[n].needs_whole_steps), *CLOSED]
+        return [*(n for n in fitting if not LEARNERS[n].needs.whole_steps), *CLOSED]
     return [n for n in fitting if not issubclass(LEARNERS[n], OnlineLearner)]
 
 

@@ -46,15 +46,16 @@ class Shared:
     """digest of a run's samples and labels → its tests"""
 
 
-def numbered(stream: Stream) -> Stream:
-    """The stream with the position of every sample."""
+def numbered(stream: Stream, most_probable: int = 0) -> Stream:
+    """The stream with the position of every sample. most_probable: how many classes of a sample tests record."""
     total = sum(len(split) for step in stream.steps for split in step.splits.values())
     kind, steps, start = np.int32 if total < 2**31 else np.int64, [], 0
     for step in stream.steps:
         splits = dict(step.splits)
         for name in (name for name in SPLITS if name in splits):
             split = splits[name]
-            splits[name] = replace(split, position=np.arange(start, start + len(split), dtype=kind))
+            positions: Labels = np.arange(start, start + len(split), dtype=kind)
+            splits[name] = replace(split, position=positions, most_probable=most_probable)
             start += len(split)
         steps.append(replace(step, splits=splits))
     return replace(stream, steps=steps)
@@ -130,11 +131,11 @@ def top_of(given: Any, most: int, n: int, name: str) -> Top:
     """
     shares = np.asarray(given, np.float64)
     if shares.ndim != 2 or len(shares) != n:
-        raise BadArray(f"{name}.class_probabilities gave shape {shares.shape} for {n} samples.", "Expected (N, C).")
+        raise BadArray(f"{name} gave probabilities of shape {shares.shape} for {n} samples.", "Expected (N, C).")
     wrong = ~((shares >= -ROUNDING) & (shares <= 1 + ROUNDING)).all(1) | (shares.sum(1) > 1 + 1000 * ROUNDING)
     if wrong.any():
         row = shares[int(wrong.argmax())]
-        problem = f"{name}.class_probabilities gave {row[:5].tolist()} … for a sample, {row.sum():.3g} in all."
+        problem = f"{name} gave the probabilities {row[:5].tolist()} … for a sample, {row.sum():.3g} in all."
         raise BadArray(problem, "Expected numbers from 0 to 1, at most 1 in all.")
     classes = np.argsort(-shares, axis=1, kind="stable")[:, :most]
     chosen = np.take_along_axis(shares, classes, 1).clip(0, 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,22 +17,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, BadConfig, Busy, DriftlineError, IntegrityError, UnknownName, crashed
+from curate.core.errors import BadConfig, Busy, DriftlineError, IntegrityError, UnknownName, crashed
 from curate.core.registry import Registry
 from eval.checkpoint import Checkpoint
-from eval.engine.scores import sureness
 from eval.experiment.rehearsal import rehearsal
 from eval.experiment.settings import check_instance
 from eval.learner import Learner, Task
-from eval.outcomes import ROUNDING, Tally, top_of
 from eval.rows import Row
-from stream_builder.stream import Split, Stream
+from stream_builder.stream import Stream
 
 if TYPE_CHECKING:
     from eval.plotting.charts import Figure, Section
 
-CHUNK = 8192  # samples predicted at once
-FEW = 4096  # scores of a test that are kept until the run ends: confidences of all tests at once cost less
 DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: 3
 Document = Mapping[str, Any]  # of `driftline eval --json`
 
@@ -136,6 +131,17 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Ran:
+    """A finished run."""
+
+    rows: list[Row]
+    learner: Learner
+    """as it is after the run: another object than at the start if the run went on from a stored state"""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """what the run's record says beside its rows"""
+
+
+@dataclass(frozen=True)
 class Protocol(ABC):
     """Settings are the dataclass fields of a subclass. `check`, `task`, `run` and `score` must be written; the rest has
     defaults. The docstring is the text of the protocol's page in reports."""
@@ -150,6 +156,8 @@ class Protocol(ABC):
     """how `tested_on` begins for tests that bring new samples each time; the others test the same samples again"""
     shardable: ClassVar[bool] = False
     """True: several processes may share the work of one run"""
+    refuses: ClassVar[Sequence[str]] = ()
+    """needs of learners (fields of `Needs`) that it cannot meet"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """as for learners: setting → what it names outside the run"""
     measures_title: ClassVar[str] = "Further measures, and how sure the differences are"
@@ -207,14 +215,14 @@ class Protocol(ABC):
         """How many runs `run_many` takes at once."""
         return 1
 
-    def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, list[Row] | Exception]]:
-        """Position and rows of each run, or why it was skipped. Default: one after the other."""
+    def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
+        """Position and outcome of each run, or why it was skipped. Default: one after the other."""
         for i, start in enumerate(starts):
             try:
-                rows: list[Row] | Exception = list(self.run(stream, start.learner, start.rng, start.seed))
+                ran: Ran | Exception = Ran(list(self.run(stream, start.learner, start.rng, start.seed)), start.learner)
             except Exception as error:
-                rows = skip_reason(error)
-            yield i, rows
+                ran = skip_reason(error)
+            yield i, ran
 
     def stream_notes(self, stream: Stream) -> dict[str, Any]:
         """What every run's record says about the stream."""
@@ -329,66 +337,3 @@ def skip_reason(error: Exception) -> Exception:
     if isinstance(error, IntegrityError | Busy):
         raise error
     return error if isinstance(error, DriftlineError) else crashed(error)
-
-
-def answers(learner: Learner, x: Any, n: int) -> npt.NDArray[np.int64]:
-    """The learner's answers (n,) for n samples. Raises BadArray if they have another shape."""
-    return _labels(learner, learner.predict(x), n)
-
-
-def sure_answers(learner: Learner, x: Any, n: int, later: bool = False) -> tuple[npt.NDArray[np.int64], Any, Any]:
-    """The same with confidences (n,), and the most probable classes as in `Answers.top` if they are asked for; None if
-    the learner has none. later: few scores (n, C) may take the place of confidences. Raises BadArray."""
-    confidence: Any
-    if later and (scored := learner.predict_with_scores(x)) is not None:
-        answer, confidence = scored
-        if confidence.ndim != 2 or len(confidence) != n:
-            raise BadArray(f"{type(learner).__name__} gave scores {confidence.shape}.", f"Expected ({n}, C).")
-        confidence = confidence if confidence.size <= FEW else sureness(confidence, answer)
-    else:
-        answer, own = learner.predict_with_confidence(x)
-        confidence = checked_confidence(learner, own, n)
-    given = learner.class_probabilities(x) if learner.most_probable else None
-    top = None if given is None else top_of(given, learner.most_probable, n, type(learner).__name__)
-    return _labels(learner, answer, n), confidence, top
-
-
-def checked_confidence(learner: Learner, given: Any, n: int) -> npt.NDArray[np.float64] | None:
-    """What a learner gave as the confidence of n answers. Raises BadArray, which names the learner, if it has another
-    shape or a value that is not in 0 … 1."""
-    if given is None:
-        return None
-    confidence, name = np.asarray(given), type(learner).__name__
-    if confidence.shape != (n,):
-        raise BadArray(f"{name}.confidence gave shape {confidence.shape} for {n} samples.", f"Expected ({n},) or None.")
-    # Two ends cost half of what two masks do; NaN is neither.
-    ends = (np.minimum.reduce(confidence), np.maximum.reduce(confidence)) if n else (0, 0)
-    if not (ends[0] >= -ROUNDING and ends[1] <= 1 + ROUNDING):
-        inside = (confidence >= -ROUNDING) & (confidence <= 1 + ROUNDING)
-        problem = f"{name}.confidence gave {confidence[int(inside.argmin())]!s} for a sample."
-        raise BadArray(problem, "Expected a number from 0 to 1 for each answer, or None for all.")
-    return confidence
-
-
-def _labels(learner: Learner, given: Any, n: int) -> npt.NDArray[np.int64]:
-    answer = np.asarray(given)
-    if answer.shape != (n,):
-        problem = f"{type(learner).__name__}.predict gave shape {answer.shape} for {n} samples."
-        raise BadArray(problem, f"Expected ({n},).")
-    return answer
-
-
-def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float, **at: int) -> Row:
-    """Predict a split in chunks and count; the learner never sees the labels.
-
-    begun: `time.process_time()` when the run began. at: `learned_to`, `seen` and `corrections` of the row. Raises
-    BadArray if the learner's answer has another shape than the labels.
-    """
-    tally, whole = Tally(tested_on), len(split) <= CHUNK
-    for start in range(0, len(split), CHUNK):
-        part = split.part(start, start + CHUNK)
-        if part.position is None:  # nothing is recorded
-            tally.add(None, part.y, answers(learner, part.x, len(part)))
-        else:
-            tally.add(part.position, part.y, *sure_answers(learner, part.x, len(part), later=whole))
-    return tally.row(by_class=True, seconds=time.process_time() - begun, **at)

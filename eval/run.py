@@ -16,6 +16,7 @@ from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from eval import outcomes
 from eval import rows as row_files
+from eval.abilities import metadata, stored_bytes
 from eval.checkpoint import Checkpoint
 from eval.engine import fused
 from eval.experiment.cost_estimate import core_seconds, finished_runs
@@ -23,9 +24,9 @@ from eval.experiment.learner_spec import LearnerSpec, spec_of
 from eval.experiment.settings import check_settings, setting_names, unknown_setting
 from eval.experiment.tune import Choice, Grid, choose, planned, started
 from eval.learner import Learner
-from eval.protocol import PROTOCOLS, Protocol, Start, protocol_named, skip_reason
+from eval.protocol import PROTOCOLS, Protocol, Ran, Start, protocol_named, skip_reason
 from eval.results import Results
-from eval.rows import Row, Run, folder_name, keep_skipped
+from eval.rows import Run, folder_name, keep_skipped
 from eval.scoring import timeline, versions
 from eval.scoring.aggregate import summary
 from stream_builder.stream import Stream
@@ -65,7 +66,7 @@ def evaluate(
     """
     out = None if out is None else Path(out)
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
-    stream = outcomes.numbered(stream)
+    stream = outcomes.numbered(stream, grid.most_probable)
     names = list(dict.fromkeys(job.name for job in jobs))
     failed: dict[str, str] = {}
     shared: set[str] = set()  # learners whose runs other processes do first
@@ -255,7 +256,7 @@ def _shared_runs(task: _Task) -> dict[str, str]:
     """Runs in a process of their own; row folders are written whole or not at all. Returns who failed, and why."""
     stream_folder, grid, jobs = task
     failed: dict[str, str] = {}
-    for job, run in _runs(outcomes.numbered(Stream.load(stream_folder)), grid, jobs):
+    for job, run in _runs(outcomes.numbered(Stream.load(stream_folder), grid.most_probable), grid, jobs):
         if not isinstance(run, Run):
             failed.setdefault(job.name, str(run))
     return failed
@@ -274,10 +275,10 @@ def _runs(stream: Stream, grid: _Grid, jobs: Sequence[_Job]) -> Iterator[tuple[_
             yield job, row_files.load(run)  # a damaged one is no failure of its learner
         else:
             begun.append((job, run))
-    for i, rows in grid.protocol.run_many(stream, [run.start for _, run in begun]):
+    for i, ran in grid.protocol.run_many(stream, [run.start for _, run in begun]):
         job, begun_run = begun[i]
         try:
-            finished = rows if isinstance(rows, Exception) else _finish(stream, grid, begun_run, rows)
+            finished = ran if isinstance(ran, Exception) else _finish(stream, grid, begun_run, ran)
         except Exception as error:
             finished = skip_reason(error)
         yield job, finished
@@ -358,9 +359,7 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
     choice = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed) if job.tune else None
     if choice is not None:
         learner = job.learner(**choice.settings)
-    store = None if grid.out is None else grid.out / "fits"
-    start = started(protocol, stream, grid.name, learner, job.seed, store)
-    learner.most_probable = grid.most_probable  # a state without probabilities has those of no test
+    start = started(protocol, stream, grid.name, learner, job.seed, grid.out and grid.out / "fits")
     save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.safetensors")
     return _Begun(dataclasses.replace(start, save=save), identity, folder, choice, clock)
 
@@ -370,24 +369,25 @@ def _finished(folder: Path, grid: _Grid) -> bool:
     return (folder / "run.json").is_file() and row_files.record(folder).get("probabilities", 0) >= grid.most_probable
 
 
-def _finish(stream: Stream, grid: _Grid, run: _Begun, rows: Sequence[Row]) -> Run:
+def _finish(stream: Stream, grid: _Grid, run: _Begun, ran: Ran) -> Run:
     """The run's record, stored if there is a folder."""
-    learner, protocol = run.start.learner, grid.protocol
+    learner, rows, protocol = ran.learner, ran.rows, grid.protocol
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in rows)])
-    about = run.identity | {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
+    about = run.identity | {"stored_bytes": stored_bytes(learner), "gradient_steps": learner.gradient_steps}
     about |= {"seconds": round(seconds, 3), "kernel": fused.kind(), "code": code_of(), "tests": row_files.tested(rows)}
     notes = {
         "published": stream.facts.get("published"),
         "told": protocol.stream_notes(stream),
         "budget": protocol.budget_report(learner, sum(len(step.splits.get("train", ())) for step in stream.steps)),
-        "learner_facts": learner.metadata(),
+        "learner_facts": metadata(learner),
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
         "probabilities": grid.most_probable,
     }
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
-    about |= {k: v for k, v in notes.items() if v} | protocol.records(stream, learner, run.start.seed) | chosen
+    about |= {k: v for k, v in notes.items() if v} | dict(ran.facts) | chosen
+    about |= protocol.records(stream, learner, run.start.seed)
     records = outcomes.table(rows)
     if run.folder is not None:
         with locked(run.folder):  # several processes end the run that they shared

@@ -121,17 +121,15 @@ def _training(seconds: float) -> float:
 
     from eval.learner import Task
     from eval.learners.finetune import Finetune
-    from stream_builder.stream import Split, Step
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(20 * BATCH, WIDTH)).astype(np.float32), np.arange(20 * BATCH, dtype=np.int64) % CLASSES
-    step = Step(0, "0", {"train": Split(x, y)})
     learner = Finetune(epochs=1, batch=BATCH)
     learner.begin(Task(CLASSES, (WIDTH,)), rng)
 
     def once() -> int:
         before = learner.gradient_steps
-        learner.learn_step(step)
+        learner.learn(x, y)
         return learner.gradient_steps - before
 
     return _rate(once, seconds)

@@ -168,7 +168,7 @@ def read(folder: Path) -> dict[str, Any]:
                 _open_x(step_folder / name, size, files, plain),
                 open_array(step_folder / f"{name}_y.npy", "i", (size["n"],), AGAIN),
                 open_array(step_folder / f"{name}_ids.npy", "U", (size["n"],), AGAIN),
-                **{c: _column(step_folder, name, c, size["n"]) for c in OPTIONAL if size.get(c)},
+                **_columns(step_folder, name, size),
             )
             for name, size in record["splits"].items()
         }
@@ -250,6 +250,11 @@ def _head(folder: Path) -> dict[str, Any]:
 
 def _content_hash(head: Mapping[str, Any]) -> str:
     return fingerprint({key: value for key, value in head.items() if key not in ("facts", "name", "sha256", "digest")})
+
+
+def _columns(step_folder: Path, split: str, size: Mapping[str, Any]) -> dict[str, Any]:
+    """The optional columns that a split has."""
+    return {name: _column(step_folder, split, name, size["n"]) for name in OPTIONAL if size.get(name)}
 
 
 def _column(folder: Path, split: str, name: str, n: int) -> Array:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from curate.core.errors import Diverged
 from curate.core.executor.torch_threads import one_thread
 from eval.engine import fused
-from eval.engine.scores import read, sureness
 
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -371,20 +370,9 @@ def grown(head: Net, more: int) -> Net:
     return out
 
 
-def predict(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> Labels:
-    """x (N, D), or images → labels (N,). length: divisor of the inputs."""
-    return predict_scored(net, x, length)[0]
-
-
-def predict_sure(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> tuple[Labels, npt.NDArray[np.float64]]:
-    """The same with the softmax probability (N,) of each answer."""
-    labels, scores = predict_scored(net, x, length)
-    return labels, sureness(scores, labels)
-
-
-def predict_scored(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> tuple[Labels, Floats]:
-    """The same with the scores (N, C). The inputs are read where they lie; instead of them, the weights of the first
-    layer are divided."""
+def net_scores(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> Floats:
+    """x (N, D), or images → scores (N, C). length: divisor of the inputs, which are read where they lie: instead of
+    them, the weights of the first layer are divided."""
     import torch
 
     with one_thread(), torch.inference_mode():
@@ -393,4 +381,4 @@ def predict_scored(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> tuple[
             net.params[0] /= length
         with warnings.catch_warnings(action="ignore"):  # torch's: the array is read-only. Nothing writes to it
             inputs = torch.from_numpy(np.ascontiguousarray(x)).to(net.params[0].device)
-        return read(net.scores(inputs))
+        return np.asarray(net.scores(inputs).float().cpu().numpy())

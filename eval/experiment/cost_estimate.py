@@ -12,6 +12,7 @@ from statistics import median
 import numpy as np
 
 from eval import rows as row_files
+from eval.abilities import samples_trained
 from eval.experiment.learner_spec import spec_of
 from eval.learner import Learner
 from eval.training.sgd_learner import NetLearner
@@ -94,7 +95,7 @@ def _work(stream: Stream, learner: Learner, sizes: Sequence[int], rate: float) -
         return 0.0
     operations = learner.operations(int(np.prod(stream.x_shape)), len(stream.classes))
     return (
-        learner.samples_trained(sizes) * operations / (rate * SHARE * (HALF if learner.precision == "bfloat16" else 1))
+        samples_trained(learner, sizes) * operations / (rate * SHARE * (HALF if learner.precision == "bfloat16" else 1))
     )
 
 

@@ -13,6 +13,22 @@ from eval.experiment.settings import changed_settings, check_instance, check_set
 from eval.learner import Learner
 from eval.learners import LEARNERS
 
+REMOVED = {  # method or attribute of a learner for driftline 0.1 → what takes its place
+    "confidence": "predict, which may return labels and confidences",
+    "predict_with_confidence": "predict, which may return labels and confidences",
+    "predict_with_scores": "scores",
+    "class_probabilities": "scores, or predict, which may return labels and probabilities",
+    "check_stream": "needs = Needs(…), or an error of begin",
+    "needs_whole_steps": "needs = Needs(whole_steps=…)",
+    "needs_all_steps": "needs = Needs(all_steps=…)",
+    "sees_all_steps": "needs = Needs(future=True)",
+    "reads_texts": "needs = Needs(texts=True)",
+    "needs_images": "needs = Needs(images=True)",
+    "needs_unlabelled": "needs = Needs(unlabelled=True)",
+    "needs_class_texts": "needs = Needs(class_texts=True)",
+    "sample_by_sample": "needs = Needs(single_samples=True)",
+}
+
 
 @dataclass(frozen=True)
 class LearnerSpec:
@@ -52,16 +68,35 @@ class LearnerSpec:
 
 
 def spec_of(learner: str | Learner | type[Learner]) -> LearnerSpec:
-    """Raises UnknownName or BadPlugin for a name, BadConfig for settings that cannot be read or do not fit."""
+    """Raises UnknownName or BadPlugin for a name or a class, BadConfig for settings that cannot be read or do not
+    fit."""
     if isinstance(learner, str):
         name, given = parsed(learner)
-        spec = LearnerSpec(learner, LEARNERS.resolve(name))
+        spec = LearnerSpec(learner, _checked(LEARNERS.resolve(name)))
         return replace(spec, given=spec.check(given))
+    _checked(learner if isinstance(learner, type) else type(learner))
     if isinstance(learner, type):
         return LearnerSpec(learner.__name__, learner)
     spec = LearnerSpec(str(getattr(learner, "name", type(learner).__name__)), type(learner), instance=learner)
     check_instance(learner, spec.name)
     return spec
+
+
+def _checked(kind: type[Learner]) -> type[Learner]:
+    """The class. Raises BadPlugin if it cannot answer, or has what no protocol asks for any longer."""
+    if kind.predict is Learner.predict and kind.scores is Learner.scores:
+        raise BadPlugin(f"The learner {kind.__name__} cannot answer.", "Expected a method scores or predict.")
+    own = {  # a setting may be called confidence
+        name
+        for base in kind.__mro__
+        if not base.__module__.startswith("eval.")
+        for name, value in vars(base).items()
+        if callable(value) or name != "confidence"
+    }
+    if older := sorted(own & set(REMOVED)):
+        problem = f"The learner {kind.__name__} has {older[0]}, which nothing calls."
+        raise BadPlugin(problem, f"Expected {REMOVED[older[0]]}.")
+    return kind
 
 
 def parsed(learner: str) -> tuple[str, dict[str, Any]]:

@@ -12,10 +12,10 @@ from typing import Any
 
 from curate.core.errors import BadPlugin, Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.abilities import candidates, check_stream, spent
 from eval.experiment.learner_spec import LearnerSpec
 from eval.learner import Learner
-from eval.protocol import Protocol, Result, Start
-from eval.rows import Row
+from eval.protocol import Protocol, Ran, Result, Start
 from stream_builder.stream import Stream
 
 Grid = Mapping[str, Sequence[Any]]
@@ -48,7 +48,7 @@ def planned(
         learner = spec(**settings)
         defaults = {key: value for key, value in protocol.defaults(learner).items() if getattr(learner, key) != value}
         settings = {key: value for key, value in defaults.items() if key not in spec.own} | settings
-        return settings, spec(**settings).candidates() | grid_of
+        return settings, candidates(spec(**settings)) | grid_of
     except BadPlugin:  # the run says so, and the other learners go on
         return settings, grid_of
 
@@ -57,7 +57,7 @@ def started(
     protocol: Protocol, stream: Stream, name: str, learner: Learner, seed: int, store: Path | None = None
 ) -> Start:
     """A learner after `begin`. name: of the protocol. store: as in `Task`."""
-    learner.check_stream(stream)
+    check_stream(learner, stream)
     task = replace(protocol.task(stream), seed=seed, store=store, prior=stream.prior, class_texts=stream.class_texts)
     learner.begin(task, rng_for(seed, name, "learner"))
     return Start(learner, rng_for(seed, name, "walk"), seed)
@@ -80,7 +80,7 @@ def choose(
     for within, part in trials:
         starts = [started(within, part, name, make(**candidate), seed) for candidate in settings]
         results.append(_results(within, part, starts))
-        updates += sum(start.learner.spent() for start in starts)
+        updates += sum(spent(start.learner) for start in starts)
     learned = [result for trial in results for result in trial if result is not None]
     if not learned:
         raise IncompatibleStream("Every candidate diverged.", "Expected one that learns.", "Try smaller values.")
@@ -99,13 +99,13 @@ def choose(
 
 def _results(protocol: Protocol, part: Stream, starts: Sequence[Start]) -> list[Result | None]:
     """Of each candidate; None for one that diverged. Raises whatever else stops one."""
-    found: list[list[Row] | Exception] = []
+    found: list[Ran | Exception] = []
     for low in range(0, len(starts), protocol.learners_per_pass):
         runs = dict(protocol.run_many(part, starts[low : low + protocol.learners_per_pass]))
         found += [runs[i] for i in sorted(runs)]
-    if failed := [rows for rows in found if isinstance(rows, Exception) and not isinstance(rows, Diverged)]:
+    if failed := [ran for ran in found if isinstance(ran, Exception) and not isinstance(ran, Diverged)]:
         raise failed[0]
-    return [None if isinstance(rows, Exception) else protocol.score(rows, len(part.steps)) for rows in found]
+    return [None if isinstance(ran, Exception) else protocol.score(ran.rows, len(part.steps)) for ran in found]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

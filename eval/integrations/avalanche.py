@@ -52,13 +52,13 @@ class Avalanche(Learner):
         """Learn a time step as one experience."""
         self.learn(np.asarray(step["train"].x), step["train"].y)
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the model's highest output."""
+    def scores(self, x: Array) -> Array:
+        """The model's outputs (N, C)."""
         import torch
 
         self.model.model.eval()
         with torch.inference_mode():
-            return np.asarray(self.model.model(Torch._tensor(x)).argmax(1).numpy(), np.int64)
+            return np.asarray(self.model.model(Torch._tensor(x)).numpy())
 
     def stored_bytes(self) -> int:
         """Bytes of the model; memories of plug-ins are not included."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import PositiveInt
 
 from curate.core.errors import BadConfig
@@ -52,22 +51,15 @@ class Sklearn(Learner):
             self.gradient_steps += 1  # a pass over a batch
         self.fitted = True
 
-    def predict(self, x: Array) -> Labels:
-        """The estimator's answers; class 0 before it has learned."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The estimator's answers, class 0 before it has learned; with predict_proba if it has that."""
         if not self.fitted:
             return np.zeros(len(x), np.int64)
-        return np.asarray(self.model.predict(flat(x)), np.int64)
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """The highest of predict_proba; None if the estimator has none, or has not learned."""
-        shares = self.class_probabilities(x)
-        return None if shares is None else np.asarray(shares.max(1), np.float64)
-
-    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """predict_proba; None if the estimator has none, or has not learned."""
-        if not self.fitted or not hasattr(self.model, "predict_proba"):
-            return None
-        return np.asarray(self.model.predict_proba(flat(x)), np.float64)
+        rows = flat(x)
+        labels = np.asarray(self.model.predict(rows), np.int64)
+        if not hasattr(self.model, "predict_proba"):
+            return labels
+        return labels, np.asarray(self.model.predict_proba(rows), np.float64)
 
     def stored_bytes(self) -> int:
         """Bytes of the pickled estimator."""

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import PositiveInt
 
 from curate.core.errors import Diverged
-from eval.engine.scores import sure
 from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
 
@@ -58,28 +56,14 @@ class Torch(Learner):
                     optimiser.step()
                     self.gradient_steps += 1
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the highest output, in blocks of 1,024."""
+    def scores(self, x: Array) -> Array:
+        """Outputs of the module (N, C), in blocks of 1,024."""
         import torch
 
         self.net.eval()
         with torch.inference_mode():
-            blocks = (self._tensor(x[low : low + 1024]) for low in range(0, len(x), 1024))
-            return np.concatenate([np.zeros(0, np.int64), *(self.net(b).argmax(1).numpy() for b in blocks)])
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same outputs."""
-        import torch
-
-        self.net.eval()
-        with torch.inference_mode():
-            blocks = (self._tensor(x[low : low + 1024]) for low in range(0, len(x), 1024))
-            found = [(np.zeros(0, np.int64), np.zeros(0)), *(sure(self.net(block)) for block in blocks)]
-        return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+            blocks = (self._tensor(x[low : low + 1024]) for low in range(0, max(1, len(x)), 1024))
+            return np.concatenate([self.net(block).float().cpu().numpy() for block in blocks])
 
     @staticmethod
     def _tensor(x: Array) -> Any:

@@ -224,9 +224,10 @@ def _rescored(run: Run, stream: Stream, name: str) -> Run:
     kind: Any = Learner  # its abilities: a protocol of BLIND asks for none
     replay = Replay(kind, [row.answers for row in run.rows if row.answers is not None])
     seed = run.about["seed"]
-    ((_, rows),) = protocol.run_many(stream, [Start(replay, rng_for(seed, name, "walk"), seed)])
-    if isinstance(rows, Exception):
-        raise BadInput(f"The answers cannot be scored ({rows}).") from None
+    ((_, ran),) = protocol.run_many(stream, [Start(replay, rng_for(seed, name, "walk"), seed)])
+    if isinstance(ran, Exception):
+        raise BadInput(f"The answers cannot be scored ({ran}).") from None
+    rows = ran.rows
     if [row.n for row in rows] != [row.n for row in run.rows] or replay.next != len(replay.answers):
         raise IncompatibleStream("The answers are not one for each test sample.", "Expected those of the ingestion.")
     settings = {key: getattr(protocol, key) for key in run.about["protocol_settings"]}

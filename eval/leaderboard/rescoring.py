@@ -17,10 +17,6 @@ from eval.protocol import Protocol, Start, stored_protocol
 from eval.rows import Answers, Row, Run
 from stream_builder.stream import Stream
 
-ABILITIES = (
-    "needs_whole_steps", "needs_all_steps", "sees_all_steps", "reads_texts", "needs_unlabelled", "needs_oracle",
-    "sample_by_sample",
-)  # fmt: skip
 META = ("tested_on", "n", "learned_to", "seen", "corrections")  # what a protocol decides, not a learner
 
 
@@ -28,8 +24,7 @@ class Replay(Learner):
     """Gives recorded answers in their order, whatever it is asked; 0 after the last."""
 
     def __init__(self, kind: type[Learner], records: Sequence[Answers]) -> None:
-        for name in ABILITIES:  # a protocol treats it as it treats the learner
-            setattr(self, name, getattr(kind, name))
+        self.needs = kind.needs  # type: ignore[misc]  # a protocol treats it as it treats the learner
         nothing = np.zeros(0, np.int64)
         self.answers: Labels = np.concatenate([nothing, *(np.asarray(a.predicted, np.int64) for a in records)])
         unknown = [np.full(len(a), np.nan) if a.confidence is None else np.asarray(a.confidence) for a in records]
@@ -40,21 +35,13 @@ class Replay(Learner):
         """Start with the first answer."""
         self.next = 0
 
-    def predict(self, x: Array) -> Labels:
-        """The next answers."""
-        found = self.answers[self.next : self.next + len(x)]
-        self.next += len(x)
-        return np.concatenate([found, np.zeros(len(x) - len(found), np.int64)])
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Of the last answers."""
-        found = self.confidences[self.next - len(x) : self.next]
-        return np.concatenate([found, np.full(len(x) - len(found), np.nan)])
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
         """The next answers; no confidence where one is not recorded."""
-        answers, confidence = self.predict(x), self.confidence(x)
-        return answers, None if confidence is None or np.isnan(confidence).any() else confidence
+        answers, confidence = (rows[self.next : self.next + len(x)] for rows in (self.answers, self.confidences))
+        self.next += len(x)
+        missing = len(x) - len(answers)
+        labels = np.concatenate([answers, np.zeros(missing, np.int64)])
+        return labels if missing or np.isnan(confidence).any() else (labels, confidence)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Nothing."""
@@ -79,15 +66,16 @@ def rescored(run: Run, stream: Stream) -> str:
         learner = LEARNERS[name] if known else Learner
         replay = Replay(learner, [row.answers for row in run.rows if row.answers is not None])
         start = Start(replay, rng_for(about["seed"], about["protocol"], "walk"), about["seed"])
-        ((_, rows),) = protocol.run_many(numbered(stream), [start])
+        ((_, ran),) = protocol.run_many(numbered(stream), [start])
     except MemoryError:
         raise
     except DriftlineError as error:
         return f"its protocol cannot run on the stream: {error}"
     except Exception as error:  # any error that hostile settings cause
         return f"its protocol cannot run on the stream: {type(error).__name__}: {error}"
-    if isinstance(rows, Exception):
-        return f"its protocol cannot run on the stream: {rows}"
+    if isinstance(ran, Exception):
+        return f"its protocol cannot run on the stream: {ran}"
+    rows = ran.rows
     if len(rows) != len(run.rows):
         return f"it has {len(run.rows)} rows; the protocol gives {len(rows)}"
     for k, (row, expected) in enumerate(zip(run.rows, rows, strict=True)):

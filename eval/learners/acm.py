@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import NonNegativeInt, PositiveInt
 
 from curate.core.errors import IncompatibleStream
@@ -37,7 +36,6 @@ class Acm(Learner):
     device: Device = "cpu"
     """cpu, cuda or auto; of the model"""
 
-    uses_device = True
     reaches = MappingProxyType({"weights": "a file"})
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
@@ -71,18 +69,8 @@ class Acm(Learner):
             self.memory.add(x)
             self.labels.append(np.array(y, np.int64))
 
-    def predict(self, x: Array) -> Labels:
-        """The vote; 0 before anything was learned."""
-        if not self.memory.n:
-            return np.zeros(len(x), np.int64)
-        return voted(self._near(x))
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Share of the neighbours that have the answer's label."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from one search."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The vote, 0 before anything was learned, and the share of the neighbours that have the answer's label."""
         if not self.memory.n:
             return np.zeros(len(x), np.int64), np.zeros(len(x))
         near = self._near(x)

@@ -12,8 +12,8 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from curate.core.errors import BadConfig
 from curate.core.executor.torch_threads import one_thread
 from eval.engine.deep import Deep, planes
-from eval.engine.linear import on, predict, predict_sure
-from eval.learner import Array, Labels
+from eval.engine.linear import net_scores, on
+from eval.learner import Array, Labels, Needs
 from eval.training.sgd_learner import HEADS, NetLearner
 
 
@@ -29,7 +29,7 @@ class BnStats(NetLearner):
     """N, how many samples the statistics of training count as [Schneider et al. 2020, fig. 2: 8 to 512, for batches
     smaller than that]"""
 
-    needs_images = True
+    needs = Needs(images=True)
 
     def reset(self) -> None:
         """New weights. Raises BadConfig for a network without batch normalisation."""
@@ -95,17 +95,9 @@ class BnStats(NetLearner):
         """The network that answers."""
         return self.adapted or self.head
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the highest score."""
-        return predict(self.answering(), self.inputs(x))
-
-    def confidence(self, x: Array) -> Any:
-        """Softmax probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, Any]:
-        """Both from the same scores."""
-        return predict_sure(self.answering(), self.inputs(x))
+    def scores(self, x: Array) -> Array:
+        """Of the network that answers."""
+        return net_scores(self.answering(), self.inputs(x))
 
 
 def normalisations(net: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeInt
 
-from eval.learner import Array, Labels, Learner, Task
+from eval.learner import Array, Labels, Learner, Needs, Task
 
 GRID = (1, 2, 5, 10, 20, 30, 40, 60, 75, 100, 250, 500, 1000, 5000, 25_000, 75_000)  # [EvalOCL]
 
@@ -45,7 +45,7 @@ class Blind(Learner):
     """labels; 0 searches the paper's grid along the stream, for every shift: the k that would have been right most
     often so far, at this shift (ties: the smaller k)"""
 
-    sample_by_sample = True
+    needs = Needs(single_samples=True)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without labels."""

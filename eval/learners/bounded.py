@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import NonNegativeFloat, PositiveInt
 
 from curate.core.executor.torch_threads import one_thread
@@ -63,19 +62,8 @@ class BoundedReservoir(Learner):
         with one_thread():
             self.cosines = (torch.from_numpy(self.queries) @ torch.from_numpy(self.x).T).numpy()
 
-    def predict(self, x: Array) -> Labels:
-        """The vote; 0 before anything was learned."""
-        if not self.seen:
-            return np.zeros(len(x), np.int64)
-        cosines, places = self.nearest(x)
-        return votes(cosines, self.y[places], self.order[places], self.margin, "band")
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Share of the neighbours that have the answer's label."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from one search."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The vote, 0 before anything was learned, and the share of the neighbours that have the answer's label."""
         if not self.seen:
             return np.zeros(len(x), np.int64), np.zeros(len(x))
         cosines, places = self.nearest(x)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from eval.engine.linear import Net, Params, Rule, predict, predict_sure
+from eval.engine.linear import Net, Params, Rule, net_scores
 from eval.learner import Array, Labels, Task
 from eval.learners.der import ON_STREAMS
 from eval.memory.dark import Dark
@@ -105,14 +104,6 @@ class ClsEr(NetLearner):
         self.dark.limit = self.dark.limit or ON_STREAMS
         return self.rule()
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the stable copy's highest score."""
-        return predict(self.stable.net, self.inputs(x))
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores."""
-        return predict_sure(self.stable.net, self.inputs(x))
+    def scores(self, x: Array) -> Array:
+        """Of the stable copy."""
+        return net_scores(self.stable.net, self.inputs(x))

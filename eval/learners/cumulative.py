@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from eval.learner import Array, Labels, Task
+from eval.learner import Array, Labels, Needs, Task
 from eval.training.sgd_learner import NetLearner
 
 
@@ -19,7 +19,7 @@ class Cumulative(NetLearner):
     start: Literal["finetune", "scratch"] = "finetune"
     """whether training continues from the current weights, or starts from random ones"""
 
-    needs_whole_steps = "it trains on all data after every step; er-online draws from them"
+    needs = Needs(whole_steps="it trains on all data after every step; er-online draws from them")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

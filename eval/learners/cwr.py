@@ -9,7 +9,7 @@ import numpy as np
 
 from eval.engine.deep import Deep
 from eval.engine.linear import Net, Params, Rule, on, zeros
-from eval.learner import Array, Labels, Task
+from eval.learner import Array, Labels, Needs, Task
 from eval.training.sgd_learner import NetLearner
 
 
@@ -31,7 +31,7 @@ class Cwr(NetLearner):
     Steps that lack classes are treated as in Avalanche.
     """
 
-    needs_whole_steps = "it consolidates after a whole step"
+    needs = Needs(whole_steps="it consolidates after a whole step")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without consolidated weights."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeInt
 
-from eval.learner import Array, Labels, Task
+from eval.learner import Array, Labels, Needs, Task
 from eval.memory.buffers import Share, balanced
 from eval.training.sgd_learner import NetLearner
 
@@ -21,7 +21,7 @@ class Er(NetLearner):
     """samples in all; 0: as many as the first step has (CLEAR: one bucket). Every past step has an equal share, a
     random subset of its share before"""
 
-    needs_whole_steps = "it keeps equal shares of whole steps; er-online replays on streams"
+    needs = Needs(whole_steps="it keeps equal shares of whole steps; er-online replays on streams")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

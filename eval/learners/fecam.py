@@ -77,7 +77,7 @@ class Fecam(ClosedForm):
         covariance[np.arange(width), np.arange(width)] += JITTER
         return solve(np.asfortranarray(covariance), np.eye(width))
 
-    def scores(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
+    def of_solution(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
         """Negative distances (n, C)."""
         unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
         means, *inverses = solution

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeInt
 
-from eval.learner import Array, Labels, Task
+from eval.learner import Array, Labels, Needs, Task
 from eval.memory.buffers import class_reservoirs, greedy_balanced
 from eval.training.sgd_learner import NetLearner
 
@@ -25,7 +25,7 @@ class Gdumb(NetLearner):
     greedy sampler of GDumb's paper, for classes that come one after the other: a full and balanced memory admits new
     classes only, so that it equals `nap` where all classes come at once"""
 
-    needs_whole_steps = "it trains from random weights on its memory after every step"
+    needs = Needs(whole_steps="it trains from random weights on its memory after every step")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

@@ -87,20 +87,12 @@ class KnnLm(StaticLinear):
         with one_thread():
             self.tracked = TrackedQueries(self.memory, x, self.k)
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the highest mean probability."""
-        return np.asarray(self.mixed(x).argmax(1), np.int64) if self.memory.n else super().predict(x)
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Mean probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same probabilities."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The class of the highest mean probability."""
         if not self.memory.n:
-            return super().predict(x), super().confidence(x)
+            return super().predict(x)
         mixed = self.mixed(x)
-        return np.asarray(mixed.argmax(1), np.int64), np.asarray(mixed.max(1), np.float64)
+        return np.asarray(mixed.argmax(1), np.int64), mixed
 
     def mixed(self, x: Array) -> npt.NDArray[np.float64]:
         """(m, C) probabilities."""

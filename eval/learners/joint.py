@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from eval.learner import Needs
 from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Step
 
@@ -18,8 +19,7 @@ class Joint(NetLearner):
     Epochs as in CLEAR's code: epochs · steps // 3.
     """
 
-    needs_whole_steps = "it learns from all steps at once"
-    sees_all_steps = True
+    needs = Needs(whole_steps="it learns from all steps at once", future=True)
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
         """All steps at once."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.executor.torch_threads import one_thread
@@ -32,8 +31,6 @@ class Knn(Learner):
     device: Device = "cpu"
     """cpu, cuda or auto; of the products, which change no answer"""
 
-    uses_device = True
-
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""
         self.task = task
@@ -46,16 +43,8 @@ class Knn(Learner):
             self.memory.add(np.asarray(x).reshape(len(x), -1))
         self.labels.append(np.array(y, np.int64))
 
-    def predict(self, x: Array) -> Labels:
-        """The class with most votes; 0 before anything was learned."""
-        return self.predict_with_confidence(x)[0]
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Share of the votes for the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from one search."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The class with most votes, 0 before anything was learned, and its share of the votes."""
         if not self.memory.n:
             return np.zeros(len(x), np.int64), np.full(len(x), 1 / self.task.n_classes)
         self.labels = [np.concatenate(self.labels)]

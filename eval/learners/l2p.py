@@ -10,15 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadConfig
 from curate.core.executor.torch_threads import one_thread
 from eval.engine.deep import check_model, load_weights, planes
-from eval.engine.scores import sure
 from eval.engine.seeded import seeded
-from eval.learner import Array, Labels, Learner, Task
+from eval.learner import Array, Labels, Learner, Needs, Task
 from eval.training.sgd_learner import Device, place
 
 CHUNK = 256  # images predicted at once
@@ -58,8 +56,7 @@ class L2p(Learner):
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
-    needs_images = True
-    uses_device = True
+    needs = Needs(images=True)
     reaches = MappingProxyType({"weights": "a file"})
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
@@ -94,7 +91,7 @@ class L2p(Learner):
         """Prompts, keys, weights and biases of the classifier."""
         return [self.prompts, self.keys, *self.classifier.parameters()]
 
-    def scores(self, x: Array) -> tuple[Any, Any]:
+    def forward(self, x: Array) -> tuple[Any, Any]:
         """uint8 images (n, H, W, 3) → scores (n, C), and the mean over images of the sum of cosines of chosen keys."""
         import torch
         from torch.nn.functional import normalize
@@ -116,7 +113,7 @@ class L2p(Learner):
         import torch
 
         with torch.enable_grad():
-            scores, cosines = self.scores(x)
+            scores, cosines = self.forward(x)
             labels = torch.from_numpy(np.array(y, np.int64)).to(self.place)
             loss = torch.nn.functional.cross_entropy(scores, labels) - self.pull * cosines
             optimiser.zero_grad()
@@ -144,21 +141,13 @@ class L2p(Learner):
         with one_thread():
             self._step(torch.optim.SGD(self.learned(), self.correct_lr), x, y)
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the highest score."""
-        return self.predict_with_confidence(x)[0]
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores."""
+    def scores(self, x: Array) -> Array:
+        """(N, C) float32."""
         import torch
 
         with one_thread(), torch.inference_mode():
-            parts = [self.scores(np.asarray(x[low : low + CHUNK]))[0] for low in range(0, len(x), CHUNK)]
-            return sure(torch.cat(parts)) if parts else (np.zeros(0, np.int64), np.zeros(0))
+            parts = [self.forward(np.asarray(x[low : low + CHUNK]))[0] for low in range(0, len(x), CHUNK)]
+            return torch.cat(parts).cpu().numpy() if parts else np.zeros((0, self.task.n_classes), np.float32)
 
     def stored_bytes(self) -> int:
         """What learns; the frozen transformer is not counted."""

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eval.engine.linear import on
+from eval.engine.scores import softmax
 from eval.learner import Array, Labels, Task
-from eval.training.closed_form import softmax
 from eval.training.sgd_learner import NetLearner
 
 Floats = npt.NDArray[np.float64]
@@ -90,18 +90,10 @@ class HoldsOut(NetLearner):
         weighted = self.probabilities(x) * self.ratio
         return np.asarray(weighted / np.maximum(weighted.sum(1, keepdims=True), 1e-300))
 
-    def predict(self, x: Array) -> Labels:
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
         """The class of the highest corrected probability."""
-        return np.asarray(self.corrected(x).argmax(1), np.int64)
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """The answer's corrected probability."""
-        return np.asarray(self.corrected(x).max(1))
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same probabilities."""
         corrected = self.corrected(x)
-        return np.asarray(corrected.argmax(1), np.int64), corrected.max(1)
+        return np.asarray(corrected.argmax(1), np.int64), corrected
 
 
 @dataclass

@@ -20,7 +20,7 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from curate.core.errors import BadInput, IncompatibleStream
 from curate.core.hashed_ngrams import hashed_ngrams
 from curate.core.outside.http import Client, Policy, Temporary, repeat
-from eval.learner import Array, Labels, Learner, Task
+from eval.learner import Array, Labels, Learner, Needs, Task
 from eval.memory.knn_index import Memory
 
 LARGEST = 1 << 20  # bytes of an answer
@@ -54,7 +54,7 @@ class Llm(Learner):
     workers: PositiveInt = 4
     """concurrent requests"""
 
-    reads_texts = True
+    needs = Needs(texts=True)
     reaches = MappingProxyType({"endpoint": "an address", "model": "a model", "key_env": "a key"})
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:

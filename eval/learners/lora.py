@@ -13,7 +13,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from curate.core.errors import BadConfig, IncompatibleStream, not_loaded
 from curate.core.executor.torch_threads import one_thread
 from eval.engine.seeded import seeded
-from eval.learner import Array, Labels, Learner, Task
+from eval.learner import Array, Labels, Learner, Needs, Task
 from eval.training.sgd_learner import Device, place
 
 CHUNK = 64  # samples predicted at once
@@ -50,8 +50,7 @@ class Lora(Learner):
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
-    reads_texts = True
-    uses_device = True
+    needs = Needs(texts=True)
     reaches = MappingProxyType({"model": "a model"})
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
@@ -155,20 +154,6 @@ class Lora(Learner):
         with one_thread(), torch.inference_mode():
             parts = [self.net(**self._inputs(x[low : low + CHUNK])).logits for low in range(0, len(x), CHUNK)]
             return torch.cat(parts).float().cpu().numpy()
-
-    def predict(self, x: Array) -> Labels:
-        """Class of the highest score."""
-        return np.asarray(self.scores(np.asarray(x)).argmax(1), np.int64)
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """The answer's probability."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores."""
-        scores = self.scores(np.asarray(x)).astype(np.float64)
-        share = np.exp(scores - scores.max(1, keepdims=True))
-        return np.asarray(scores.argmax(1), np.int64), np.asarray(1 / share.sum(1), np.float64)
 
     def stored_bytes(self) -> int:
         """Adapters and classifier."""

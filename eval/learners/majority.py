@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from eval.learner import Array, Labels, Learner, Task
 
@@ -18,19 +17,10 @@ class Majority(Learner):
         """Start with counts of zero."""
         self.counts = np.zeros(task.n_classes, np.int64)  # (C,)
 
-    def predict(self, x: Array) -> Labels:
-        """The same label for every sample."""
-        return np.full(len(x), self.counts.argmax(), np.int64)
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Share of the class among the labels so far; 1 / C before any."""
-        share = self.counts.max() / self.counts.sum() if self.counts.any() else 1 / len(self.counts)
-        return np.full(len(x), share)
-
-    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Shares of the classes so far; equal before any."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The same label for every sample, and the shares of the classes so far; equal before any."""
         counts = self.counts if self.counts.any() else np.ones(len(self.counts))
-        return np.tile(counts / counts.sum(), (len(x), 1))
+        return np.full(len(x), self.counts.argmax(), np.int64), np.tile(counts / counts.sum(), (len(x), 1))
 
     def learn(self, x: Array, y: Labels) -> None:
         """Count the labels; the samples are ignored."""

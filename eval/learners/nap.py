@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.learner import Array, Labels, Task
+from eval.learner import Array, Labels, Needs, Task
 from eval.training.sgd_learner import NetLearner
 
 
@@ -15,7 +15,7 @@ from eval.training.sgd_learner import NetLearner
 class Nap(NetLearner):
     """Trains on the first step only: the cost of not learning later."""
 
-    needs_whole_steps = "it learns the first step as a whole"
+    needs = Needs(whole_steps="it learns the first step as a whole")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained."""

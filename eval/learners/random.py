@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from eval.learner import Array, Labels, Learner, Task
 
@@ -18,13 +17,10 @@ class Random(Learner):
         """Draw the run's seed."""
         self.n_classes, self.seed = task.n_classes, int(rng.integers(2**31))
 
-    def predict(self, x: Array) -> Labels:
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
         """Guesses from a new generator with the run's seed, so that predicting changes nothing."""
-        return np.random.default_rng(self.seed).integers(self.n_classes, size=len(x), dtype=np.int64)
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """1 / C."""
-        return np.full(len(x), 1 / self.n_classes)
+        guesses = np.random.default_rng(self.seed).integers(self.n_classes, size=len(x), dtype=np.int64)
+        return guesses, np.full(len(x), 1 / self.n_classes)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Ignored."""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, NonNegativeInt
 
-from eval.learner import Array, Labels, Task
+from eval.learner import Array, Labels, Needs, Task
 from eval.memory.buffers import biased_reservoir
 from eval.training.sgd_learner import NetLearner
 
@@ -50,7 +50,7 @@ class Reservoir(NetLearner):
     """`reference` replaces the newest samples of the buffer, as CLEAR's code does, which lacks the algorithm's
     shuffle"""
 
-    needs_whole_steps = "it trains on its buffer after every step; er-online has memory and alpha"
+    needs = Needs(whole_steps="it trains on its buffer after every step; er-online has memory and alpha")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty buffer."""

@@ -59,18 +59,8 @@ class RiverLogreg(Learner):
             self.model.learn_one(dict(enumerate(row)), label)  # type: ignore[no-untyped-call]
         self.gradient_steps += 1  # one pass over the batch
 
-    def predict(self, x: Array) -> Labels:
-        """River's answers, computed from its weights in one product; 0 before it has any."""
-        if not self.model.classifiers:
-            return np.zeros(len(x), np.int64)
-        return np.array(list(self.model.classifiers), np.int64)[self._scores(x).argmax(1)]
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """The answer's probability, normalised over all classifiers."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The class of the highest score, and its share of the probabilities, one classifier a class."""
         if not self.model.classifiers:
             return np.zeros(len(x), np.int64), np.zeros(len(x))
         scores = self._scores(x)

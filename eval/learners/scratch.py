@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.learner import Array, Labels
+from eval.learner import Array, Labels, Needs
 from eval.training.sgd_learner import NetLearner
 
 
@@ -12,7 +12,7 @@ from eval.training.sgd_learner import NetLearner
 class Scratch(NetLearner):
     """Trains random weights on each step's data only."""
 
-    needs_whole_steps = "it starts from random weights in every step"
+    needs = Needs(whole_steps="it starts from random weights in every step")
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train random weights."""

@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from curate.core.errors import IncompatibleStream
-from eval.learner import Task
+from eval.engine.scores import sureness
+from eval.learner import Needs, Task
 from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Step, pick
 
@@ -29,8 +30,7 @@ class SelfTraining(NetLearner):
     rounds: PositiveInt = 1
     """how often the predictions are repeated"""
 
-    needs_whole_steps = "unlabelled samples come with whole steps"
-    needs_unlabelled = True
+    needs = Needs(whole_steps="unlabelled samples come with whole steps", unlabelled=True)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained."""
@@ -61,19 +61,19 @@ class SelfTraining(NetLearner):
         for unlabelled in self.waiting:
             for low in range(0, len(unlabelled), CHUNK):
                 x = np.asarray(pick(unlabelled, slice(low, low + CHUNK)))
-                confidence = self.confidence(x)
-                assert confidence is not None  # a network always has one
-                rows = np.flatnonzero(confidence >= self.threshold)
+                scores = self.scores(x)
+                answers = scores.argmax(1)
+                rows = np.flatnonzero(sureness(scores, answers) >= self.threshold)
                 if counted:
                     self.offered += len(x)
                     self.taken += len(rows)
                 if len(rows):
                     samples.append(x[rows])
-                    labels.append(self.predict(x[rows]))
+                    labels.append(answers[rows])
         if not samples:
             return np.zeros(0), np.zeros(0, np.int64)
         return np.concatenate(samples), np.concatenate(labels)
 
     def metadata(self) -> dict[str, Any]:
         """Numbers of unlabelled samples: seen, and used."""
-        return super().metadata() | {"unlabelled": self.offered, "pseudo_labelled": self.taken}
+        return {"unlabelled": self.offered, "pseudo_labelled": self.taken}

@@ -7,18 +7,18 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import PositiveInt
 
 from curate.core.errors import IncompatibleStream
 from curate.core.executor.torch_threads import one_thread
-from eval.engine.scores import sure
 from eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
-from eval.learner import Array, Labels, Learner, Task
+from eval.learner import Array, Labels, Learner, Needs, Task
 from eval.training.sgd_learner import Device, place
 from stream_builder.stream import Step
 
 YesNo = bool | Literal["auto", "yes", "no"]  # the command line reads yes and no as booleans
+
+WHOLE = "it learns from all steps at once, for the last one"
 
 
 @dataclass
@@ -52,8 +52,7 @@ class ToFinal(Learner):
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
-    needs_whole_steps = needs_all_steps = "it learns from all steps at once, for the last one"
-    uses_device = True
+    needs = Needs(whole_steps=WHOLE, all_steps=WHOLE)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
@@ -90,30 +89,17 @@ class ToFinal(Learner):
         raise self._refusal()
 
     def _refusal(self) -> IncompatibleStream:
-        why = f"It cannot learn step by step: {self.needs_all_steps}."
+        why = f"It cannot learn step by step: {WHOLE}."
         return IncompatibleStream(why, "", "Use --protocol seq-to-final.")
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the highest score; class 0 before anything was learned."""
+    def scores(self, x: Array) -> Array:
+        """Of the trained network (N, C) float32; zeros before anything was learned."""
         if self.net is None:
-            return np.zeros(len(x), np.int64)
+            return np.zeros((len(x), self.task.n_classes), np.float32)
         from eval.finetuning import method as methods
 
         with one_thread():
-            return methods.scores(self.net, x, self.work).argmax(1).cpu().numpy()
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores; 0 before anything was learned."""
-        if self.net is None:
-            return np.zeros(len(x), np.int64), np.zeros(len(x))
-        from eval.finetuning import method as methods
-
-        with one_thread():
-            return sure(methods.scores(self.net, x, self.work))
+            return methods.scores(self.net, x, self.work).float().cpu().numpy()
 
     def stored_bytes(self) -> int:
         """The network that answers."""
@@ -148,7 +134,7 @@ def _method(name: str, summary: str, **defaults: Any) -> Any:
 
 Baseline = _method("Baseline", "ERM on the last step only.", history="none")
 Oracle = _method("Oracle", "ERM on as much data of the last distribution as the whole sequence has.", history="none")
-Oracle.needs_oracle = True
+Oracle.needs = replace(ToFinal.needs, oracle=True)
 Erm = _method("Erm", "ERM on all steps pooled.", final="pooled")
 Irm = _method("Irm", "Invariant risk minimisation over all steps.", history="irm", final="pooled")
 Dro = _method("Dro", "Minimises the largest loss among all steps (group DRO).", history="dro", final="pooled")

@@ -20,6 +20,6 @@ class SimpleCil(ClosedForm):
         means = self.moments.means()
         return (means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12),)
 
-    def scores(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
+    def of_solution(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
         """Cosines (n, C)."""
         return np.asarray(x @ solution[0].T / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from eval.learner import Array
-from eval.training.closed_form import ClosedForm, Floats, add_squares, mirrored, softmax, solve, upper_squares
+from eval.training.closed_form import ClosedForm, Floats, add_squares, mirrored, solve, upper_squares
 
 ROUNDING = 1e-12  # of the mean square of features: variance that is lost when sums are subtracted
 
@@ -53,13 +52,9 @@ class Slda(ClosedForm):
             bias += np.log(np.maximum(counts / total, 1e-300))
         return weights, bias
 
-    def sureness(self, scores: Floats) -> Floats | None:
-        """Posterior probability of the answer."""
-        return np.asarray(1 / np.exp(scores - scores.max(1, keepdims=True)).sum(1))
-
-    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Posterior probabilities; None before anything was learned."""
-        return softmax(self.of_classes(x)) if self.known().any() else None
+    def scores(self, x: Array) -> Array:
+        """Logarithms of the posterior probabilities, up to a constant."""
+        return self.of_classes(x)
 
 
 def oas(squares: float, diagonal: Floats, n: float) -> float:

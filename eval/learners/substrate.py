@@ -64,12 +64,6 @@ class Substrate(Learner):
         """Number of neighbours that are searched for."""
         return 1 if self.vote == "nearest" else self.k
 
-    def predict(self, x: Array) -> Labels:
-        """The vote; 0 before anything was learned."""
-        if not self.memory.n:
-            return np.zeros(len(x), np.int64)
-        return self.voted(*self.nearest(x))
-
     def nearest(self, x: Array) -> Neighbours:
         """Cosines and positions (m, k), best first: precomputed ones if `prepare` has seen x and no index is used."""
         known = None if self.tracked is None or self.memory.index is not None else self.tracked.nearest(x)
@@ -78,12 +72,9 @@ class Substrate(Learner):
         with one_thread():
             return self.memory.search(np.asarray(x), self.neighbours())
 
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Share of the neighbours that have the answer's label; with one neighbour, its cosine."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from one search."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The vote, 0 before anything was learned; the share of the neighbours that have the answer's label; with one
+        neighbour, its cosine."""
         if not self.memory.n:
             return np.zeros(len(x), np.int64), np.zeros(len(x))
         cosines, positions = self.nearest(x)

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import NonNegativeInt
 
 from curate.core.errors import IncompatibleStream
+from eval.engine.scores import softmax
 from eval.learner import Array, Labels
 from eval.training.sgd_learner import NetLearner
 
@@ -45,7 +46,7 @@ class T3a(NetLearner):
             weights = self.head.params[0].cpu().numpy()
             self.members = (_unit(weights), np.arange(len(weights)), self._entropy(weights))
         rows, labels, entropy = self.members
-        answers = super().predict(batch.x)
+        answers = self.scores(batch.x).argmax(1)
         rows, labels = np.concatenate([rows, x]), np.concatenate([labels, answers])
         entropy = np.concatenate([entropy, self._entropy(self.inputs(batch.x))])
         if self.support:
@@ -70,19 +71,13 @@ class T3a(NetLearner):
         np.add.at(sums, labels, rows)
         return x @ _unit(sums).T
 
-    def predict(self, x: Array) -> Labels:
-        """The class of the highest score."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The trained head's answer and probabilities; after adaptation the class of the highest score, which is no
+        probability."""
         if self.members is None:
-            return super().predict(x)
+            scores = self.scores(x)
+            return np.asarray(scores.argmax(1), np.int64), softmax(scores)
         return np.asarray(self.prototypes(self.inputs(x)).argmax(1), np.int64)
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, Any]:
-        """The answers, and the trained head's confidence until there are test samples."""
-        return self.predict(x), self.confidence(x)
-
-    def confidence(self, x: Array) -> Any:
-        """Softmax probability of the trained head; None after adaptation, whose scores are no probabilities."""
-        return super().confidence(x) if self.members is None else None
 
 
 def _unit(x: Any) -> Any:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, PositiveFloat
 
 from curate.core.errors import BadConfig
-from eval.engine.linear import Head, predict, predict_sure
-from eval.learner import Array, Labels, Task
+from eval.engine.linear import Head, net_scores
+from eval.learner import Array, Needs, Task
 from eval.training.sgd_learner import NetLearner
 
 
@@ -23,7 +22,7 @@ class TextProbe(NetLearner):
     text_scale: PositiveFloat = 30.0
     """of the text vectors as first weights; with CLIP's own 100 training hardly moves them"""
 
-    needs_class_texts = True
+    needs = Needs(class_texts=True)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start from the texts. Raises BadConfig for another network than linear."""
@@ -57,14 +56,6 @@ class WiseFt(TextProbe):
         params = [(1 - self.alpha) * self.texts + self.alpha * weights, self.alpha * bias]
         return Head(params, [], False)
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the highest score."""
-        return predict(self.mixed(), self.inputs(x))
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores."""
-        return predict_sure(self.mixed(), self.inputs(x))
+    def scores(self, x: Array) -> Array:
+        """Of the mean of both heads."""
+        return net_scores(self.mixed(), self.inputs(x))

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import PositiveFloat, PositiveInt
 
-from eval.learner import Array, Labels, Learner, Task
+from eval.engine.scores import softmax
+from eval.learner import Array, Labels, Learner, Needs, Task
 from eval.memory.knn_index import unit
-from eval.training.closed_form import Floats, softmax
+from eval.training.closed_form import Floats
 
 NEVER = -1e9  # score of a class without texts
 
@@ -24,7 +24,7 @@ class ZeroShot(Learner):
     logit_scale: PositiveFloat = 100.0
     """of cosines before the softmax [Radford et al. 2021, sec. 2.5: 100 after training]"""
 
-    needs_class_texts = True
+    needs = Needs(class_texts=True)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Take the texts."""
@@ -44,19 +44,6 @@ class ZeroShot(Learner):
         scores *= (self.logit_scale / np.maximum(lengths, 1e-12))[:, None]
         scores[:, self.silent] = NEVER
         return scores
-
-    def predict(self, x: Array) -> Labels:
-        """The class of the highest score."""
-        return np.asarray(self.scores(x).argmax(1), np.int64)
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from one product."""
-        scores = self.scores(x)
-        return np.asarray(scores.argmax(1), np.int64), softmax(scores).max(1)
 
 
 @dataclass

@@ -39,7 +39,7 @@ def upper_bound(learner: str) -> bool:
     (True, True, False)
     """
     base = learner.partition("(")[0].strip()
-    return base in LEARNERS and (LEARNERS[base].sees_all_steps or LEARNERS[base].needs_oracle)
+    return base in LEARNERS and (LEARNERS[base].needs.future or LEARNERS[base].needs.oracle)
 
 
 def uses_unlabelled(learner: str) -> bool:
@@ -49,7 +49,7 @@ def uses_unlabelled(learner: str) -> bool:
     (True, False, True)
     """
     base = learner.partition("(")[0].strip()
-    return base not in LEARNERS or LEARNERS[base].needs_unlabelled
+    return base not in LEARNERS or LEARNERS[base].needs.unlabelled
 
 
 def rank(score: Score, result: Document) -> tuple[float, float]:

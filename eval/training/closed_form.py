@@ -237,9 +237,9 @@ class ClosedForm(Learner):
 
     @abstractmethod
     def solve(self) -> tuple[Floats, ...]:
-        """What `scores` needs, from the sums."""
+        """What `of_solution` needs, from the sums."""
 
-    def scores(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
+    def of_solution(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
         """Lifted samples (n, M) → scores of the classes (n, C), higher is better; default: x W + b."""
         weights, bias = solution
         return np.asarray(x @ weights + bias)
@@ -258,7 +258,7 @@ class ClosedForm(Learner):
             scores = np.zeros((len(flat[low : low + BLOCK]), self.task.n_classes))
             if self.solution is not None:
                 lifted = np.asarray(self.converted(flat[low : low + BLOCK], low, kind), np.float64)
-                scores[:] = self.scores(lifted, self.solution)
+                scores[:] = self.of_solution(lifted, self.solution)
                 scores[:, ~known] = -np.inf
             yield scores
 
@@ -271,19 +271,12 @@ class ClosedForm(Learner):
         """Scores (n, C) → confidence of the best (n,); default: None, they say nothing of it."""
         return None
 
-    def predict(self, x: Array) -> Labels:
-        """The class of the highest score; 0 before anything was learned."""
-        return np.concatenate([scores.argmax(1) for scores in self._blocks(x)])
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """By `sureness`."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores."""
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The class of the highest score, 0 before anything was learned; how sure it is by `sureness`."""
         pairs = [(scores.argmax(1), self.sureness(scores)) for scores in self._blocks(x)]
-        sure = [found for _, found in pairs if found is not None]
-        return np.concatenate([answers for answers, _ in pairs]), np.concatenate(sure) if sure else None
+        labels = np.concatenate([answers for answers, _ in pairs])
+        sure = [values for _, values in pairs if values is not None]
+        return (labels, np.concatenate(sure)) if sure else labels
 
 
 @dataclass
@@ -305,9 +298,3 @@ class FourierLift(ClosedForm):
         """(n, D) → (n, M)."""
         unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
         return np.asarray(np.sqrt(2 / self.width) * np.cos(unit @ self.frequencies + self.phases))
-
-
-def softmax(scores: Floats) -> Floats:
-    """(n, C) → probabilities (n, C)."""
-    powers = np.exp(scores - scores.max(1, keepdims=True))
-    return np.asarray(powers / powers.sum(1, keepdims=True))

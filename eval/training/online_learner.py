@@ -7,18 +7,16 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from curate.core.errors import IncompatibleStream
 from curate.core.executor.torch_threads import one_thread
+from eval.abilities import bytes_of
 from eval.engine.deep import CHUNK, Deep
-from eval.engine.linear import LinearSettings, errors, move, predict_sure, tensor
-from eval.engine.linear import predict as classify
-from eval.engine.scores import sure
+from eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
 from eval.engine.wide import Cosine, Wide
 from eval.history import History, Past
-from eval.learner import Array, Labels, Task, bytes_of
+from eval.learner import Array, Labels, Task
 from eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName
 from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Split
@@ -151,43 +149,16 @@ class OnlineLearner(NetLearner):
         """(B, C) bool, classes that are excluded from a sample's loss; None: none."""
         return None
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the highest score, in blocks of four million scores."""
+    def scores(self, x: Array) -> Array:
+        """(N, C), in blocks of four million."""
         import torch
 
         if self.wide is None:
-            return classify(self.head, self.inputs(x))
-        answers = [np.zeros(0, np.int64)]
+            return net_scores(self.head, self.inputs(x))
+        parts = [np.zeros((0, self.task.n_classes), np.float32)]
         with one_thread(), torch.no_grad():
-            answers += [self._scores(x, rows).argmax(1).cpu().numpy() for rows in self._parts(len(x))]
-        return np.concatenate(answers)
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores, in the same blocks."""
-        import torch
-
-        if self.wide is None:
-            return predict_sure(self.head, self.inputs(x))
-        parts = [(np.zeros(0, np.int64), np.zeros(0))]
-        with one_thread(), torch.no_grad():
-            parts += [sure(self._scores(x, rows)) for rows in self._parts(len(x))]
-        return np.concatenate([labels for labels, _ in parts]), np.concatenate([sureness for _, sureness in parts])
-
-    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax of the scores, in the same blocks; None where something else answers."""
-        import torch
-
-        if type(self).predict is not OnlineLearner.predict:
-            return None
-        parts = [np.zeros((0, self.task.n_classes))]
-        with one_thread(), torch.no_grad():
-            scores = (self._scores(x, rows) for rows in self._parts(len(x)))
-            parts += [part.double().softmax(1).nan_to_num(0.0).cpu().numpy() for part in scores]
-        return np.concatenate(parts)
+            parts += [self._scores(x, rows).float().cpu().numpy() for rows in self._parts(len(x))]
+        return np.concatenate(parts[1:] or parts)
 
     def _learns_newest(self) -> bool:
         """Whether the next update may be on the first `size` samples that are predicted now."""

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadArray, BadConfig, IncompatibleStream
@@ -17,7 +16,7 @@ from curate.core.executor.torch_threads import one_thread
 from eval.engine import fused
 from eval.engine.augment import KINDS
 from eval.engine.deep import Deep, check_model
-from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, predict, predict_scored, predict_sure, step
+from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, net_scores, on, step
 from eval.engine.mlp import Mlp
 from eval.learner import Array, Labels, Learner, Task
 
@@ -82,7 +81,6 @@ class NetLearner(Learner):
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
-    uses_device = True
     reaches = MappingProxyType({"weights": "a file"})
 
     @property
@@ -208,42 +206,10 @@ class NetLearner(Learner):
         self.gradient_steps += done
         return done
 
-    def predict(self, x: Array) -> Labels:
-        """Class of the highest score."""
+    def scores(self, x: Array) -> Array:
+        """Of the head (N, C)."""
         flat, divisor = self._plain(x)
-        return predict(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
-
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax probability of the answer."""
-        return predict_sure(self.head, self.inputs(x))[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores."""
-        if type(self).predict is not NetLearner.predict:
-            return super().predict_with_confidence(x)
-        flat, divisor = self._plain(x)
-        return predict_sure(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
-
-    def predict_with_scores(self, x: Array) -> tuple[Labels, npt.NDArray[np.float32]] | None:
-        """Those of the head, unless something else answers."""
-        kind = type(self)
-        if (
-            kind.predict is not NetLearner.predict
-            or kind.predict_with_confidence is not NetLearner.predict_with_confidence
-        ):
-            return None
-        flat, divisor = self._plain(x)
-        return predict_scored(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
-
-    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Softmax of the scores; None where something else answers than the network."""
-        import torch
-
-        if type(self).predict is not NetLearner.predict:
-            return super().class_probabilities(x)
-        with one_thread(), torch.inference_mode():
-            scores = self.head.scores(on(self.inputs(x), self.head))
-            return np.asarray(scores.double().softmax(1).nan_to_num(0.0).cpu().numpy())
+        return net_scores(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD on the sample, without momentum, with the method's rule. Raises BadArray for a class that the

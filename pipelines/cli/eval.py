@@ -84,7 +84,7 @@ def evaluate(
     from eval.experiment.learner_sets import expand, split
     from eval.experiment.learner_spec import spec_of
     from eval.experiment.presets import fitting
-    from eval.experiment.settings import seeds_of
+    from eval.experiment.settings import seeds_of, setting_names
     from eval.learners import LEARNERS
     from eval.protocol import PROTOCOLS
     from eval.rows import keep_skipped
@@ -106,7 +106,8 @@ def evaluate(
     few = len(chosen) * len(numbers) < FEW_RUNS
     best = 1 if few else default_workers() if place == "cpu" else max(1, len(visible_gpus()))
     executor = Executor(engine, workers or best)
-    settings: dict[str, Any] = {f"{name}.device": place for name, kind in kinds.items() if kind.uses_device}
+    devices = [name for name, kind in kinds.items() if "device" in setting_names(kind)]
+    settings: dict[str, Any] = {f"{name}.device": place for name in devices}
     settings |= {"sort": True} if sort else {}
     settings |= (fitting(preset, known) if preset else {}) | dict(given(change) for change in sets or ())
     grid = _grid(tune or ())
@@ -115,7 +116,7 @@ def evaluate(
     if encoders is not None and draws:
         raise BadConfig(f"--encoders is given and {next(iter(draws))} has draws.", "Expected single streams.")
     if encoders is not None:
-        readers = [name for name in chosen if kinds[_name(name)].reads_texts]
+        readers = [name for name in chosen if kinds[_name(name)].needs.texts]
         others = [name for name in chosen if name not in readers]
         encoded = _encoded(streams.values(), comma_separated(encoders), out, device, run_log) if others else []
         tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]

@@ -37,16 +37,8 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
 }
 FAMILIES = {  # how a learner takes its data: its declared need → heading, the least demanding first
     "": "batch by batch: under every protocol",
-    "needs_whole_steps": "step by step",
-    "needs_all_steps": "all steps at once, for the last one",
-}
-# Protocol → needs of learners that it refuses; a protocol of another package is not in it, and refuses nothing here.
-REFUSED = {
-    "clear-iid": ("needs_all_steps",),
-    "clear-streaming": ("needs_all_steps", "sees_all_steps"),
-    "near-future": ("needs_all_steps", "needs_whole_steps"),
-    "ocrr": ("needs_all_steps",),
-    "adaptation": ("needs_all_steps", "sees_all_steps"),
+    "whole_steps": "step by step",
+    "all_steps": "all steps at once, for the last one",
 }
 REGISTRIES = Registry("kind", {kind: target for kind, (target, _) in KINDS.items()})
 
@@ -125,14 +117,15 @@ def learner_page() -> str:
 
 def _with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dict[str, str]]:
     """The rows with the family of each learner; only those that run under the protocol. Raises UnknownName."""
+    from eval.learner import Needs
+
     registry: Registry = REGISTRIES["learners"]
-    if protocol is not None:
-        REGISTRIES["protocols"].entry(protocol)
+    refused = () if protocol is None else REGISTRIES["protocols"].resolve(protocol).refuses
     kept = []
     for row in rows:
-        learner = None if registry.problem(row["name"]) else registry[row["name"]]
-        if not any(getattr(learner, need, False) for need in REFUSED.get(protocol or "", ())):
-            need = next((need for need in reversed(FAMILIES) if need and getattr(learner, need, "")), "")
+        needs = Needs() if registry.problem(row["name"]) else registry[row["name"]].needs
+        if not any(getattr(needs, need) for need in refused):
+            need = next((need for need in reversed(FAMILIES) if need and getattr(needs, need)), "")
             kept.append(row | {"family": FAMILIES[need]})
     return kept
 

@@ -8,14 +8,14 @@ from typing import Any
 from eval.experiment.learner_guide import GUIDE
 from eval.learners import LEARNERS
 
-NEEDS = {  # declared ability → what the page says; the first that a learner has
-    "needs_class_texts": "vectors with class texts",
-    "needs_all_steps": "all steps, the last one is tested",
-    "sees_all_steps": "all steps at once",
-    "needs_unlabelled": "whole steps with unlabelled samples",
-    "needs_whole_steps": "whole steps",
-    "reads_texts": "raw texts or images",
-    "needs_images": "images",
+NEEDS = {  # declared need → what the page says; the first that a learner has
+    "class_texts": "vectors with class texts",
+    "all_steps": "all steps, the last one is tested",
+    "future": "all steps at once",
+    "unlabelled": "whole steps with unlabelled samples",
+    "whole_steps": "whole steps",
+    "texts": "raw texts or images",
+    "images": "images",
 }
 TOP = """# Learners
 
@@ -52,4 +52,4 @@ def _row(name: str, protocols: Sequence[str], every: Sequence[str]) -> str:
 
 def needs(kind: Any) -> str:
     """What a learner must be shown."""
-    return next((text for ability, text in NEEDS.items() if getattr(kind, ability)), "batches")
+    return next((text for need, text in NEEDS.items() if getattr(kind.needs, need)), "batches")

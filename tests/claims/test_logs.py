@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from eval.engine.scores import softmax
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.protocols.ocrr.protocol import Ocrr
@@ -177,9 +178,9 @@ def _gradient(weights: list[npt.NDArray[np.float64]]) -> list[npt.NDArray[np.flo
 @pytest.mark.parametrize("name", ["finetune", "ewc", "lwf", "agem", "der", "si"])
 def test_a_correction_raises_the_probability_of_its_class(name: str) -> None:
     learner = _head(name)
-    before = learner.class_probabilities(X)[0, Y]
+    before = softmax(learner.scores(X))[0, Y]
     learner.correct(X, np.array([Y]))
-    assert learner.class_probabilities(X)[0, Y] > before
+    assert softmax(learner.scores(X))[0, Y] > before
 
 
 def test_a_correction_is_one_step_of_sgd() -> None:

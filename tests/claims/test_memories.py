@@ -79,6 +79,5 @@ def test_a_vote_has_halved_after_a_half_life() -> None:
     learner.begin(Task(2, (2,)), np.random.default_rng(0))
     x = np.array([[1.0, 0], [0, 1], [1, 0]], np.float32)
     learner.learn(x, np.array([0, 0, 1]))  # the sample of class 0 with the same features is two samples older
-    label, sure = learner.predict_with_confidence(x[2:])
-    assert sure is not None
+    label, sure = learner.predict(x[2:])
     assert (label[0], sure[0]) == (1, pytest.approx(2 / 3, abs=1e-4))

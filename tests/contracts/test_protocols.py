@@ -39,7 +39,7 @@ class Spy(Learner):
 
     def learn_step(self, step: Step) -> None:
         self.splits.extend(step.splits)
-        super().learn_step(step)
+        self.learn(step["train"].x, step["train"].y)
 
 
 def with_val(stream: Stream) -> Stream:
@@ -93,21 +93,21 @@ def every(condition: Callable[[type[Learner]], object]) -> set[str]:
 
 def unfit() -> set[str]:
     """Learners of texts, images, class texts and unlabelled samples: the stream has none of them."""
-    return every(lambda k: k.reads_texts or k.needs_images or k.needs_class_texts or k.needs_unlabelled)
+    return every(lambda k: k.needs.texts or k.needs.images or k.needs.class_texts or k.needs.unlabelled)
 
 
 def to_final() -> set[str]:
-    return every(lambda kind: kind.needs_all_steps)
+    return every(lambda kind: kind.needs.all_steps)
 
 
 SKIPPED: dict[str, Callable[[], set[str]]] = {  # of our own protocols: all others must run
     "clear-iid": lambda: unfit() | to_final(),
-    "clear-streaming": lambda: unfit() | to_final() | every(lambda kind: kind.sees_all_steps),
-    "near-future": lambda: unfit() | every(lambda kind: kind.needs_whole_steps),
+    "clear-streaming": lambda: unfit() | to_final() | every(lambda kind: kind.needs.future),
+    "near-future": lambda: unfit() | every(lambda kind: kind.needs.whole_steps),
     "ocrr": lambda: unfit() | to_final(),
-    "adaptation": lambda: unfit() | to_final() | every(lambda kind: kind.sees_all_steps),
+    "adaptation": lambda: unfit() | to_final() | every(lambda kind: kind.needs.future),
     "seq-to-final": lambda: (  # no data for an oracle, no blocks for side modules
-        unfit() | every(lambda kind: kind.needs_oracle) | {"st-1", "st-b", "sst-1", "sst-b"}
+        unfit() | every(lambda kind: kind.needs.oracle) | {"st-1", "st-b", "sst-1", "sst-b"}
     ),
 }
 

@@ -12,6 +12,8 @@ from support.helpers import benchmark, drifting
 
 from curate.core.errors import BadArray
 from curate.core.seeding import rng_for
+from eval.answers import answers as answers_to
+from eval.answers import sure_answers
 from eval.experiment.learner_spec import spec_of
 from eval.learner import Learner, Task
 from eval.learners import ridge
@@ -25,6 +27,16 @@ CLASSES, WIDTH = 4, 6
 NAMES = ["nearest-mean", "simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)",
          "ranpac(width=20)", "ranpac(width=20,penalty=held-out)",
          "randumb(width=20)", "fecam", "fecam(covariance=common)"]  # fmt: skip
+
+
+def labels(learner: Learner, x: Any) -> Any:
+    """Its answers."""
+    return answers_to(learner, x, len(x))
+
+
+def confidence(learner: Learner, x: Any) -> Any:
+    """How sure it is of them."""
+    return sure_answers(learner, x, len(x))[1]
 
 
 def samples(n: int = 120, seed: int = 0) -> tuple[Any, Any]:
@@ -67,8 +79,8 @@ def test_one_sample_at_a_time_gives_what_all_at_once_gives(name: str, time: str)
 def test_neighbours_are_the_same_however_they_came(half_life: float) -> None:
     whole, *portions = (taught(Knn(half_life=half_life), sizes=size) for size in (0, 1, 7))
     for other in portions:
-        assert (other.predict(TEST) == whole.predict(TEST)).all()
-        assert np.allclose(other.confidence(TEST), whole.confidence(TEST), rtol=1e-6)
+        assert (labels(other, TEST) == labels(whole, TEST)).all()
+        assert np.allclose(confidence(other, TEST), confidence(whole, TEST), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,7 +95,7 @@ def test_a_window_is_the_newest_samples_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_unit_of_the_features_does_not_matter(name: str) -> None:
-    assert (taught(name, X * 1000).predict(TEST * 1000) == taught(name).predict(TEST)).all()
+    assert (labels(taught(name, X * 1000), TEST * 1000) == labels(taught(name), TEST)).all()
 
 
 @pytest.mark.parametrize("shrinkage", [1e-4, 0.1, 0.5])
@@ -92,8 +104,8 @@ def test_slda_is_scikit_learns_lda(shrinkage: float) -> None:
 
     reference = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage).fit(X.astype(np.float64), Y)
     learner = taught(Slda(shrinkage=shrinkage, priors="observed"), sizes=10)
-    assert np.allclose(learner.predict_with_confidence(TEST)[1], reference.predict_proba(TEST).max(1), atol=1e-6)
-    assert (learner.predict(TEST) == reference.predict(TEST)).all()
+    assert np.allclose(confidence(learner, TEST), reference.predict_proba(TEST).max(1), atol=1e-6)
+    assert (labels(learner, TEST) == reference.predict(TEST)).all()
 
 
 def test_its_posterior_is_scikit_learns_with_shrinkage_of_within_class_deviations() -> None:
@@ -124,7 +136,7 @@ def recursion(x: Any, y: Any, shrinkage: float) -> Callable[[Any], Any]:
 
 def test_slda_answers_as_the_papers_recursion() -> None:
     x, y = samples(600)
-    answers = taught(Slda(shrinkage=1e-4), x, y).predict(TEST)
+    answers = labels(taught(Slda(shrinkage=1e-4), x, y), TEST)
     assert (answers == recursion(x, y, 1e-4)(TEST)).mean() >= 0.97
 
 
@@ -195,7 +207,7 @@ def test_a_penalty_is_chosen_with_few_solutions_and_is_the_best_of_all(
     learner = taught(Ridge(penalty="held-out"), X + noise * rng_for(3).normal(size=X.shape))
     errors = [ridge.error(learner.held, *original(learner.moments, each, True)) for each in PENALTIES]
     monkeypatch.setattr(ridge, "fitted", counted)
-    learner.predict(TEST)
+    labels(learner, TEST)
     best = int(np.argmin(errors))
     assert learner.chosen == PENALTIES[best]
     assert len(tried) <= abs(best - PENALTIES.index(0.1)) + 4  # its neighbours, the way to it, and the final one
@@ -207,7 +219,7 @@ def test_randumb_is_scikit_learns_lda_on_random_features() -> None:
     learner = taught("randumb(width=15,shrinkage=0.2)", sizes=17)
     reference = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2).fit(learner.lift(X.astype(np.float64)), Y)
     expected = reference.predict_proba(learner.lift(TEST.astype(np.float64)))
-    assert np.allclose(learner.predict_with_confidence(TEST)[1], expected.max(1), atol=1e-6)
+    assert np.allclose(confidence(learner, TEST), expected.max(1), atol=1e-6)
 
 
 @pytest.mark.parametrize("covariance", ["class", "common"])
@@ -238,7 +250,7 @@ def test_nearest_mean_is_scikit_learns() -> None:
 
     x, y = samples(300)
     test, _ = samples(200, 3)
-    assert (taught(NearestMean(), x, y).predict(test) == NearestCentroid().fit(x, y).predict(test)).all()
+    assert (labels(taught(NearestMean(), x, y), test) == NearestCentroid().fit(x, y).predict(test)).all()
 
 
 def test_simple_cil_is_the_mean_of_the_largest_cosine() -> None:
@@ -255,25 +267,25 @@ def test_knn_without_decay_and_with_one_neighbour_is_the_nearest_and_with_decay_
         made = begun(learner, 2)
         for i in range(3):
             made.learn(x[i : i + 1], y[i : i + 1])
-        answers[learner.k, learner.half_life] = int(made.predict(query)[0])
+        answers[learner.k, learner.half_life] = int(labels(made, query)[0])
     assert answers == {(1, 0.0): 0, (3, 0.0): 0, (3, 0.1): 1}
 
 
 def test_classes_that_come_late_are_learned_and_those_that_leave_the_window_are_forgotten() -> None:
     learner = begun("slda(window=30)")
     learner.learn(X[Y == 0][:30], np.zeros(30, np.int64))
-    assert set(learner.predict(TEST)) == {0}
+    assert set(labels(learner, TEST)) == {0}
     learner.learn(X[Y == 1][:30], np.ones(30, np.int64))
-    assert set(learner.predict(TEST)) == {1}
+    assert set(labels(learner, TEST)) == {1}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_sample_a_class_and_features_without_variance_are_no_error(name: str) -> None:
     learner = begun(name)
     learner.learn(X[:1], np.array([2]))
-    assert (learner.predict(TEST) == 2).all()
+    assert (labels(learner, TEST) == 2).all()
     constant = np.ones((8, WIDTH), np.float32)
-    assert taught(name, constant, np.arange(8) % 2).predict(constant).shape == (8,)
+    assert labels(taught(name, constant, np.arange(8) % 2), constant).shape == (8,)
 
 
 def test_features_that_are_not_finite_and_classes_that_do_not_exist_are_named() -> None:
@@ -289,8 +301,8 @@ def test_lda_beats_the_nearest_mean_where_directions_have_different_noise() -> N
     """The published finding: SLDA above NCM on the same features [Hayes & Kanan 2020]."""
     x, y = samples(600)
     test, truth = samples(300, 3)
-    lda = (taught(Slda(), x, y).predict(test) == truth).mean()
-    assert lda > (taught(NearestMean(), x, y).predict(test) == truth).mean() + 0.05
+    lda = (labels(taught(Slda(), x, y), test) == truth).mean()
+    assert lda > (labels(taught(NearestMean(), x, y), test) == truth).mean() + 0.05
 
 
 @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future", "ocrr"])
@@ -312,9 +324,9 @@ def test_answers_alone_need_little_more_memory_than_their_scores() -> None:
     learner = Slda()
     learner.begin(Task(classes, (WIDTH,)), rng_for(0))
     learner.learn(x[:classes], np.arange(classes))
-    learner.predict(x[:1])
+    labels(learner, x[:1])
     tracemalloc.start()
-    learner.predict(x)
+    labels(learner, x)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 1.7 * len(x) * classes * 8

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
 from curate.core.seeding import rng_for
+from eval.abilities import learn_step
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
 from eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
@@ -204,7 +205,7 @@ def test_a_gradient_in_halves_is_the_gradient(monkeypatch: pytest.MonkeyPatch) -
 
 SHORT = {"net": TINY, "epochs": 2, "batch": 16, "lr": 0.05}
 TRAINED = [
-    n for n, kind in LEARNERS.items() if hasattr(kind, "hidden") and n != "cosine-fc" and not kind.needs_class_texts
+    n for n, kind in LEARNERS.items() if hasattr(kind, "hidden") and n != "cosine-fc" and not kind.needs.class_texts
 ]
 
 
@@ -224,9 +225,9 @@ def test_a_network_learns_and_the_seed_decides_all() -> None:
 def test_cwr_keeps_the_layers_below_the_output_after_the_first_step() -> None:
     learner, stream = Cwr(net=TINY, epochs=1, batch=16), painted()
     learner.begin(Task(C, (SIDE, SIDE, 3)), rng_for(0))
-    learner.learn_step(stream.steps[0].visible())
+    learn_step(learner, stream.steps[0].visible())
     before = [p.clone() for p in learner.head.params[:-2]]
-    learner.learn_step(stream.steps[1].visible())
+    learn_step(learner, stream.steps[1].visible())
     assert all(torch.equal(a, b) for a, b in zip(before, learner.head.params[:-2], strict=True))
 
 

@@ -12,6 +12,7 @@ from support.helpers import described, drifting
 
 from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.abilities import learn_sequence, learn_step, samples_trained
 from eval.experiment.cost_estimate import Past, core_seconds, fitted_line, product_rate
 from eval.learner import Task
 from eval.learners import LEARNERS
@@ -26,7 +27,7 @@ from stream_builder.stream import Step, Stream
 TRAINED = [
     n for n in LEARNERS
     if issubclass(LEARNERS[n], NetLearner) and not issubclass(LEARNERS[n], OnlineLearner)
-    and not LEARNERS[n].needs_images and n != "self-training"  # what it will be sure of nobody knows before
+    and not LEARNERS[n].needs.images and n != "self-training"  # what it will be sure of nobody knows before
 ]  # fmt: skip
 
 
@@ -36,16 +37,16 @@ def test_samples_trained_are_those_of_the_gradient_steps(name: str) -> None:
     learner = LEARNERS[name](epochs=4, batch=16)
     learner.begin(Task(3, (8,), 6, class_texts=stream.class_texts), rng_for(0))
     steps = [step.visible() for step in stream.steps]
-    if learner.sees_all_steps:
-        learner.learn_sequence(steps)
+    if learner.needs.future:
+        learn_sequence(learner, steps)
     else:
         for step in steps:
-            learner.learn_step(step)
+            learn_step(learner, step)
     looked = (learner.gradient_steps * learner.cost + learner.extra) * 16
     if name == "er":  # each later step looks at as many again
         looked += (learner.gradient_steps - 4 * 10) * 16
     # 160 samples, and the 128 that bbse keeps of them, are whole batches
-    assert learner.samples_trained([160] * 6) == pytest.approx(looked, rel=0.01)
+    assert samples_trained(learner, [160] * 6) == pytest.approx(looked, rel=0.01)
 
 
 def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from eval.abilities import learn_sequence
 from eval.finetuning import method, stage
 from eval.finetuning.fit import Rule
 from eval.finetuning.search import points
@@ -52,7 +53,7 @@ def task() -> Task:
 
 def learned(learner: Any) -> Any:
     learner.begin(task(), np.random.default_rng(0))
-    learner.learn_sequence([Step(t, str(t), {"train": images(20), "val": images(10)}) for t in range(3)])
+    learn_sequence(learner, [Step(t, str(t), {"train": images(20), "val": images(10)}) for t in range(3)])
     return learner.net
 
 

@@ -49,6 +49,18 @@ class Unfinished(Learner):
     def begin(self, task, rng):
         pass
 
+    def predict(self, x):
+        return x
+
+
+class Silent(Constant):
+    predict = Learner.predict
+
+
+class Older(Constant):
+    def predict_with_confidence(self, x):
+        return self.predict(x), None
+
 
 @dataclass
 class Needy(Constant):
@@ -141,6 +153,8 @@ def test_a_network_of_a_module_is_trained_but_never_imported_for_a_stored_run() 
         ("users_learners:NUMBER", BadPlugin, "is 3. Expected a class derived from eval.learner.Learner"),
         ("users_learners:Latest", BadPlugin, "Expected a class derived from eval.learner.Learner"),
         ("fc-only(sampler=users_learners:Constant)", BadPlugin, "Expected a class derived from eval.memory.samplers"),
+        ("users_learners:Silent", BadPlugin, "Silent cannot answer. Expected a method scores or predict"),
+        ("users_learners:Older", BadPlugin, "which nothing calls. Expected predict, which may return labels and"),
         ("users learners:Constant", UnknownName, "Expected a registered name or package.module:Name"),
         ("users_learners:Constant(answer=-1)", BadConfig, "users_learners:Constant: answer is -1. Expected a number"),
         ("users_learners:Constant(anser=1)", BadConfig, "Unknown setting 'anser'. Did you mean 'answer'"),

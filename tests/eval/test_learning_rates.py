@@ -25,9 +25,9 @@ from stream_builder.stream import Stream
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TRAINED = [
     n for n, kind in LEARNERS.items()
-    if issubclass(kind, NetLearner) and not kind.needs_whole_steps and not kind.needs_images
+    if issubclass(kind, NetLearner) and not kind.needs.whole_steps and not kind.needs.images
 ]  # fmt: skip
-WITHOUT_TEXTS = [name for name in TRAINED if not LEARNERS[name].needs_class_texts]  # streams here have none
+WITHOUT_TEXTS = [name for name in TRAINED if not LEARNERS[name].needs.class_texts]  # streams here have none
 CHOSEN = [name for name in WITHOUT_TEXTS if LEARNERS[name]().lr is None]
 # No rate of the grid brings these to .1 on the stream below: there is nothing that a default could fall behind.
 NOWHERE = ("finetune", "der", "der++", "agem", "ewc", "si", "lwf", "overadapt", "t3a", "mlls", "bbse")

@@ -14,7 +14,8 @@ from support.helpers import drifting
 
 from curate.core.errors import Diverged
 from curate.core.seeding import rng_for
-from eval.engine.linear import Head, LinearSettings, fit, predict
+from eval.abilities import learn_sequence, learn_step
+from eval.engine.linear import Head, LinearSettings, fit, net_scores
 from eval.experiment.learner_spec import spec_of
 from eval.learner import Task
 
@@ -81,7 +82,7 @@ def test_converged_head_equals_scikit_learn() -> None:
     ours = np.asarray(head.weights - head.weights.mean(0))
     theirs = peer.coef_ - peer.coef_.mean(0)
     assert np.allclose(ours, theirs, atol=5e-3)
-    assert (predict(head, x) == peer.predict(x)).mean() > 0.995
+    assert (net_scores(head, x).argmax(1) == peer.predict(x)).mean() > 0.995
 
 
 def test_replay_fills_half_of_every_batch_and_uses_all_of_the_memory() -> None:
@@ -89,7 +90,7 @@ def test_replay_fills_half_of_every_batch_and_uses_all_of_the_memory() -> None:
     head = Head.new(2, 4, rng_for(0))
     elsewhere = np.full((64, 4), 50, np.float32)
     fit(head, x, y, LinearSettings(lr=0.01, batch=16, epochs=1), rng_for(0), (elsewhere, np.ones(64, np.int64)))
-    assert (predict(head, elsewhere) == 1).all(), "what is only in the memory was learned"
+    assert (net_scores(head, elsewhere).argmax(1) == 1).all(), "what is only in the memory was learned"
 
 
 def test_numbers_that_are_not_finite_stop_the_run_by_name() -> None:
@@ -106,7 +107,7 @@ def test_training_in_bfloat16_changes_few_predictions() -> None:
         net = Head.new(5, 64, rng_for(0), half=half)
         fit(net, train.x, train.y, LinearSettings(lr=0.1, epochs=30, decay_after=20), rng_for(1))
         assert net.params[0].dtype == torch.float32
-        answers.append(predict(net, test.x))
+        answers.append(net_scores(net, test.x).argmax(1))
     assert 0 <= np.mean(answers[0] != answers[1]) < 0.01
     assert np.mean(answers[1] == test.y) > 0.5
 
@@ -122,10 +123,10 @@ def test_all_steps_are_one_array_at_most_twice(name: str) -> None:
     learner.length = None
     tracemalloc.start()
     if name == "joint":
-        learner.learn_sequence(steps)
+        learn_sequence(learner, steps)
     else:
         for step in steps:
-            learner.learn_step(step)
+            learn_step(learner, step)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2 * size
@@ -147,8 +148,8 @@ def test_parts_are_scaled_and_joined_as_one_array_is() -> None:
 def test_read_only_features_are_predicted_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream's tests are mapped files: a copy for every prediction would cost as much as the product."""
     head, x = Head.new(3, 8, rng_for(0)), rng_for(1).normal(size=(5, 8)).astype(np.float32)
-    expected, seen = predict(head, x), []
+    expected, seen = net_scores(head, x), []
     monkeypatch.setattr(Head, "scores", lambda self, x, plain=Head.scores: seen.append(x.data_ptr()) or plain(self, x))
     x.flags.writeable = False
-    assert np.array_equal(predict(head, x), expected)
+    assert np.array_equal(net_scores(head, x), expected)
     assert seen == [x.ctypes.data]

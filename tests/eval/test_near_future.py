@@ -21,6 +21,7 @@ from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.blind import GRID
 from eval.learners.fc_only import FcOnly
+from eval.protocols.near_future import loop
 from eval.protocols.near_future.protocol import NearFuture
 from eval.run import evaluate
 from stream_builder.measures.label_correlation import blind_curve_of, modes
@@ -30,7 +31,7 @@ STREAM = correlated()
 TEXTS = described(STREAM)
 ONLINE = [
     n for n in LEARNERS
-    if not (LEARNERS[n].needs_whole_steps or LEARNERS[n].reads_texts or LEARNERS[n].needs_images)
+    if not (LEARNERS[n].needs.whole_steps or LEARNERS[n].needs.texts or LEARNERS[n].needs.images)
 ]  # fmt: skip
 QUICK = {"shift": 50, "batch": 20, "points": 5, "prefix": 0}
 NARROW = {n: f"{n}(width=50)" if "width" in setting_names(LEARNERS[n]) else n for n in ONLINE}  # 1000 take seconds
@@ -403,21 +404,21 @@ class TestEveryOnlineLearner:
         evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "whole")
         monkeypatch.setattr(checkpoint, "EVERY", 0.0)
         kind, asked = LEARNERS[name], 0
-        literal = kind.learn_from
+        literal = loop.learn_from
 
-        def killed(self: Learner, past: Past) -> None:
+        def killed(learner: Learner, past: Past) -> None:
             nonlocal asked
             asked += 1
             if asked in (17, 30):
                 raise KeyboardInterrupt
-            literal(self, past)
+            literal(learner, past)
 
-        monkeypatch.setattr(kind, "learn_from", killed)
+        monkeypatch.setattr(loop, "learn_from", killed)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "killed")
         evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "killed")
-        if kind.sample_by_sample:
+        if kind.needs.single_samples:
             assert asked == 1080 + 30, "1,080 samples; the first batch, of 20, was interrupted twice"
         else:
             assert asked == 54 + 2, "54 batches, and the two that were interrupted once more: none was repeated"
@@ -511,7 +512,7 @@ class TestBadInput:
         """None of the first two steps or the prefix has a class above 5."""
         late = _changed(lambda s: s.take(np.flatnonzero(s.y < 6)), steps=2)
         assert set(late.steps[2]["train"].y.tolist()) - set(late.steps[1]["train"].y.tolist()) == set(range(6, 12))
-        without_texts = [name for name in ONLINE if not LEARNERS[name].needs_class_texts]
+        without_texts = [name for name in ONLINE if not LEARNERS[name].needs.class_texts]
         found = evaluate(late, "near-future", without_texts, settings={**QUICK, "prefix": 300, "updates": 5})
         assert not found["skipped"]
         seen = {"acm", "nearest-mean", "fc-only", "er-online", "ace", "cosine-fc", "substrate"}

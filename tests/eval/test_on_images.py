@@ -15,6 +15,7 @@ from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.executor.torch_threads import one_thread
 from curate.core.registry import HOME
 from curate.core.seeding import rng_for
+from eval.abilities import check_stream
 from eval.engine.augment import augmented, draw
 from eval.engine.deep import planes
 from eval.engine.seeded import seeded
@@ -162,7 +163,7 @@ def test_vectors_and_networks_without_batch_normalisation_are_refused() -> None:
         Step(s.index, s.name, {k: Split(v.x.mean((1, 2)), v.y) for k, v in s.splits.items()}) for s in STREAM.steps
     ]
     with pytest.raises(IncompatibleStream, match="images"):
-        Tent().check_stream(Stream("vectors", vectors, ["a", "b"]))
+        check_stream(Tent(), Stream("vectors", vectors, ["a", "b"]))
 
 
 class TestL2p:
@@ -175,7 +176,7 @@ class TestL2p:
         """Wang et al. 2022, eq. 2-5, image by image: query, the nearest keys, prompts before the tokens, the mean of
         their outputs, and a loss that pulls the chosen keys."""
         learner, x = self.made(), FIRST[:5]
-        scores, cosines = learner.scores(x)
+        scores, cosines = learner.forward(x)
         vit, losses = learner.vit, []
         for i in range(5):
             image = planes(torch.from_numpy(x[i : i + 1]))
@@ -201,7 +202,7 @@ class TestL2p:
         learner, twin = self.made(pull=0.7), self.made(pull=0.7)
         x, y = FIRST[:8], STREAM.steps[0]["test"].y[:8]
         learner.correct(x, y)
-        scores, cosines = twin.scores(x)
+        scores, cosines = twin.forward(x)
         (cross_entropy(scores, torch.from_numpy(y)) - 0.7 * cosines).backward()
         norm = torch.sqrt(sum((p.grad**2).sum() for p in twin.learned()))
         for p, q in zip(learner.learned(), twin.learned(), strict=True):

@@ -14,6 +14,8 @@ from support.helpers import correlated
 
 from curate.core.errors import BadConfig, Diverged
 from curate.core.seeding import rng_for
+from eval.abilities import stored_bytes
+from eval.answers import answers
 from eval.engine.wide import Cosine, Wide
 from eval.experiment.learner_spec import spec_of
 from eval.history import History, Past
@@ -230,7 +232,7 @@ class TestAcm:
         for low in range(0, 600, 64):
             learner.learn(TRAIN.x[low : min(600, low + 64)], TRAIN.y[low : min(600, low + 64)])
         theirs = KNeighborsClassifier(1, metric="cosine", algorithm="brute").fit(TRAIN.x[:600], TRAIN.y[:600])
-        assert (learner.predict(TRAIN.x[600:]) == theirs.predict(TRAIN.x[600:])).all()
+        assert (answers(learner, TRAIN.x[600:], 480) == theirs.predict(TRAIN.x[600:])).all()
 
     def test_the_most_frequent_wins_and_ties_go_to_the_nearest(self) -> None:
         assert voted(np.array([[1, 2, 2], [3, 1, 2], [4, 5, 5], [7, 6, 7]])).tolist() == [2, 3, 5, 7]
@@ -302,7 +304,7 @@ def test_a_limited_memory_is_reported_as_what_it_holds() -> None:
     for memory in (0, 100):
         learner = FcOnly(memory=memory)
         evaluate(STREAM, "near-future", [learner], settings={"shift": 50, "prefix": 0})
-        sizes[memory] = learner.stored_bytes()
+        sizes[memory] = stored_bytes(learner)
     head = 4 * (8 + 1) * 12
     assert sizes == {0: head + 1080 * (8 * 4 + 8), 100: head + 100 * (8 * 4 + 8)}
 

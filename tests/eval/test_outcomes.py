@@ -16,7 +16,7 @@ from support.helpers import drifting
 
 from curate.core.errors import BadInput, IntegrityError
 from eval import outcomes, rows
-from eval.engine.scores import sure
+from eval.engine.scores import softmax, sure
 from eval.leaderboard.rescoring import rescored
 from eval.learner import Learner, Task
 from eval.learners.nap import Nap
@@ -126,10 +126,8 @@ class Sure(Learner):
         pass
 
     def predict(self, x: Any) -> Any:
-        return self.rng.integers(0, self.task.n_classes, len(x))
-
-    def confidence(self, x: Any) -> Any:
-        return np.full(len(x), float(self.told)) if self.told else self.rng.random(len(x))
+        sure = np.full(len(x), float(self.told)) if self.told else self.rng.random(len(x))
+        return self.rng.integers(0, self.task.n_classes, len(x)), sure
 
 
 class TestConfidence:
@@ -155,21 +153,22 @@ class TestConfidence:
         x = stream.steps[-1]["test"].x
         assert last.answers is not None
         assert np.array_equal(last.answers.predicted, learner.predict(x))
-        assert np.abs(last.answers.confidence - learner.confidence(x)).max() <= 0.5 / 255 + 1e-6
+        shares = softmax(learner.scores(x)).max(1)
+        assert np.abs(last.answers.confidence - shares).max() <= 0.5 / 255 + 1e-6
 
     @pytest.mark.parametrize("told", ["nan", "1.01", "-0.5", "inf"])
     def test_one_that_is_none_names_the_learner(self, told: str) -> None:
         found = evaluate(drifting(), "clear-iid", [Sure(told)])
         (skipped,) = found["skipped"]
-        assert skipped["because"].startswith(f"Sure.confidence gave {told}")
+        assert skipped["because"].startswith(f"Sure.predict gave the confidence {told}")
         assert "from 0 to 1" in skipped["because"]
 
     def test_it_is_the_same_for_one_test_as_for_all_of_a_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Few scores are kept until the run ends; a learner that has answers of its own is asked for them."""
 
         class Asked(Nap):
-            def predict_with_confidence(self, x: Any) -> Any:
-                return super().predict_with_confidence(x)
+            def predict(self, x: Any) -> Any:
+                return super().predict(x), softmax(self.scores(x)).max(1)
 
         def confidences(learner: Nap) -> list[npt.NDArray[Any]]:
             kept: list[Any] = []
@@ -177,7 +176,7 @@ class TestConfidence:
             return [row.answers.confidence for row in kept[0].rows]
 
         together, asked = confidences(Nap(epochs=3)), confidences(Asked(epochs=3))
-        monkeypatch.setattr("eval.protocol.FEW", 0)
+        monkeypatch.setattr("eval.answers.FEW", 0)
         for one, each, own in zip(together, confidences(Nap(epochs=3)), asked, strict=True):
             assert one.shape == (len(one),)
             assert one.dtype == np.float32
@@ -186,11 +185,11 @@ class TestConfidence:
 
     def test_scores_of_other_samples_name_the_learner(self) -> None:
         class Short(Nap):
-            def predict_with_scores(self, x: Any) -> Any:
-                return self.predict(x), np.zeros((len(x) - 1, 2), np.float32)
+            def scores(self, x: Any) -> Any:
+                return np.zeros((len(x) - 1, 2), np.float32)
 
         (skipped,) = evaluate(drifting(), "clear-iid", [Short(epochs=1)])["skipped"]
-        assert skipped["because"].startswith("Short gave scores")
+        assert skipped["because"].startswith("Short.scores gave shape")
 
     def test_softmax_is_torchs(self) -> None:
         """The slow twin; equal scores are the first class."""

@@ -11,6 +11,7 @@ from support.helpers import drifting
 
 from curate.core.errors import BadConfig, BadInput
 from eval import outcomes, rows
+from eval.engine.scores import softmax
 from eval.learners.majority import Majority
 from eval.learners.nap import Nap
 from eval.outcomes import PROBABILITIES, probabilities
@@ -37,8 +38,7 @@ def test_they_are_the_learners_own_and_rows_and_outcomes_stay(tmp_path: Path) ->
     last = probabilities(one(tmp_path / "with"))[-1]
     assert last is not None
     classes, shares = last
-    own = learner.class_probabilities(stream.steps[-1]["test"].x)
-    assert own is not None
+    own = softmax(learner.scores(stream.steps[-1]["test"].x))
     assert np.abs(np.take_along_axis(own, classes.astype(int), 1) - shares).max() <= 0.5 / outcomes.STEPS + 1e-6
     assert np.array_equal(classes[:, 0], one_run.rows[-1].answers.predicted)  # type: ignore[union-attr]
     assert (np.sort(classes, 1) == np.arange(len(stream.classes))).all()
@@ -86,11 +86,11 @@ def test_a_finished_run_is_done_again_only_if_it_lacks_them(tmp_path: Path) -> N
 @pytest.mark.parametrize("given", ["nan", "1.5", "-0.1"])
 def test_what_is_no_probability_names_the_learner(given: str) -> None:
     class Odd(Majority):
-        def class_probabilities(self, x: Any) -> Any:
-            return np.full((len(x), 2), float(given))
+        def predict(self, x: Any) -> Any:
+            return np.zeros(len(x), np.int64), np.full((len(x), 2), float(given))
 
     (skipped,) = evaluate(drifting(), "clear-iid", [Odd], settings={"probabilities": "all"})["skipped"]
-    assert skipped["because"].startswith("Odd.class_probabilities gave")
+    assert skipped["because"].startswith("Odd.predict gave the")
     assert "at most 1 in all" in skipped["because"]
 
 

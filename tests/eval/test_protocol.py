@@ -17,8 +17,10 @@ from support.helpers import drifting
 
 from curate.core.errors import BadConfig, BadPlugin, IncompatibleStream, UnknownName
 from curate.core.executor import Executor
+from eval.abilities import learn_step
+from eval.answers import evaluate_split
 from eval.learner import Learner, Task
-from eval.protocol import PROTOCOLS, Protocol, Result, Score, evaluate_split, protocol_named
+from eval.protocol import PROTOCOLS, Protocol, Result, Score, protocol_named
 from eval.protocols.clear.protocol import Iid
 from eval.protocols.near_future.protocol import NearFuture
 from eval.reporting.report import results_of, write
@@ -31,8 +33,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval.abilities import learn_step
 from eval.learner import Task
-from eval.protocol import Protocol, Result, evaluate_split
+from eval.answers import evaluate_split
+from eval.protocol import Protocol, Result
 
 Path(__file__).with_name("imported").touch()
 
@@ -51,7 +55,7 @@ class Ageing(Protocol):
 
     def run(self, stream, learner, rng, seed):
         begun = time.process_time()
-        learner.learn_step(stream.steps[self.step].visible())
+        learn_step(learner, stream.steps[self.step].visible())
         for step in stream.steps:
             yield evaluate_split(learner, step["test"], step.name, begun, learned_to=self.step)
 
@@ -76,7 +80,7 @@ class FirstOnly(Protocol):
         return Task(len(stream.classes), stream.x_shape)
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int) -> Iterator[Row]:
-        learner.learn_step(stream.steps[0].visible())
+        learn_step(learner, stream.steps[0].visible())
         for step in stream.steps:
             yield evaluate_split(learner, step["test"], step.name, 0.0, learned_to=0)
 

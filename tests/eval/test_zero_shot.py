@@ -17,6 +17,8 @@ from curate.core.registry import HOME
 from curate.core.seeding import rng_for
 from curate.encoders import spec_of
 from curate.release import Release
+from eval.abilities import check_stream
+from eval.engine.scores import softmax
 from eval.experiment.learner_spec import spec_of as learner_of
 from eval.learner import Task
 from eval.learners.zero_shot import TipAdapter, ZeroShot, ZeroShotCalibrated
@@ -124,7 +126,7 @@ class TestMethods:
         prior = (probabilities(TRAIN.x).sum(0) + 1 / 3) / (len(TRAIN) + 1)
         corrected = probabilities(TEST.x) / prior
         expected = corrected / corrected.sum(1, keepdims=True)
-        assert np.allclose(learner.confidence(TEST.x), expected.max(1), atol=1e-5)
+        assert np.allclose(softmax(learner.scores(TEST.x)).max(1), expected.max(1), atol=1e-5)
 
     def test_calibration_helps_where_one_class_is_answered_too_often(self) -> None:
         """The published finding: correcting the model's own prior raises accuracy [Zhao et al. 2021]."""
@@ -186,12 +188,12 @@ def test_they_run_under_every_protocol_with_texts_and_are_skipped_without(protoc
 def test_images_and_vectors_of_another_width_are_refused() -> None:
     wide = drifting(width=9)
     with pytest.raises(IncompatibleStream, match="vectors of 8 numbers"):
-        ZeroShot().check_stream(replace(wide, class_texts=STREAM.class_texts))
+        check_stream(ZeroShot(), replace(wide, class_texts=STREAM.class_texts))
     step = PLAIN.steps[0]
     pictures = {"train": replace(TRAIN, x=np.zeros((len(TRAIN), 4, 4, 3), np.uint8))}
     images = replace(STREAM, steps=[replace(step, splits=pictures)])
     with pytest.raises(IncompatibleStream, match="holds images"):
-        ZeroShot().check_stream(images)
+        check_stream(ZeroShot(), images)
 
 
 @pytest.mark.shared(twin="tests/eval/test_zero_shot.py::test_zero_shot_is_the_largest_cosine_with_the_mean_text")

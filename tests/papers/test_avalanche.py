@@ -13,6 +13,7 @@ import pytest
 from support.helpers import benchmark
 
 from curate.core.seeding import rng_for
+from eval.abilities import learn_step
 from eval.learner import Task
 from eval.protocols.clear import score
 
@@ -67,7 +68,7 @@ def test_avalanches_si_is_finetuning_on_a_cpu_unless_it_copies_the_old_weights()
         learner = cross.theirs(kind, **more)()
         learner.begin(Task(6, (8,), 5), rng_for(0))
         for step in data.steps[:2]:
-            learner.learn_step(step.visible())
+            learn_step(learner, step.visible())
         weights[name] = learner.model.model[0].weight.detach().numpy()
     assert np.array_equal(weights["naive"], weights["released"])
 

@@ -12,6 +12,7 @@ from support.helpers import drifting
 from curate.core.atomic_io import write_array
 from curate.core.errors import BadArray, BadConfig, IntegrityError
 from curate.core.seeding import rng_for
+from eval.abilities import learn_step
 from eval.learner import Task
 from eval.learners.self_training import SelfTraining
 from eval.run import evaluate
@@ -113,7 +114,7 @@ def test_self_training_counts_what_it_took() -> None:
     stream = hinted()
     learner = SelfTraining(epochs=30, threshold=0.7)
     learner.begin(Task(2, (16,), prior=stream.prior), rng_for(0, "x"))
-    learner.learn_step(stream.steps[0].visible())
+    learn_step(learner, stream.steps[0].visible())
 
     facts = learner.metadata()
     assert facts["unlabelled"] == 250
@@ -124,7 +125,7 @@ def test_nothing_is_taken_where_nothing_is_sure() -> None:
     stream = hinted()
     learner = SelfTraining(epochs=2, threshold=1.0)
     learner.begin(Task(2, (16,)), rng_for(0, "x"))
-    learner.learn_step(stream.steps[0].visible())
+    learn_step(learner, stream.steps[0].visible())
     assert learner.metadata()["pseudo_labelled"] == 0
 
 

@@ -20,11 +20,13 @@ from curate.metadata.schema import batch_of
 from curate.release import Release
 from curate.retrieval.settings import Concept
 from curate.sources.base import FileSource, Workplace
+from eval.abilities import learn_step
+from eval.answers import evaluate_split
 from eval.history import Past
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.samplers import Positions, Sampler
 from eval.nets.chain import HEAD, Blocks
-from eval.protocol import Protocol, Result, Score, evaluate_split
+from eval.protocol import Protocol, Result, Score
 from eval.rows import Row
 from stream_builder.datasets import Dataset, Options, Samples
 from stream_builder.shifts.base import Images, Shift, check_images
@@ -152,7 +154,7 @@ class LastStep(Protocol):
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int) -> Iterator[Row]:
         """Learn a step, then test."""
         for step in stream.steps:
-            learner.learn_step(step.visible())
+            learn_step(learner, step.visible())
             yield evaluate_split(learner, stream.steps[-1]["test"], "last", 0.0, learned_to=step.index)
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:

@@ -12,9 +12,11 @@ import numpy as np
 from pydantic import Field
 
 from curate.core.errors import BadConfig, IncompatibleStream
+from eval.abilities import adapt, learn_step
+from eval.answers import answers, sure_answers
 from eval.learner import Learner, Task
 from eval.outcomes import Tally
-from eval.protocol import Protocol, Result, Score, sure_answers
+from eval.protocol import Protocol, Ran, Result, Score, Start, skip_reason
 from eval.protocols.adaptation.estimates import atc, doc, gde
 from eval.protocols.adaptation.unlabelled import Unlabelled
 from eval.rows import Row
@@ -41,6 +43,7 @@ class Adaptation(Protocol):
         Score(f"{name}_error", f"error of {name.upper()}", higher_is_better=False, unit="share") for name in ESTIMATES
     )
     primary = "adapted"
+    refuses = ("all_steps", "future")
     measures_title = "Accuracy estimated without labels"
     measures_note = (
         "Mean absolute error of the estimated accuracy of the model without adaptation, over the later steps. ATC: "
@@ -70,47 +73,58 @@ class Adaptation(Protocol):
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows "adapted/t" and "frozen/t" of later steps, "source", and estimates "atc/t", … as counts. Raises
         IncompatibleStream for a learner that sees all steps at once."""
-        if learner.sees_all_steps:
+        yield from self._rows(stream, learner, rng, [])
+
+    def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
+        """The same; a record has every update at test time: step, position and number of samples, and what the learner
+        says of it."""
+        for i, start in enumerate(starts):
+            log: list[dict[str, Any]] = []
+            try:
+                rows = list(self._rows(stream, start.learner, start.rng, log))
+                ran: Ran | Exception = Ran(rows, start.learner, {"test_time_updates": log} if log else {})
+            except Exception as error:
+                ran = skip_reason(error)
+            yield i, ran
+
+    def _rows(
+        self, stream: Stream, learner: Learner, rng: np.random.Generator, log: list[dict[str, Any]]
+    ) -> Iterator[Row]:
+        if learner.needs.future:
             raise IncompatibleStream("It learns from all steps at once; here later steps have no labels.")
         begun, name = time.process_time(), type(learner).__name__
         source, twins = stream.steps[: self.source], (deepcopy(learner), deepcopy(learner))
         for step in source:
-            learner.learn_step(step.visible())
+            learn_step(learner, step.visible())
             for twin, half in zip(twins, _halves(step.visible(), rng), strict=True):
-                twin.learn_step(half)
-        frozen, held = deepcopy(learner), join([step["test"] for step in source])
+                learn_step(twin, half)
+        frozen, model, held = deepcopy(learner), learner, join([step["test"] for step in source])
         at = {"learned_to": self.source - 1, "seen": sum(len(step["train"]) for step in source)}
-        answers, sure, _ = sure_answers(frozen, held.x, len(held))
-        right, tally = answers == held.y, Tally("source")
-        tally.add(held.position, held.y, answers, sure)
+        labels, sure, _ = sure_answers(frozen, held.x, len(held))
+        right, tally = labels == held.y, Tally("source")
+        tally.add(held.position, held.y, labels, sure)
         yield tally.row(by_class=True, seconds=time.process_time() - begun, **at)
-        log: list[dict[str, Any]] = []
         for t, step in enumerate(stream.steps[self.source :], self.source):
             if self.reset == "step":
-                learner.__dict__.update(deepcopy(vars(frozen)))
+                model = deepcopy(frozen)
             test, tallies, parts = step["test"], (Tally(f"adapted/{t}"), Tally(f"frozen/{t}")), []
             for low in range(0, len(test), self.batch):
                 part = test.part(low, low + self.batch)
-                facts = learner.adapt(Unlabelled(part.x, name))
+                facts = adapt(model, Unlabelled(part.x, name))
                 if facts is not None:
                     log.append({"step": t, "from": low, "samples": len(part), **facts})
-                for tally, model in zip(tallies, (learner, frozen), strict=True):
-                    tally.add(part.position, part.y, *sure_answers(model, part.x, len(part)))
-                parts.append([twin.predict(part.x) for twin in twins])
+                for tally, answering in zip(tallies, (model, frozen), strict=True):
+                    sure_of = sure_answers(answering, part.x, len(part), part.most_probable)
+                    tally.add(part.position, part.y, *sure_of)
+                parts.append([answers(twin, part.x, len(part)) for twin in twins])
             for tally in tallies:
                 yield tally.row(by_class=True, seconds=time.process_time() - begun, **at)
             estimates = {"gde": gde(*(np.concatenate(each) for each in zip(*parts, strict=True)))}
-            confidence = None if sure is None else frozen.confidence(test.x)
+            confidence = None if sure is None else sure_answers(frozen, test.x, len(test))[1]
             if sure is not None and confidence is not None:
                 estimates |= {"atc": atc(sure, right, confidence), "doc": doc(sure, right, confidence)}
             for kind, value in estimates.items():
                 yield Row(f"{kind}/{t}", len(test), round(value * len(test)), at["learned_to"], at["seen"])
-        learner.__dict__["test_time_updates"] = log
-
-    def records(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
-        """Every update at test time: step, position and number of samples, and what the learner says of it."""
-        log = vars(learner).get("test_time_updates")
-        return {"test_time_updates": log} if log else {}
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """adapted, frozen: means over later steps; errors of the estimates."""

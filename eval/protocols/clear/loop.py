@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from curate.core.errors import IncompatibleStream
+from eval.abilities import learn_sequence, learn_step
+from eval.answers import evaluate_split
 from eval.learner import Learner
-from eval.protocol import evaluate_split
 from eval.rows import Row
 from stream_builder.stream import Stream
 
@@ -41,11 +42,11 @@ def iid(stream: Stream, learner: Learner) -> Iterator[Row]:
     begun, seen = time.process_time(), 0
     for j, other in enumerate(steps):
         yield evaluate_split(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
-    if learner.sees_all_steps:
-        learner.learn_sequence([step.visible() for step in steps])
+    if learner.needs.future:
+        learn_sequence(learner, [step.visible() for step in steps])
     for i, step in enumerate(steps):
-        if not learner.sees_all_steps:
-            learner.learn_step(step.visible())
+        if not learner.needs.future:
+            learn_step(learner, step.visible())
         seen += len(step["train"])
         for j, other in enumerate(steps):
             yield evaluate_split(learner, other["test"], str(j), begun, learned_to=i, seen=seen)
@@ -56,13 +57,13 @@ def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Ite
 
     Raises IncompatibleStream for a learner that sees all steps at once: it would train on its test data.
     """
-    if learner.sees_all_steps:
+    if learner.needs.future:
         problem = "It learns from all steps at once, and in streaming every later step is a test."
         raise IncompatibleStream(problem, "Expected a learner that takes step after step.", "Use clear-iid.")
     begun, seen = time.process_time(), 0
     steps = [step.past() for step in stream.steps]
     for i, step in enumerate(steps[:-1]):
-        learner.learn_step(step)
+        learn_step(learner, step)
         seen += len(step["train"])
         for j in range(i + 1, len(steps)):
             yield evaluate_split(learner, steps[j]["train"], str(j), begun, learned_to=i, seen=seen)

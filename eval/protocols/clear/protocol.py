@@ -47,6 +47,7 @@ class Iid(Protocol):
     scores = tuple(IID)
     measures = tuple(MEASURES)
     primary = "next_domain"
+    refuses = ("all_steps",)
     measures_title = "The same matrix by other papers' measures, and how sure the differences are"
     measures_note = (
         "GEM: Lopez-Paz & Ranzato 2017; remembering, positive backward: Díaz-Rodríguez et al. 2018; "
@@ -132,6 +133,7 @@ class Streaming(Protocol):
 
     scores = tuple(STREAMING)
     primary = "next_domain"
+    refuses = ("all_steps", "future")
     matrix_note = MATRIX_NOTE
     step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
     score_of_counts = staticmethod(score_of_counts)

@@ -17,16 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadArray
+from eval.abilities import learn_from
+from eval.answers import Sure, answers, evaluate_split, sure_answers
 from eval.checkpoint import Checkpoint
 from eval.history import History
 from eval.learner import Learner
 from eval.outcomes import Tally
-from eval.protocol import evaluate_split, skip_reason, sure_answers
+from eval.protocol import Ran, skip_reason
 from eval.rows import Row
 from stream_builder.stream import Split, Stream
 
 Labels = npt.NDArray[np.int64]
-Sure = tuple[Labels, npt.NDArray[np.float64] | None, Any]  # answers, how sure they are, the most probable classes
 Spans = Mapping[int, tuple[int, int]]  # S → the samples that are predicted now, [low, high)
 
 
@@ -44,6 +45,8 @@ class Plan:
     """rows of each score"""
     prefix: int = 0
     """samples at the start that are never scored"""
+    most_probable: int = 0
+    """K: tests on the stream record the K most probable classes of each sample"""
 
     @property
     def lag(self) -> int:
@@ -68,8 +71,8 @@ class Progress:
 
 def advance(
     stream: Stream, trains: Sequence[Split], plan: Plan, learners: Sequence[Learner], saves: Sequence[Checkpoint | None]
-) -> Iterator[tuple[int, list[Row] | Exception]]:
-    """One pass over the stream with all learners; yields the position and rows of each, or why it stopped.
+) -> Iterator[tuple[int, Ran | Exception]]:
+    """One pass over the stream with all learners; yields the position and run of each, or why it stopped.
 
     saves: where the state of each learner is kept from time to time. A learner with a stored state goes on from it, and
     ends with the same rows as one that was never interrupted.
@@ -103,7 +106,7 @@ def advance(
                 continue
             begun = time.process_time()
             try:
-                take = _samples if learner.sample_by_sample else _batch
+                take = _samples if learner.needs.single_samples else _batch
                 found = take(learner, whole, plan, start, spans, x)
                 _count(learner, state, plan, spans, found, whole.labels, positions, len(stream.classes))
                 state.seconds += time.process_time() - begun
@@ -117,17 +120,16 @@ def advance(
             except Exception as error:
                 state.stopped = skip_reason(error)
     for i, state in enumerate(states):
-        learners[i].__dict__.update(vars(current[i]))
-        yield i, state.stopped or state.rows
+        yield i, state.stopped or Ran(state.rows, current[i])
 
 
 def _batch(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Sure:
     """Predict x, the samples of all spans, then learn the batch whose labels come; returns the answers."""
     size = sum(high - low for low, high in spans.values())
-    found: Sure = sure_answers(learner, x, size) if size else (np.zeros(0, np.int64), None, None)
+    found: Sure = sure_answers(learner, x, size, plan.most_probable) if size else (np.zeros(0, np.int64), None, None)
     if start >= plan.lag:
         first = start - plan.lag
-        learner.learn_from(whole.past(first, min(len(whole.labels), first + plan.batch)))
+        learn_from(learner, whole.past(first, min(len(whole.labels), first + plan.batch)))
     return found
 
 
@@ -139,9 +141,9 @@ def _samples(learner: Learner, whole: History, plan: Plan, start: int, spans: Sp
         for begin, (shift, (low, high)) in zip(begins, spans.items(), strict=False):
             if low <= position + shift < high:
                 row = begin + position + shift - low
-                found[row] = learner.predict_ahead(x[row : row + 1].copy(), shift + plan.lag)[0]
+                found[row] = answers(learner, x[row : row + 1].copy(), 1, shift + plan.lag)[0]
         if position >= plan.lag:
-            learner.learn_from(whole.past(position - plan.lag, position - plan.lag + 1))
+            learn_from(learner, whole.past(position - plan.lag, position - plan.lag + 1))
     return found, None, None
 
 

@@ -11,9 +11,10 @@ from pydantic import Field
 
 from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.outside.names import is_count
+from eval.abilities import spent
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
-from eval.protocol import Protocol, Result, Score, Start
+from eval.protocol import Protocol, Ran, Result, Score, Start
 from eval.protocols.near_future import figures as charts
 from eval.protocols.near_future import loop
 from eval.protocols.near_future.score import decisive, scored, step_tested
@@ -54,6 +55,7 @@ class NearFuture(Protocol):
 
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
+    refuses = ("all_steps", "whole_steps")
     fresh = ("online", "near_future", "shift/")
     measures_title = "Accuracy at further shifts, and how sure the differences are"
     matrix_title = "Retention by period"
@@ -200,31 +202,33 @@ class NearFuture(Protocol):
         """The setting `abreast`."""
         return self.abreast
 
-    def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, list[Row] | Exception]]:
+    def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
         """One pass with all learners; one that needs whole steps is skipped."""
         fitting = []
         for i, start in enumerate(starts):
-            if because := start.learner.needs_whole_steps:
+            if because := start.learner.needs.whole_steps:
                 yield i, IncompatibleStream(f"It cannot learn batch by batch: {because}.")
             else:
                 fitting.append(i)
-        plan = loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix))
+        trains = self.trains(stream)
+        most = max(train.most_probable for train in trains)
+        plan = loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix), most)
         learners, saves = [starts[i].learner for i in fitting], [starts[i].save for i in fitting]
-        for position, rows in loop.advance(stream, self.trains(stream), plan, learners, saves):
-            yield fitting[position], rows
+        for position, ran in loop.advance(stream, trains, plan, learners, saves):
+            yield fitting[position], ran
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "online", "near_future", "shift/S" and "retention/j". Raises IncompatibleStream for a
         learner that needs whole steps."""
-        for _, rows in self.resolve(stream).run_many(stream, [Start(learner, rng, seed)]):
-            if isinstance(rows, Exception):
-                raise rows
-            yield from rows
+        for _, ran in self.resolve(stream).run_many(stream, [Start(learner, rng, seed)]):
+            if isinstance(ran, Exception):
+                raise ran
+            yield from ran.rows
 
     def budget_report(self, learner: Learner, samples: int) -> dict[str, Any]:
         """Updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
         paid = self.updates * -(-samples // self.batch)
-        taken = learner.spent()
+        taken = spent(learner)
         over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
         return {"updates_paid": paid, "updates_taken": round(taken, 3), **over}
 

@@ -10,10 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from curate.core.errors import IncompatibleStream
+from eval.abilities import correct as correct_with
+from eval.abilities import learn_step, prepare, recall, stored_bytes
+from eval.answers import answers, evaluate_split, sure_answers
 from eval.learner import Array, Learner
 from eval.memory.correction_ledger import Ledger
 from eval.outcomes import Tally, recorded
-from eval.protocol import checked_confidence, evaluate_split
 from eval.protocols.ocrr.policies import Policy
 from eval.protocols.ocrr.scenarios import Scenario
 from eval.rows import Row
@@ -40,8 +42,8 @@ def _recover(
     rng: np.random.Generator, ledger: Ledger | None,
 ) -> Iterator[Row]:  # fmt: skip
     begun = time.process_time()
-    learner.learn_step(Step(0, "seed", {"train": scenario.seed}))
-    learner.prepare([scenario.stream.x, scenario.novel.x, scenario.original.x])
+    learn_step(learner, Step(0, "seed", {"train": scenario.seed}))
+    prepare(learner, [scenario.stream.x, scenario.novel.x, scenario.original.x])
     made, given, correcting, tally = 0, 0, 0.0, Tally("stream")  # corrections made by users, given to the learner
     waiting: list[tuple[int, int, int]] = []  # position when it comes, sample, label
 
@@ -49,8 +51,8 @@ def _recover(
         for name in ("novel", "original"):
             part = getattr(scenario, name)
             row = evaluate_split(learner, part, name, begun, learned_to=0, seen=seen, corrections=given)
-            recall = learner.recall(part.x)
-            yield replace(row, class_n=(), class_correct=(), stored=learner.stored_bytes(), recall=recall)
+            stored, share = stored_bytes(learner), recall(learner, part.x)
+            yield replace(row, class_n=(), class_correct=(), stored=stored, recall=share)
 
     def correct(which: int, label: int) -> None:
         x = scenario.stream.x[which : which + 1]
@@ -59,7 +61,7 @@ def _recover(
         nonlocal given, correcting
         given += 1
         clock = time.process_time()
-        learner.correct(x, np.array([label]))
+        correct_with(learner, x, np.array([label]))
         correcting += time.process_time() - clock
 
     yield from tests(0)
@@ -69,9 +71,9 @@ def _recover(
             _, which, label = waiting.pop(0)
             correct(which, label)
         truth = int(scenario.stream.y[i])
-        answer = int(learner.predict(scenario.stream.x[i : i + 1])[0])
+        answer, sure = _answer(policy, learner, scenario.stream.x[i : i + 1])
         wrong = answer != truth
-        confidence = _confidence(policy, learner, scenario.stream.x[i : i + 1]) if wrong else None
+        confidence = _confidence(policy, learner, sure) if wrong else None
         here = None if scenario.stream.position is None else scenario.stream.position[i : i + 1]
         tally.add(here, scenario.stream.y[i : i + 1], np.array([answer]), confidence)
         noticed = policy.confident is None or (confidence is not None and confidence >= policy.confident)
@@ -95,13 +97,20 @@ def _recover(
     yield Row("cost", len(some), 0, seen=total, corrections=given, asking=asking, correcting=correcting)
 
 
-def _confidence(policy: Policy, learner: Learner, x: Array) -> float | None:
-    """Of the answer to x, if the policy asks for it. Raises IncompatibleStream for a learner without confidence."""
+def _answer(policy: Policy, learner: Learner, x: Array) -> tuple[int, Array | None]:
+    """Of one sample, with its confidence (1,) if the policy asks for it."""
+    if policy.confident is None:
+        return int(answers(learner, x, 1)[0]), None
+    labels, sure, _ = sure_answers(learner, x, 1)
+    return int(labels[0]), sure
+
+
+def _confidence(policy: Policy, learner: Learner, sure: Array | None) -> float | None:
+    """Of an answer, if the policy asks for it. Raises IncompatibleStream for a learner without confidence."""
     if policy.confident is None:
         return None
-    confidence = checked_confidence(learner, learner.confidence(x), 1)
-    if confidence is None:
+    if sure is None:
         raise IncompatibleStream(
             f"{type(learner).__name__} has no confidence.", "The policy confident:P needs it.", "Leave confident:P out."
         )
-    return float(recorded(confidence)[0])
+    return float(recorded(sure)[0])

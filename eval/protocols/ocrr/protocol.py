@@ -57,6 +57,7 @@ class Ocrr(Protocol):
     scores = SCORES
     measures = MEASURES
     primary = "worst"
+    refuses = ("all_steps",)
     reaches = MappingProxyType({"ledger": "a folder"})
     fresh = ("stream",)
     measures_title = "Accuracy at the start and costs, and how sure the differences are"

@@ -10,8 +10,9 @@ import numpy as np
 
 from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.abilities import learn_sequence
+from eval.answers import evaluate_split
 from eval.learner import Learner
-from eval.protocol import evaluate_split
 from eval.rows import Row
 from stream_builder.stream import Step, Stream
 
@@ -70,7 +71,7 @@ def to_final(
     """
     begun = time.process_time()
     steps = [with_val(step.visible(), val_share, seed) for step in stream.steps]
-    if learner.needs_oracle:
+    if learner.needs.oracle:
         if stream.oracle is None:
             raise IncompatibleStream(
                 f"The stream {stream.name!r} has no data for an oracle.",
@@ -78,7 +79,7 @@ def to_final(
                 "stream compose draws them.",
             )
         steps = [stream.oracle.visible()]
-    learner.learn_sequence(steps)
+    learn_sequence(learner, steps)
     seen, last = sum(len(step["train"]) for step in steps), len(stream.steps) - 1
     yield evaluate_split(learner, stream.steps[-1]["test"], "final", begun, learned_to=last, seen=seen)
     if per_step:

@@ -1,0 +1,99 @@
+"""Answers of a learner to test samples, with how sure they are: derived from what it gives, checked, counted."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.core.errors import BadArray
+from eval.abilities import predict_ahead
+from eval.engine.scores import softmax, sureness
+from eval.learner import Labels, Learner
+from eval.outcomes import ROUNDING, Tally, Top, top_of
+from eval.rows import Row
+from stream_builder.step import Split
+
+CHUNK = 8192  # samples predicted at once
+FEW = 4096  # scores of a test that are kept until the run ends: confidences of all tests at once cost less
+Sure = tuple[Labels, Any, Top | None]  # answers (N,), confidences (N,), most probable classes; None: not known
+
+
+@cache
+def answers_by_scores(kind: type) -> bool:
+    """Whether `scores` answers and not `predict`: the one of both that the class or its nearest base defines."""
+    own = (name for base in kind.__mro__ for name in ("predict", "scores") if name in vars(base))
+    return next(own, "") == "scores"
+
+
+def answers(learner: Learner, x: Any, n: int, ahead: int = 0) -> Labels:
+    """The learner's answers (n,) for n samples. ahead: how many samples after the next one they come. Raises BadArray
+    if they have another shape."""
+    given = predict_ahead(learner, x, ahead) if ahead else learner.predict(x)
+    return _labels(learner, given[0] if isinstance(given, tuple) else given, n)
+
+
+def sure_answers(learner: Learner, x: Any, n: int, most: int = 0, later: bool = False) -> Sure:
+    """The same with confidences (n,), and the `most` most probable classes as in `rows.Answers.top`. later: few scores
+    (n, C) may take the place of confidences. Raises BadArray."""
+    kind = type(learner)
+    if answers_by_scores(kind):
+        scores = np.asarray(learner.scores(x))
+        if scores.ndim != 2 or len(scores) != n:
+            raise BadArray(f"{kind.__name__}.scores gave shape {scores.shape} for {n} samples.", "Expected (N, C).")
+        labels = scores.argmax(1)
+        top = top_of(softmax(scores), most, n, f"{kind.__name__}.scores") if most else None
+        return labels, scores if later and scores.size <= FEW else sureness(scores, labels), top
+    given = learner.predict(x)
+    labels, sure = given if isinstance(given, tuple) else (given, None)
+    labels, top = _labels(learner, labels, n), None
+    if sure is not None and np.ndim(sure) == 2:
+        top = top_of(sure, most, n, f"{kind.__name__}.predict") if most else None
+        sure = np.asarray(sure)[np.arange(n), labels]
+    return labels, checked_confidence(kind.__name__, sure, n), top
+
+
+def checked_confidence(name: str, given: Any, n: int) -> npt.NDArray[np.float64] | None:
+    """What a learner gave as the confidence of n answers. Raises BadArray, which names the learner, if it has another
+    shape or a value that is not in 0 … 1."""
+    if given is None:
+        return None
+    confidence = np.asarray(given)
+    if confidence.shape != (n,):
+        problem = f"{name}.predict gave confidences of shape {confidence.shape} for {n} samples."
+        raise BadArray(problem, "Expected (N,), or probabilities (N, C).")
+    # Two ends cost half of what two masks do; NaN is neither.
+    ends = (np.minimum.reduce(confidence), np.maximum.reduce(confidence)) if n else (0, 0)
+    if not (ends[0] >= -ROUNDING and ends[1] <= 1 + ROUNDING):
+        inside = (confidence >= -ROUNDING) & (confidence <= 1 + ROUNDING)
+        problem = f"{name}.predict gave the confidence {confidence[int(inside.argmin())]!s} for a sample."
+        raise BadArray(problem, "Expected a number from 0 to 1 for each answer, or labels alone.")
+    return confidence
+
+
+def _labels(learner: Learner, given: Any, n: int) -> Labels:
+    labels = np.asarray(given)
+    if labels.shape != (n,):
+        problem = f"{type(learner).__name__}.predict gave shape {labels.shape} for {n} samples."
+        raise BadArray(problem, f"Expected ({n},).")
+    return labels
+
+
+def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float, **at: int) -> Row:
+    """Predict a split in chunks and count; the learner never sees the labels.
+
+    begun: `time.process_time()` when the run began. at: `learned_to`, `seen` and `corrections` of the row. Raises
+    BadArray if the learner's answer has another shape than the labels.
+    """
+    tally, whole = Tally(tested_on), len(split) <= CHUNK
+    for start in range(0, len(split), CHUNK):
+        part = split.part(start, start + CHUNK)
+        if part.position is None:  # nothing is recorded
+            tally.add(None, part.y, answers(learner, part.x, len(part)))
+        else:
+            sure = sure_answers(learner, part.x, len(part), part.most_probable, later=whole)
+            tally.add(part.position, part.y, *sure)
+    return tally.row(by_class=True, seconds=time.process_time() - begun, **at)
