@@ -13,6 +13,7 @@ import torch
 from eval.learner import Task
 from eval.learners.knn import Knn
 from eval.learners.label_shift import Bbse
+from eval.learners.majority import Majority
 from eval.memory.buffers import balanced, class_reservoirs
 from eval.memory.dark import Dark
 from eval.memory.samplers import Balanced, Fifo
@@ -81,3 +82,11 @@ def test_a_vote_has_halved_after_a_half_life() -> None:
     learner.learn(x, np.array([0, 0, 1]))  # the sample of class 0 with the same features is two samples older
     label, sure = learner.predict(x[2:])
     assert (label[0], sure[0]) == (1, pytest.approx(2 / 3, abs=1e-4))
+
+
+def test_the_majority_is_that_of_all_steps() -> None:
+    learner = Majority()
+    learner.begin(Task(2, (1,)), np.random.default_rng(0))
+    for labels in ([1, 1, 1], [0, 0]):
+        learner.learn(np.zeros((len(labels), 1)), np.array(labels))
+    assert learner.predict(np.zeros((2, 1))).tolist() == [1, 1]
