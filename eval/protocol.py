@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,6 @@ from eval.experiment.settings import check_instance
 from eval.learner import Learner, Task
 from eval.rows import Row
 from stream_builder.stream import Stream
-
-if TYPE_CHECKING:
-    from eval.plotting.charts import Figure, Section
 
 DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: 3
 Document = Mapping[str, Any]  # of `driftline eval --json`
@@ -144,7 +141,7 @@ class Ran:
 @dataclass(frozen=True)
 class Protocol(ABC):
     """Settings are the dataclass fields of a subclass. `check`, `task`, `run` and `score` must be written; the rest has
-    defaults. The docstring is the text of the protocol's page in reports."""
+    defaults. The docstring is the text of the protocol's page in reports, which `eval.reporting.protocols` writes."""
 
     scores: ClassVar[Sequence[Score]] = ()
     """labels, directions and units; a score that is not declared is a share, and higher is better"""
@@ -160,10 +157,6 @@ class Protocol(ABC):
     """needs of learners (fields of `Needs`) that it cannot meet"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """as for learners: setting → what it names outside the run"""
-    measures_title: ClassVar[str] = "Further measures, and how sure the differences are"
-    measures_note: ClassVar[str] = ""
-    matrix_title: ClassVar[str] = "Accuracy matrices"
-    matrix_note: ClassVar[str] = "Row: trained up to this step. Column: tested on this step."
 
     def __post_init__(self) -> None:
         """Raises BadConfig for a setting of the wrong type, out of range or not among the choices."""
@@ -255,26 +248,6 @@ class Protocol(ABC):
     def score_of_counts(right: npt.NDArray[np.float64], n: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Right answers and samples (..., R) of the R decisive tests → the primary score (...); default: pooled."""
         return np.asarray(right.sum(-1) / n.sum(-1))
-
-    @staticmethod
-    def figures(document: Document) -> Sequence[Figure]:
-        """Charts of one document."""
-        return ()
-
-    @staticmethod
-    def note(document: Document) -> str:
-        """A paragraph above the table of one document."""
-        return ""
-
-    @staticmethod
-    def varies(document: Document) -> str:
-        """What differs between the seeds of one document, and what does not."""
-        return "What the protocol and the learner draw at random."
-
-    @staticmethod
-    def across(documents: Sequence[Document]) -> Section | None:
-        """A table over several streams."""
-        return None
 
     @classmethod
     def score_of(cls, name: str) -> Score:

@@ -13,6 +13,7 @@ from eval.reporting import ageing, confidence, samples
 from eval.reporting.ageing import BLIND
 from eval.reporting.answer import answer, seconds_of
 from eval.reporting.compared import best_tie, letters, tests_of_pairs
+from eval.reporting.protocols import page_of
 from eval.scoring import ranking
 from eval.scoring.ranking import ranked, upper_bound
 from stream_builder.stream import Stream
@@ -29,7 +30,7 @@ def shown(
 ) -> dict[str, Any]:
     """What a page shows beyond the document: the order and the best, the answer, columns, texts, figures, the matrix's
     axes and range."""
-    results, kind = document["results"], kind_of(document)
+    results, kind, page = document["results"], kind_of(document), page_of(document)
     seeing = [r for r in results if r["learner"] not in BLIND] or results  # chance level would flatten the colours
     cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
     measures = dict.fromkeys(name for r in results for name in r.get("measures", ()))
@@ -45,11 +46,11 @@ def shown(
         "columns": scores_of(document),
         "primary": primary_of(document) if results else None,
         "seeds": _seeds(results),
-        "varies": kind.varies(document) if any(len(r["seeds"]) > 1 for r in results) else "",
+        "varies": page.varies(document) if any(len(r["seeds"]) > 1 for r in results) else "",
         "measures": [kind.score_of(name) for name in measures],
-        "texts": kind,
-        "figures": kind.figures(document) if results else [],
-        "note": kind.note(document) if results else "",
+        "texts": page,
+        "figures": page.figures(document) if results else [],
+        "note": page.note(document) if results else "",
         "scale": _scale(results),
         "names": names_of(document, stream),
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),

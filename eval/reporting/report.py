@@ -19,12 +19,13 @@ from eval import outcomes
 from eval import rows as row_files
 from eval.plotting.charts import Section
 from eval.plotting.embed import SCRIPT, data_island, figure, script
-from eval.protocol import Document, Score, kind_of, stored_protocol
+from eval.protocol import Document, Score, stored_protocol
 from eval.reporting import ageing, compared, confidence, pages, versions
 from eval.reporting.ageing import BLIND
 from eval.reporting.document import shown
 from eval.reporting.exports import EXPORTED, write_exports
 from eval.reporting.overview import overview
+from eval.reporting.protocols import page_of
 from eval.reporting.samples import Thumbnails, Traces, lost_samples
 from eval.rows import Run
 from eval.scoring.aggregate import summary
@@ -251,7 +252,7 @@ def _across(documents: Sequence[Document]) -> dict[str, Section]:
     sections = {}
     for name in dict.fromkeys(d["protocol"] for d in documents if d["results"]):
         of_protocol = [d for d in documents if d["protocol"] == name and d["results"]]
-        if section := kind_of(of_protocol[0]).across(of_protocol):
+        if section := page_of(of_protocol[0]).across(of_protocol):
             sections[name] = section
     return sections
 

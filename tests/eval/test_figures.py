@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.helpers import correlated, drifting
 
 from eval.plotting.charts import GAP, lines, slopes
-from eval.protocols.ocrr.figures import front
+from eval.reporting.protocols.ocrr import front
 from eval.reporting.report import results_of, write
 from eval.run import evaluate
 

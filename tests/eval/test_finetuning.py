@@ -30,8 +30,8 @@ from eval.learners import LEARNERS
 from eval.learners.seq_to_final import Ft, ToFinal
 from eval.nets import build
 from eval.nets.chain import Net
-from eval.protocols.seq_to_final.figures import figures
 from eval.protocols.seq_to_final.protocol import SeqToFinal, grids
+from eval.reporting.protocols.seq_to_final import figures
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 

@@ -21,8 +21,8 @@ from eval.finetuning.fit import accuracy_of, scores_of
 from eval.finetuning.samples import pooled, samples
 from eval.finetuning.trained_networks import between
 from eval.plotting.finetuning import draw, networks
-from eval.protocols.seq_to_final.figures import across, cells_of, figures, looks, mean_looks, note
 from eval.protocols.seq_to_final.published import EXACT, means, table, value
+from eval.reporting.protocols.seq_to_final import across, cells_of, figures, looks, mean_looks, note
 from eval.rows import Run, find
 from eval.run import evaluate
 from stream_builder.shifts.grammar import sizes_of

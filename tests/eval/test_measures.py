@@ -13,9 +13,9 @@ from support.helpers import drifting
 
 from curate.core.executor import Executor
 from curate.core.seeding import rng_for
-from eval.protocol import PROTOCOLS
 from eval.protocols.clear.measures import MEASURES as BY_SCORE
 from eval.protocols.ocrr.protocol import Ocrr
+from eval.reporting.protocols import page_of
 from eval.rows import Row, Run, counted
 from eval.run import evaluate
 from eval.scoring.aggregate import _compare, _spread
@@ -148,7 +148,7 @@ def test_learners_with_one_seed_share_their_random_numbers(stream: Stream) -> No
     ],
 )
 def test_each_protocol_says_what_its_seeds_vary(protocol: str, settings: dict[str, Any], words: str) -> None:
-    assert words in PROTOCOLS[protocol].varies(
+    assert words in page_of({"protocol": protocol}).varies(
         {"protocol": protocol, "stream": {"sha256": "x"}, "results": [{"settings": settings}]}
     )
 

@@ -23,10 +23,10 @@ from eval.learners.substrate import votes
 from eval.memory.knn_index import unit
 from eval.outcomes import numbered
 from eval.protocols.ocrr import scenarios
-from eval.protocols.ocrr.figures import across
 from eval.protocols.ocrr.policies import parse
 from eval.protocols.ocrr.protocol import Ocrr
 from eval.protocols.ocrr.scenarios import cut
+from eval.reporting.protocols.ocrr import across
 from eval.reporting.report import write
 from eval.rows import Run
 from eval.run import evaluate

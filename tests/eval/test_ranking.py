@@ -11,10 +11,11 @@ import pytest
 
 from eval.plotting.charts import points
 from eval.protocol import PROTOCOLS, primary_of
-from eval.protocols.ocrr.figures import front
 from eval.protocols.ocrr.score import scored
 from eval.reporting.exports import scores_tex
 from eval.reporting.overview import cells_of, ranks
+from eval.reporting.protocols import page_of
+from eval.reporting.protocols.ocrr import front
 from eval.reporting.report import write
 from eval.results import Results
 from eval.rows import Row
@@ -98,7 +99,7 @@ def test_results_under_other_policies_do_not_beat_each_other_on_the_front() -> N
     curve = {"at": [0.0], "value": [0.5], "original": [0.5]}
     rows = [("a", "oracle", 0.9), ("b", "oracle", 0.8), ("a", "random_10", 0.3)]
     results = [result(n, {"novel": v, "original": v, "worst": v}, policy=p) | {"curve": curve} for n, p, v in rows]
-    svg = PROTOCOLS["ocrr"].figures(document("ocrr", results))[2].picture.svg
+    svg = page_of({"protocol": "ocrr"}).figures(document("ocrr", results))[2].picture.svg
     assert re.findall(r"\d  ([ab][^<]*?)  [\d.]+  ●", svg) == ["a, policy=oracle", "a, policy=random_10"]
 
 
@@ -165,7 +166,7 @@ def test_the_table_over_streams_has_a_column_for_each_of_the_protocols_settings(
     one = document(
         "ocrr", [result(n, {"novel": v, "original": v, "worst": v}, policy="oracle", held_out=h) for n, v, h in rows]
     )
-    section = PROTOCOLS["ocrr"].across([one])
+    section = page_of({"protocol": "ocrr"}).across([one])
     assert section is not None
     assert "S<br>held_out=5" in section.html
     assert "S<br>held_out=10" in section.html

@@ -17,6 +17,7 @@ from curate.core.seeding import rng_for
 from curate.release import Release
 from curate.release.selection import split_groups
 from eval.protocols.clear.protocol import Iid
+from eval.reporting.protocols.clear import Iid as Page
 from eval.reporting.stream_page import facts
 from eval.run import evaluate
 from stream_builder.builders.arrays import from_arrays
@@ -145,9 +146,9 @@ class TestSeeded:
     def test_results_carry_the_warning(self) -> None:
         stream = grouped(drifting(n=120))
         document = evaluate(stream, "clear-iid", ["majority"], settings={"splits": "random"})
-        assert "share an uploader" in Iid.note(document)
+        assert "share an uploader" in Page.note(document)
         assert document["results"][0]["told"]["shared_with_training"] > 0.9
-        assert Iid.note(evaluate(stream, "clear-iid", ["majority"], settings={"splits": "seeded"})) == ""
+        assert Page.note(evaluate(stream, "clear-iid", ["majority"], settings={"splits": "seeded"})) == ""
 
     def test_groups_that_are_too_large_are_an_error_with_the_way_out(self) -> None:
         with pytest.raises(IncompatibleStream, match=r"Step '0' of 'drifting' has no test sample.*splits=random"):

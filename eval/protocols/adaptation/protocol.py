@@ -44,12 +44,6 @@ class Adaptation(Protocol):
     )
     primary = "adapted"
     refuses = ("all_steps", "future")
-    measures_title = "Accuracy estimated without labels"
-    measures_note = (
-        "Mean absolute error of the estimated accuracy of the model without adaptation, over the later steps. ATC: "
-        "Garg et al. 2022; DoC: Guillory et al. 2021; both need confidences. GDE: Jiang et al. 2022, agreement of two "
-        "models that learned a random half of the source each."
-    )
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream for too few steps, or a step without test split."""

@@ -13,13 +13,11 @@ from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.experiment.rehearsal import rehearsal
 from eval.learner import Learner, Task
-from eval.protocol import Document, Protocol, Result
-from eval.protocols.clear import figures as charts
+from eval.protocol import Protocol, Result
 from eval.protocols.clear import loop
 from eval.protocols.clear.measures import MEASURES
 from eval.protocols.clear.score import (
     IID,
-    MATRIX_NOTE,
     STREAMING,
     by_class,
     decisive,
@@ -48,16 +46,8 @@ class Iid(Protocol):
     measures = tuple(MEASURES)
     primary = "next_domain"
     refuses = ("all_steps",)
-    measures_title = "The same matrix by other papers' measures, and how sure the differences are"
-    measures_note = (
-        "GEM: Lopez-Paz & Ranzato 2017; remembering, positive backward: Díaz-Rodríguez et al. 2018; "
-        "forgetting: Chaudhry et al. 2018; incremental accuracy: Rebuffi et al. 2017."
-    )
-    matrix_note = MATRIX_NOTE
     step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
     score_of_counts = staticmethod(score_of_counts)
-    across = staticmethod(charts.across)
-    varies = staticmethod(charts.varies)
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream if a step lacks train or test, or the stream has no published splits to choose."""
@@ -106,11 +96,6 @@ class Iid(Protocol):
             )
         return notes
 
-    @staticmethod
-    def note(document: Document) -> str:
-        """The warning."""
-        return str(document["results"][0].get("told", {}).get("warning", ""))
-
     def training_sizes(self, stream: Stream) -> list[int]:
         """The training splits."""
         return [len(step["train"]) for step in stream.steps]
@@ -134,11 +119,8 @@ class Streaming(Protocol):
     scores = tuple(STREAMING)
     primary = "next_domain"
     refuses = ("all_steps", "future")
-    matrix_note = MATRIX_NOTE
     step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
     score_of_counts = staticmethod(score_of_counts)
-    across = staticmethod(charts.across)
-    varies = staticmethod(charts.varies)
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream if a step lacks training data."""

@@ -133,7 +133,3 @@ IID: dict[Score, Callable[[Matrix], float]] = {
     Score("forward", "forward transfer"): forward,
 }
 STREAMING = {kind: function for kind, function in IID.items() if kind.name in ("next_domain", "forward")}
-MATRIX_NOTE = (
-    "Row: trained up to this step. Column: tested on this step. Framed: same step (in-domain). Right of the frame: "
-    "later steps."
-)

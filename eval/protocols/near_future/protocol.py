@@ -15,7 +15,6 @@ from eval.abilities import spent
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
 from eval.protocol import Protocol, Ran, Result, Score, Start
-from eval.protocols.near_future import figures as charts
 from eval.protocols.near_future import loop
 from eval.protocols.near_future.score import decisive, scored, step_tested
 from eval.rows import Row
@@ -57,13 +56,7 @@ class NearFuture(Protocol):
     primary = "near_future"
     refuses = ("all_steps", "whole_steps")
     fresh = ("online", "near_future", "shift/")
-    measures_title = "Accuracy at further shifts, and how sure the differences are"
-    matrix_title = "Retention by period"
-    matrix_note = "Row: after this period. Column: tested on this period's held-out samples."
     step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
-    figures = staticmethod(charts.figures)
-    note = staticmethod(charts.note)
-    varies = staticmethod(charts.varies)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,7 +21,6 @@ from eval.learner import Learner, Task
 from eval.learners import LEARNERS
 from eval.memory.correction_ledger import Ledger, verify
 from eval.protocol import Protocol, Result
-from eval.protocols.ocrr import figures as charts
 from eval.protocols.ocrr import loop, policies, scenarios
 from eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
 from eval.rows import Row, folder_name
@@ -60,12 +59,7 @@ class Ocrr(Protocol):
     refuses = ("all_steps",)
     reaches = MappingProxyType({"ledger": "a folder"})
     fresh = ("stream",)
-    measures_title = "Accuracy at the start and costs, and how sure the differences are"
-    figures = staticmethod(charts.figures)
-    note = staticmethod(charts.note)
-    varies = staticmethod(charts.varies)
     decisive, score_of_counts = staticmethod(decisive), staticmethod(score_of_counts)
-    across = staticmethod(charts.across)
 
     def __post_init__(self) -> None:
         super().__post_init__()

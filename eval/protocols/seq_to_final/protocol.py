@@ -15,7 +15,6 @@ from eval.experiment.rehearsal import rehearsal
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
 from eval.protocol import Protocol, Result, Score
-from eval.protocols.seq_to_final import figures as charts
 from eval.protocols.seq_to_final import loop
 from eval.protocols.seq_to_final.score import decisive, scored
 from eval.rows import Row
@@ -64,12 +63,7 @@ class SeqToFinal(Protocol):
     scores = (Score("final", "final"),)
     primary = "final"
     shardable = True
-    measures_title = "Accuracy on other steps, and how sure the differences are"
-    figures = staticmethod(charts.figures)
-    note = staticmethod(charts.note)
-    varies = staticmethod(charts.varies)
     decisive = staticmethod(decisive)
-    across = staticmethod(charts.across)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,6 +11,7 @@ import numpy as np
 from eval.plotting.charts import Figure, Picture, Section
 from eval.protocol import Document
 from eval.protocols.seq_to_final import published
+from eval.reporting.protocols import Page
 
 NEAR = 0.02  # as good as the best, or as the oracle [paper, table 2]
 FAR = 0.04  # ours and the paper's differ by more: marked
@@ -234,3 +235,11 @@ def _cell(ours: float | None, look: str, paper: float | None) -> str:
         return text
     mark = "" if abs(ours - paper) <= FAR + 1e-9 else " ▲" if ours > paper else " ▼"
     return f"{text}{mark}<br><span class='sd'>{paper:.2f}</span>".replace(">0.", ">.")
+
+
+class SeqToFinal(Page):
+    """Of seq-to-final."""
+
+    measures_title = "Accuracy on other steps, and how sure the differences are"
+    figures, note = staticmethod(figures), staticmethod(note)
+    varies, across = staticmethod(varies), staticmethod(across)

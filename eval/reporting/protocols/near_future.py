@@ -9,6 +9,7 @@ import numpy as np
 
 from eval.plotting.charts import Figure, lines, slopes
 from eval.protocol import Document
+from eval.reporting.protocols import Page
 from eval.scoring.slices import MARK, since
 
 NEWER = " † From here on, what comes is newer than what the encoder may have seen."
@@ -124,3 +125,12 @@ def _over_shifts(results: Any) -> list[Figure]:
         series[r["learner"]] = ([float(s) for s in sorted(points)], [points[s] for s in sorted(points)])
     chart = lines(series, "S, samples", log=True)
     return [Figure("Accuracy over shifts", "How far ahead each learner is still accurate.", chart)]
+
+
+class NearFuture(Page):
+    """Of near-future."""
+
+    measures_title = "Accuracy at further shifts, and how sure the differences are"
+    matrix_title = "Retention by period"
+    matrix_note = "Row: after this period. Column: tested on this period's held-out samples."
+    figures, note, varies = staticmethod(figures), staticmethod(note), staticmethod(varies)

@@ -11,6 +11,7 @@ import numpy as np
 from eval.plotting.charts import Figure, Section, lines, points
 from eval.protocol import Document
 from eval.protocols.ocrr.score import SCORES
+from eval.reporting.protocols import Page
 from eval.scoring.ranking import comparable, differing, labels
 
 
@@ -121,3 +122,11 @@ def across(documents: Sequence[Document]) -> Section | None:
 def _pair(result: Mapping[str, Any]) -> str:
     novel, original = (score.spread(result) for score in SCORES[:2])
     return f"{novel}<br><span class='sd'>{original}</span>"
+
+
+class Ocrr(Page):
+    """Of ocrr."""
+
+    measures_title = "Accuracy at the start and costs, and how sure the differences are"
+    figures, note = staticmethod(figures), staticmethod(note)
+    varies, across = staticmethod(varies), staticmethod(across)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from eval.plotting.charts import Section
 from eval.protocol import Document, Score, primary_of, scores_of
+from eval.reporting.protocols import Page
 from eval.scoring.ranking import Place, ranked
 
 
@@ -59,3 +60,28 @@ def _cell(place: Place | None, first: Score, second: Score) -> str:
     mark = " class='best'" if place.best else ""
     link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{upper}</a>" if "page" in result else upper
     return f"<td{mark}>{link}<br><span class='sd'>{lower}</span></td>"
+
+
+class Streaming(Page):
+    """Of clear-streaming."""
+
+    matrix_note = (
+        "Row: trained up to this step. Column: tested on this step. Framed: same step (in-domain). Right of the frame: "
+        "later steps."
+    )
+    across, varies = staticmethod(across), staticmethod(varies)
+
+
+class Iid(Streaming):
+    """Of clear-iid."""
+
+    measures_title = "The same matrix by other papers' measures, and how sure the differences are"
+    measures_note = (
+        "GEM: Lopez-Paz & Ranzato 2017; remembering, positive backward: Díaz-Rodríguez et al. 2018; "
+        "forgetting: Chaudhry et al. 2018; incremental accuracy: Rebuffi et al. 2017."
+    )
+
+    @staticmethod
+    def note(document: Document) -> str:
+        """The warning of uploaders that training and tests share."""
+        return str(document["results"][0].get("told", {}).get("warning", ""))
