@@ -1,0 +1,115 @@
+"""What a learner of a stranger must have, what it may have, and that nobody writes into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from support.helpers import drifting
+
+from eval.abilities import bytes_of, stored_bytes
+from eval.answers import answers_by_scores, sure_answers
+from eval.learner import Learner, Needs
+from eval.learners.nap import Nap
+from eval.run import evaluate
+
+STATE: dict[str, Any] = {}  # what the frozen learner remembers: it cannot keep it itself
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen(Learner):
+    """Nothing can be written into it; it answers the class of the nearest mean."""
+
+    weight: float = 1.0
+
+    def begin(self, task: Any, rng: Any) -> None:
+        STATE.update(sums=np.zeros((task.n_classes, *task.x_shape)), counts=np.full(task.n_classes, 1e-9))
+
+    def learn(self, x: Any, y: Any) -> None:
+        np.add.at(STATE["sums"], y, x)
+        np.add.at(STATE["counts"], y, self.weight)
+
+    def scores(self, x: Any) -> Any:
+        means = STATE["sums"] / STATE["counts"][:, None]
+        return -((x[:, None] - means) ** 2).sum(2)
+
+
+def marked(kind: type) -> type:
+    """A decorator that hands out a class of its own."""
+    return type(kind.__name__, (kind,), {"mark": True})
+
+
+@marked
+class Decorated(Frozen):
+    """The same, decorated."""
+
+
+@pytest.mark.parametrize("kind", [Frozen, Decorated])
+@pytest.mark.parametrize(
+    ("protocol", "settings"),
+    [
+        ("clear-iid", {"probabilities": 2}),
+        ("clear-streaming", {}),
+        ("near-future", {"batch": 20, "shift": 40}),
+        ("ocrr", {"every": 20, "held_out": 1}),
+        ("adaptation", {}),
+    ],
+)
+def test_a_frozen_slotted_or_decorated_learner_runs(kind: type[Learner], protocol: str, settings: Any) -> None:
+    found = evaluate(drifting(), protocol, [kind()], settings=settings)
+    assert found["skipped"] == []
+    assert found["results"][0]["stored_bytes"] == 0  # its memory is not its own
+
+
+class Twice(Nap):
+    """Answers by labels, although its base has scores."""
+
+    def predict(self, x: Any) -> Any:
+        return np.ones(len(x), np.int64)
+
+
+class Again(Twice):
+    """Scores once more."""
+
+    def scores(self, x: Any) -> Any:
+        return np.tile([3.0, 0.0], (len(x), 1))
+
+
+def test_what_is_defined_last_answers() -> None:
+    assert [answers_by_scores(kind) for kind in (Nap, Twice, Again)] == [True, False, True]
+    labels, sure, top = sure_answers(Again(), np.zeros((4, 2)), 4, most=1)
+    assert labels.tolist() == [0] * 4
+    assert sure == pytest.approx(1 / (1 + np.exp(-3.0)))
+    assert top is not None
+    assert top[1] == pytest.approx(sure[:, None], abs=1e-4)
+
+
+@pytest.mark.parametrize("shape", ["labels", "confidences", "probabilities"])
+def test_predict_may_say_how_sure_it_is(shape: str) -> None:
+    class Says(Twice):
+        def predict(self, x: Any) -> Any:
+            labels = np.ones(len(x), np.int64)
+            more = {"confidences": np.full(len(x), 0.7), "probabilities": np.tile([0.3, 0.7], (len(x), 1))}
+            return labels if shape == "labels" else (labels, more[shape])
+
+    labels, sure, top = sure_answers(Says(), np.zeros((3, 2)), 3, most=2)
+    assert labels.tolist() == [1, 1, 1]
+    assert sure is None if shape == "labels" else sure.tolist() == [0.7] * 3
+    assert (top is not None) == (shape == "probabilities")
+
+
+def test_needs_are_one_value_that_the_protocol_reads() -> None:
+    class Whole(Nap):
+        needs = Needs(whole_steps="it wants all of a year")
+
+    (skipped,) = evaluate(drifting(), "near-future", [Whole()], settings={"batch": 20, "shift": 40})["skipped"]
+    assert skipped["because"] == "It cannot learn batch by batch: it wants all of a year."
+
+
+def test_bytes_are_those_of_all_attributes_but_the_task() -> None:
+    learner = Nap()
+    learner.task, learner.rng = np.zeros(100), np.zeros(100)  # type: ignore[assignment]
+    learner.extra_memory = [np.zeros(3), {"more": np.zeros(2)}]  # type: ignore[attr-defined]
+    assert stored_bytes(learner) == 8 * 5 == bytes_of([np.zeros(5)])
