@@ -152,7 +152,7 @@ def affordable(settings: ValidationSettings, spent: float = 0.0) -> int | None:
     without a budget.
 
     >>> affordable(ValidationSettings(people_budget_usd=3, judges=[{"name": "m", "kind": "margin"}]))
-    33
+    37
     """
     if settings.people_budget_usd is None:
         return None

@@ -31,7 +31,7 @@ def table(text: str, head: str) -> Table:
 
 
 def numbers(cells: list[str]) -> list[float]:
-    return [float(cell) for cell in cells]
+    return [float(cell.partition(" ±")[0]) for cell in cells]
 
 
 @pytest.mark.parametrize(("name", "protocol"), [("near_future.md", "near-future"), ("clear.md", "clear-iid")])
@@ -56,25 +56,19 @@ def test_a_learner_that_only_adapts_is_finetune_where_there_is_nothing_to_adapt_
 
 
 class TestUsda:
-    def test_what_is_near_in_time_is_easier_for_all_that_start_from_pictures(self) -> None:
+    def test_what_is_near_in_time_is_easier_for_all(self) -> None:
         rows = table(page("usda.md"), "learner | in-domain | next-domain | accuracy | backward | forward")
-        from_texts = ["zero-shot", "zero-shot-calibrated", "tip-adapter", "text-probe", "wise-ft"]
         for learner, cells in rows.items():
             in_domain, next_domain, _, _, forward = numbers(cells)
-            if learner in from_texts:
-                assert forward >= next_domain, learner
-            else:
-                assert in_domain > next_domain > forward, learner
+            assert in_domain > next_domain > forward, learner
 
     def test_its_comparisons_have_the_tables_numbers(self) -> None:
         text = page("usda.md")
         rows = table(text, "learner | in-domain | next-domain | accuracy | backward | forward")
-        known = {cell for cells in rows.values() for cell in cells}
+        known = {cell.partition(" ±")[0] for cells in rows.values() for cell in cells}
         orders = table(text, "published | on this CLIP's vectors")
         for published, (ours, *_) in orders.items():
             assert set(re.findall(r"\b\d\d\.\d\b", ours)) <= known, published
-        aged = table(text, "learner | fresh | after 13 years")
-        assert {name: cells[0] for name, cells in aged.items()} == {name: rows[name][0] for name in aged}
 
 
 class TestThePast:

@@ -59,5 +59,7 @@ PAGES = Registry(
 
 def page_of(document: Document) -> type[Page]:
     """The page of a document's protocol."""
-    page: type[Page] = PAGES.get(document["protocol"], Page)
+    if document["protocol"] not in PAGES:
+        return Page
+    page: type[Page] = PAGES[document["protocol"]]
     return page
