@@ -14,7 +14,7 @@ from eval.protocol import PROTOCOLS, primary_of
 from eval.protocols.ocrr.score import scored
 from eval.reporting.exports import scores_tex
 from eval.reporting.overview import cells_of, ranks
-from eval.reporting.protocols import page_of
+from eval.reporting.protocols import PAGES, page_of
 from eval.reporting.protocols.ocrr import front
 from eval.reporting.report import write
 from eval.results import Results
@@ -58,8 +58,8 @@ def ocrr(stream: str = "S") -> Results:
 def plain(monkeypatch: pytest.MonkeyPatch, *protocols: str) -> None:
     """Without figures and notes, which need whole results."""
     for name in protocols:
-        monkeypatch.setattr(PROTOCOLS[name], "figures", staticmethod(lambda document: ()))
-        monkeypatch.setattr(PROTOCOLS[name], "note", staticmethod(lambda document: ""))
+        monkeypatch.setattr(PAGES[name], "figures", staticmethod(lambda document: ()))
+        monkeypatch.setattr(PAGES[name], "note", staticmethod(lambda document: ""))
 
 
 @pytest.mark.parametrize(
