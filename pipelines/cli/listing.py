@@ -30,7 +30,6 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "measures": ("stream_builder.measures:DISTANCES", "stream measure --distance"),
     "stream-exports": ("stream_builder.export:EXPORTS", "stream export --format"),
     "protocols": ("eval.protocol:PROTOCOLS", "eval --protocol"),
-    "pages": ("eval.reporting.protocols:PAGES", "report, by the name of the protocol"),
     "learners": ("eval.learners:LEARNERS", "eval --learners"),
     "networks": ("eval.nets:NETS", "eval --set net=NAME, eval --set network=NAME"),
     "samplers": ("eval.memory.samplers:SAMPLERS", "eval --set sampler=NAME"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -231,4 +232,4 @@ def test_the_code_is_named_by_every_source_of_the_packages(tmp_path: Path, monke
     assert code() == before
     (tmp_path / "eval" / "engine" / "kernel.c").write_text("int b;")
     assert code() != before
-    assert before.startswith("driftline 0.1.0 (")
+    assert before.startswith(f"driftline {version('driftline')} (")

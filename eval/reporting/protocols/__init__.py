@@ -52,8 +52,6 @@ PAGES = Registry(
         "adaptation": "eval.reporting.protocols.adaptation:Adaptation",
         "near-future": "eval.reporting.protocols.near_future:NearFuture",
     },
-    group="pages",
-    base="eval.reporting.protocols:Page",
 )
 
 
