@@ -48,7 +48,7 @@ fuzz: $(VENV)/.dev  ## hostile input for every reader (TIMES=10000 each), faults
 audit: LOCKS = $(shell $(BIN)/python -c 'import sys; print("locks/py%d.%d" % sys.version_info[:2])')
 audit: $(VENV)/.dev  ## known weaknesses of the locked packages, fails if one cannot be looked up: dist/audit.json (CycloneDX)
 	@mkdir -p dist
-	@$(BIN)/python -m pipelines.reporting.dependency_licences --json > dist/sbom.json
+	@$(BIN)/python -m driftline.pipelines.reporting.dependency_licences --json > dist/sbom.json
 	@$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCKS).txt --requirement $(LOCKS)-dev.txt \
 	  --progress-spinner off --format cyclonedx-json --output dist/audit.json
 
@@ -66,8 +66,8 @@ docs: $(VENV)/.dev  ## the manual as HTML: docs/_build/html/index.html
 
 dist: $(VENV)/.dev  ## wheel, sdist, and what they depend on with licences
 	@$(BIN)/python -m build --quiet --outdir dist .
-	@$(BIN)/python -m pipelines.reporting.dependency_licences > dist/LICENCES.md
-	@$(BIN)/python -m pipelines.reporting.dependency_licences --json > dist/sbom.json
+	@$(BIN)/python -m driftline.pipelines.reporting.dependency_licences > dist/LICENCES.md
+	@$(BIN)/python -m driftline.pipelines.reporting.dependency_licences --json > dist/sbom.json
 
 bench: $(VENV)/.dev  ## all benchmarks at quick sizes (FULL=1: at full size), ratios against targets, benchmarks/results.json
 	@$(BIN)/python benchmarks/run.py $(if $(FULL),--full)

@@ -91,7 +91,7 @@ with open(sys.argv[1], "rb") as f:
 OWN_BZ2 = """
 import sys
 from pathlib import Path
-from curate.sources.yfcc.bzip2 import blocks
+from driftline.curate.sources.yfcc.bzip2 import blocks
 for block in blocks(Path(sys.argv[1]), int(sys.argv[2])): pass
 """
 
@@ -141,11 +141,11 @@ def wall_limit(cores: int, cpu: float, decompression: float) -> float:
 
 def child_ingest(path: str, workers: str) -> dict[str, Any]:
     """Ingest and filter, as `driftline run --until filter` does them."""
-    from curate.core.executor import Executor
-    from curate.core.run_log import RunLog
-    from pipelines import runner
-    from pipelines.config.loader import load
-    from pipelines.stage import Context
+    from driftline.curate.core.executor import Executor
+    from driftline.curate.core.run_log import RunLog
+    from driftline.pipelines.config.loader import load
+    from driftline.pipelines.run import runner
+    from driftline.pipelines.run.stage import Context
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as name:
         root = Path(name)
@@ -200,7 +200,7 @@ def buckets(folder: Path, rows: int) -> dict[str, Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from curate.core.seeding import rng_for
+        from driftline.curate.core.seeding import rng_for
 
         rng = rng_for(0, "uploads")
         ids = rng.permutation(total) + 3_000_000_000
@@ -233,9 +233,9 @@ def child_buckets(path: str) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.bucketing.assign import assign
-    from curate.bucketing.settings import BucketSettings
-    from curate.metadata.schema import whole
+    from driftline.curate.bucketing.assign import assign
+    from driftline.curate.bucketing.settings import BucketSettings
+    from driftline.curate.metadata.schema import whole
 
     begun = time.perf_counter()
     table = pq.read_table(path)
@@ -333,7 +333,7 @@ def photograph() -> bytes:
     import numpy as np
     from PIL import Image, ImageFilter
 
-    from curate.core.seeding import rng_for
+    from driftline.curate.core.seeding import rng_for
 
     pixels = rng_for(0, "photograph").integers(0, 256, (375, 500, 3)).astype(np.uint8)
     image = Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(0.9))
@@ -360,12 +360,12 @@ def _rows(address: str, images: int, folder: Path) -> Path:
 
 def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, Any]:
     """Our fetch, one worker: imports and img2dataset's start are not counted, its steady state is."""
-    from curate.core.run_log import RunLog
-    from curate.fetch import shard
-    from curate.fetch.img2dataset import client
-    from curate.fetch.run import FetchSettings
-    from curate.fetch.run import fetch as run
-    from curate.images.checks import check_image
+    from driftline.curate.core.run_log import RunLog
+    from driftline.curate.fetch import shard
+    from driftline.curate.fetch.img2dataset import client
+    from driftline.curate.fetch.run import FetchSettings
+    from driftline.curate.fetch.run import fetch as run
+    from driftline.curate.images.checks import check_image
 
     spent = 0.0
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from eval.engine.deep import planes
-from eval.learner import Task
-from eval.learners.l2p import L2p
-from eval.learners.lora import Lora
+from driftline.eval.engine.deep import planes
+from driftline.eval.learner import Task
+from driftline.eval.learners.l2p import L2p
+from driftline.eval.learners.lora import Lora
 
 CLASSES, WORDS, EPOCHS = 10, 24, 2
 Ways = tuple[Callable[[], Any], Callable[[], Any]]  # ours, the bare loop

@@ -26,17 +26,17 @@ import numpy as np
 import pyarrow as pa
 import uvicorn
 
-from curate.core.atomic_io import write_json, write_parquet, write_text
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.validation.batches import COLUMNS, marketplace_csv
-from pipelines.annotation.server import GRID, answer_store_of, application
-from pipelines.config import presets
-from pipelines.config.loader import load
-from pipelines.demo.draw import jpeg, photo
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
-from pipelines.web.local_server import listen
+from driftline.curate.core.atomic_io import write_json, write_parquet, write_text
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.validation.asking.batches import COLUMNS, marketplace_csv
+from driftline.pipelines.annotation.server import GRID, answer_store_of, application
+from driftline.pipelines.config import presets
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import jpeg, photo
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.web.local_server import listen
 
 SECONDS, SCAN, CLICK, WRONG = 9.0, 0.5, 1.0, 0.1  # of a person; 9 s: `validation.seconds`
 REPEATS = 15

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from peers import tuned_loop, users_loop
 
-from curate.core.seeding import rng_for
-from eval.engine import fused
-from eval.engine.linear import Head, LinearSettings, fit
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine import fused
+from driftline.eval.engine.linear import Head, LinearSettings, fit
 
 N, D, C, EPOCHS = 2310, 2048, 11, 10  # one bucket of CLEAR-10, ResNet-50 features
 WARM, ROUNDS = 2, 3

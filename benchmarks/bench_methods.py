@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from peers import tuned_loop
 
-from curate.core.seeding import rng_for
-from eval.engine.fused import has_half
-from eval.integrations import Avalanche
-from eval.learner import Learner, Task
-from eval.learners import LEARNERS
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine.fused import has_half
+from driftline.eval.integrations import Avalanche
+from driftline.eval.learner import Learner, Task
+from driftline.eval.learners import LEARNERS
 
 N, D, C, BATCH = 2310, 2048, 11, 256
 FEW, MANY = 2, 12  # epochs: what a bucket costs besides training falls out of the difference

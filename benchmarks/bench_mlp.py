@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from peers import tuned_loop, users_loop
 
-from curate.core.seeding import rng_for
-from eval.engine.linear import LinearSettings, fit
-from eval.engine.mlp import Mlp
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine.linear import LinearSettings, fit
+from driftline.eval.engine.mlp import Mlp
 
 N, D, H, C = 2310, 2048, 2048, 11  # one bucket of CLEAR-10, ResNet-50 features
 

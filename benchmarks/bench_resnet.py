@@ -17,11 +17,11 @@ import torch
 from peers import Pictures, product_rate, seconds
 from torchvision import models, transforms
 
-from curate.core.seeding import rng_for
-from eval.engine.augment import KINDS
-from eval.engine.deep import MEAN, STD, Deep
-from eval.engine.fused import has_half
-from eval.engine.linear import LinearSettings, fit
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine.augment import KINDS
+from driftline.eval.engine.deep import MEAN, STD, Deep
+from driftline.eval.engine.fused import has_half
+from driftline.eval.engine.linear import LinearSettings, fit
 
 CLASSES, BATCH = 11, 64
 

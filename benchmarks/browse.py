@@ -22,13 +22,13 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
-from curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet, write_text
-from curate.core.seeding import rng_for
-from curate.images.shards import index_path, shard_path, write_tar
-from curate.metadata.schema import TABLE
-from pipelines import VERSION
-from pipelines.config import presets
-from pipelines.demo.draw import jpeg, photo
+from driftline.curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet, write_text
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.images.shards import index_path, shard_path, write_tar
+from driftline.curate.metadata.schema import TABLE
+from driftline.pipelines import VERSION
+from driftline.pipelines.config import presets
+from driftline.pipelines.demo.draw import jpeg, photo
 
 SHARD, WIDTH, SCREEN, REPEATS = 1000, 64, 42, 7
 FACETS = {
@@ -137,7 +137,7 @@ def main() -> None:
         run = collection(Path(folder) / "run", options.photos)
         begun = time.perf_counter()
         server = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.cli", "browse", str(run), "--port", "0"],
+            [sys.executable, "-m", "driftline.pipelines.cli", "browse", str(run), "--port", "0"],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "XDG_CACHE_HOME": folder},

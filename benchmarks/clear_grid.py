@@ -26,11 +26,11 @@ import numpy as np
 import torch
 from peers import product_rate, reading_rate, tuned_loop, users_loop
 
-from curate.core.seeding import rng_for
-from eval.engine.fused import has_half
-from eval.experiment.learner_sets import TABLE_4
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine.fused import has_half
+from driftline.eval.experiment.learner_sets import TABLE_4
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 STEPS, N, TEST, D, C = 10, 2310, 990, 2048, 11
 VISITS = 313e6  # sample visits of 19 configurations × 5 seeds × 100 epochs [specification of performance, section 1]

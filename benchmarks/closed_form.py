@@ -37,14 +37,14 @@ from typing import Any
 
 import numpy as np
 
-from eval.abilities import learn_step
-from eval.learner import Learner, Task
-from eval.learners.ridge import Ranpac, Ridge
-from eval.learners.slda import Slda
-from eval.learners.zero_shot import ZeroShot
-from eval.protocols.clear.loop import iid
-from eval.training.closed_form import BLOCK, add_squares, solve
-from stream_builder.stream import Split, Step, Stream
+from driftline.eval.abilities import learn_step
+from driftline.eval.learner import Learner, Task
+from driftline.eval.learners.ridge import Ranpac, Ridge
+from driftline.eval.learners.slda import Slda
+from driftline.eval.learners.zero_shot import ZeroShot
+from driftline.eval.protocols.clear.loop import iid
+from driftline.eval.training.closed_form import BLOCK, add_squares, solve
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def made(steps: int, n: int, width: int, classes: int) -> Stream:

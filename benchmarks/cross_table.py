@@ -27,12 +27,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from curate.core.seeding import rng_for
-from eval.integrations import Avalanche
-from eval.learner import Learner, Task
-from eval.learners import LEARNERS
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.integrations import Avalanche
+from driftline.eval.learner import Learner, Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 LR, BATCH, EPOCHS, N = 0.1, 32, 16, 160
 MORE_SEEDS = {"GDumb": 4}  # times as many: runs on a small memory differ most, and take least

@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.seeding import rng_for
-from eval.experiment.learner_sets import ALPHAS
-from eval.learners import LEARNERS
-from eval.run import evaluate
-from eval.training.online_learner import OnlineLearner
-from eval.training.sgd_learner import HEADS, RATES, RATES_OF_IMAGES, NetLearner
-from stream_builder.builders.time_order import TimedSamples, in_time_order
-from stream_builder.stream import Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.learner_sets import ALPHAS
+from driftline.eval.learners import LEARNERS
+from driftline.eval.run import evaluate
+from driftline.eval.training.online_learner import OnlineLearner
+from driftline.eval.training.sgd_learner import HEADS, RATES, RATES_OF_IMAGES, NetLearner
+from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order
+from driftline.stream_builder.stream import Stream
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 STAY = 0.98  # probability that the next sentence has the intent of the one before
@@ -110,8 +110,8 @@ def _photographed(per_year: int, years: int) -> tuple[Any, Any, list[str]]:
     """Vectors, classes, names of classes."""
     import torch
 
-    from curate.encoders.clip import Clip
-    from pipelines.demo import draw
+    from driftline.curate.encoders.clip import Clip
+    from driftline.pipelines.demo import draw
 
     names = sorted(draw.CONCEPTS)
     n = per_year * years

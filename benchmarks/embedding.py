@@ -26,20 +26,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.core.atomic_io import sha256_bytes, write_parquet
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.embedding.embed import embed
-from curate.encoders import EncoderSpec
-from curate.images.shards import index_path, shard_path, write_tar
-from curate.pretrain.small_clip import save
+from driftline.curate.core.atomic_io import sha256_bytes, write_parquet
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.embedding.embed import embed
+from driftline.curate.encoders import EncoderSpec
+from driftline.curate.images.shards import index_path, shard_path, write_tar
+from driftline.curate.pretrain.small_clip import save
 
 
 def shards_of(folder: Path, images: int, demo: bool, each: int = 256) -> pa.Table:
     """Shards of noisy JPEGs, or of photos of the demo; returns the rows that embed reads."""
     from PIL import Image
 
-    from pipelines.demo.draw import jpeg, photo
+    from driftline.pipelines.demo.draw import jpeg, photo
 
     def noisy(i: int) -> bytes:
         smooth = Image.fromarray(rng.integers(0, 256, (24, 32, 3), np.uint8)).resize((500, 375))
@@ -73,7 +73,7 @@ def model_of(name: str, folder: Path) -> None:
     import open_clip
 
     if name == "demo":
-        shutil.copytree(str(files("pipelines") / "demo" / "model"), folder)
+        shutil.copytree(str(files("driftline.pipelines") / "demo" / "model"), folder)
         return
 
     config = open_clip.get_model_config(name)

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
 
 CLASSES = 11
 NETWORKS = [f"{kind}-{size}" for kind in ("conv", "dense", "res") for size in (1, 2, 3, 4)]
@@ -70,9 +70,9 @@ def grid(net: str, device: str, tiny: bool) -> dict[str, Any]:
     """Seconds that an epoch of the whole grid takes for one seed."""
     from clear_grid import stream
 
-    from curate.core.executor import Executor
-    from eval.experiment.learner_sets import TABLE_4
-    from eval.run import evaluate
+    from driftline.curate.core.executor import Executor
+    from driftline.eval.experiment.learner_sets import TABLE_4
+    from driftline.eval.run import evaluate
 
     data = stream(2, 66, 22, 64) if tiny else stream()
     learners = list(TABLE_4)[:3] if tiny else list(TABLE_4)
@@ -107,9 +107,9 @@ def grid(net: str, device: str, tiny: bool) -> dict[str, Any]:
 def together(net: str, device: str, heads: int, n: int, width: int, batch: int = 256) -> float:
     """Seconds a sample of training `heads` networks at once: the product's own gradient, mapped over them, then SGD
     with momentum on all. Every network has its own order of the data, which lie once on the device."""
-    from eval.engine import fused
-    from eval.engine.linear import Head
-    from eval.engine.mlp import Mlp
+    from driftline.eval.engine import fused
+    from driftline.eval.engine.linear import Head
+    from driftline.eval.engine.mlp import Mlp
 
     rngs = [rng_for(i, "together") for i in range(heads)]
     nets = [
@@ -168,7 +168,7 @@ def moco(device: str, tiny: bool) -> dict[str, Any]:
     """MoCo v2 as in CLEAR: ResNet-50, 224 pixels, batches of 256."""
     from pretrain import updates
 
-    from curate.pretrain import MOCO_V2, SMALL
+    from driftline.curate.pretrain import MOCO_V2, SMALL
 
     recipe = replace(SMALL, batch=8, queue=16, size=32, room=36) if tiny else replace(MOCO_V2, queue=4096)
     ways, _ = updates(recipe, device)
@@ -183,7 +183,7 @@ def clip(device: str, tiny: bool) -> dict[str, Any]:
     """The small CLIP of `driftline models train`."""
     import open_clip
 
-    from curate.pretrain import small_clip
+    from driftline.curate.pretrain import small_clip
 
     batch, size, batches = (4, 32, 2) if tiny else (256, 64, 20)
     rng = rng_for(0, "clip")
@@ -219,7 +219,7 @@ def clip(device: str, tiny: bool) -> dict[str, Any]:
 
 def neighbours(device: str, tiny: bool) -> dict[str, Any]:
     """Queries a second; `cpu:0` takes the device's way on a CPU."""
-    from eval.memory.knn_index import Memory
+    from driftline.eval.memory.knn_index import Memory
 
     n, width, k = (5000 if tiny else 1_000_000), 384, 5
     rng = rng_for(0, "neighbours")

@@ -26,11 +26,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.seeding import rng_for
-from curate.publishing.plan import plan_of
-from stream_builder.importers.clear import from_clear
-from stream_builder.importers.clear_layouts import CLEAR10
-from stream_builder.importers.hub import from_hub
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.publishing.plan import plan_of
+from driftline.stream_builder.importers.clear import from_clear
+from driftline.stream_builder.importers.clear_layouts import CLEAR10
+from driftline.stream_builder.importers.hub import from_hub
 
 IMAGES, BYTES, WIDTH, BUCKETS = 33_000, 25_000, 2048, 10
 ROWS, SHARD = 20_000, 2_500  # of the data set of the Hub

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from peers import AS_AVX2
 
-from curate.core.seeding import rng_for
-from eval.engine import fused
-from eval.engine.linear import Head, LinearSettings, fit
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine import fused
+from driftline.eval.engine.linear import Head, LinearSettings, fit
 
 WIDTHS, CLASSES, BATCHES = (16, 50, 256, 768, 2048, 4096), (2, 11, 24, 60, 100, 1000), (1, 16, 64, 256, 1024)
 LEAST = 0.004

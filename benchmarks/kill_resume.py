@@ -28,10 +28,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from curate.core.run_log import RunLog
-from pipelines.config import presets
-from pipelines.demo.journey import simulate_answers
-from pipelines.demo.world import build, serve
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.config import presets
+from driftline.pipelines.demo.journey import simulate_answers
+from driftline.pipelines.demo.world import build, serve
 
 
 def tree(root: Path) -> dict[str, str]:
@@ -51,7 +51,7 @@ def _marks(run: Path) -> list[str]:
 
 def start_run(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     """`driftline run FOLDER` in a process of its own."""
-    command = [sys.executable, "-m", "pipelines.cli", "run", str(folder), *options]
+    command = [sys.executable, "-m", "driftline.pipelines.cli", "run", str(folder), *options]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

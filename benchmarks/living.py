@@ -29,16 +29,16 @@ from unittest.mock import patch
 import numpy as np
 from PIL import Image
 
-from curate.core.run_log import RunLog
-from curate.embedding import embed
-from curate.fetch import shard
-from curate.images.near_duplicates import near_stored
-from curate.store.database import opened
-from curate.store.photos import address_key, outcomes
-from pipelines.config.loader import load
-from pipelines.living import grow
-from pipelines.runner import run
-from pipelines.stage import Context
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.embedding import embed
+from driftline.curate.fetch import shard
+from driftline.curate.images.near_duplicates import near_stored
+from driftline.curate.store.database import opened
+from driftline.curate.store.photos import address_key, outcomes
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.living import grow
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
 
 CONFIG = """
 collection: {source: delimited, path: photos.csv, columns: {url: url, uploaded: uploaded}}

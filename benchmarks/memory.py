@@ -34,18 +34,18 @@ from PIL import Image
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))  # the encoder
 
-from curate.core.executor import Executor
-from curate.core.run_log import RunLog
-from eval.learners import LEARNERS
-from eval.results import Results
-from eval.run import Settings, evaluate
-from pipelines import runner
-from pipelines.cli.listing import list_registered
-from pipelines.config.loader import load
-from pipelines.stage import Context
-from pipelines.stages import STAGES
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.stream import Stream
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.run_log import RunLog
+from driftline.eval.learners import LEARNERS
+from driftline.eval.results import Results
+from driftline.eval.run import Settings, evaluate
+from driftline.pipelines.cli.listing import list_registered
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run import runner
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages import STAGES
+from driftline.stream_builder.builders.arrays import from_arrays
+from driftline.stream_builder.stream import Stream
 
 STEPS, ROWS, WIDTH, CLASSES = 4, 500, 512, 10  # a row: 2,048 bytes
 LOOKS = 3  # at each size: one can miss the peak, and none invents one

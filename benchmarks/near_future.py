@@ -25,9 +25,9 @@ import faiss
 import numpy as np
 import torch
 
-from curate.core.seeding import rng_for
-from eval.engine.wide import Wide
-from eval.memory.knn_index import Memory, halves, unit
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine.wide import Wide
+from driftline.eval.memory.knn_index import Memory, halves, unit
 
 C, D, B, ALL = 10_788, 2048, 64, 460_000
 WIDTH, K = 384, 5

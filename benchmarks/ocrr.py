@@ -33,13 +33,13 @@ import numpy as np
 import ocrr_reference
 import torch
 
-from curate.core.seeding import rng_for
-from eval.learner import Task
-from eval.learners import LEARNERS
-from eval.memory.correction_ledger import Ledger, verify
-from eval.memory.knn_index import Memory, TrackedQueries, halves, unit
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.learner import Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.memory.correction_ledger import Ledger, verify
+from driftline.eval.memory.knn_index import Memory, TrackedQueries, halves, unit
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 SYSTEMS = {
     "substrate": "substrate", "substrate_k1": "substrate-k1", "substrate_sumsim": "substrate-sumsim",
@@ -53,7 +53,7 @@ SYSTEMS = {
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from eval.memory.correction_ledger import Ledger
+from driftline.eval.memory.correction_ledger import Ledger
 with Ledger(Path(sys.argv[1])) as ledger:
     print("begun", flush=True)
     while True:

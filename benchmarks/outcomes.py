@@ -22,17 +22,17 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 
-from eval import outcomes, rows
-from eval.outcomes import recorded
-from eval.rows import Answers, Row, Run
-from eval.run import evaluate
-from eval.scoring.ageing import ageing
-from eval.scoring.calibration import calibration
-from eval.scoring.cells import Resampling
-from eval.scoring.comparing import compare
-from eval.scoring.slices import slices
-from pipelines.demo.journey import LEARNERS
-from stream_builder.stream import Split, Step, Stream
+from driftline.eval import outcomes, rows
+from driftline.eval.outcomes import recorded
+from driftline.eval.rows import Answers, Row, Run
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.ageing import ageing
+from driftline.eval.scoring.calibration import calibration
+from driftline.eval.scoring.cells import Resampling
+from driftline.eval.scoring.comparing import compare
+from driftline.eval.scoring.slices import slices
+from driftline.pipelines.demo.journey import LEARNERS
+from driftline.stream_builder.stream import Split, Step, Stream
 
 STEPS, CLASSES = 10, 11
 FEW = ("nap", "finetune", "cumulative", "er", "reservoir", "nearest-mean")

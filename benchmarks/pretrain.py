@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from curate.pretrain import RECIPES, Recipe
-from curate.pretrain.moco import Moco, info_nce
-from curate.pretrain.train import ProcessGroup, Training
-from curate.pretrain.views import draw_views, render_views
+from driftline.curate.pretrain import RECIPES, Recipe
+from driftline.curate.pretrain.moco import Moco, info_nce
+from driftline.curate.pretrain.train import ProcessGroup, Training
+from driftline.curate.pretrain.views import draw_views, render_views
 
 
 def updates(recipe: Recipe, device: str) -> tuple[dict[str, Callable[[int], object]], Any]:

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.core.atomic_io import write_json, write_parquet
-from curate.core.executor import Executor
-from curate.retrieval.exact_search import search
-from curate.retrieval.vector_store import Store, VectorFile, vector_file
+from driftline.curate.core.atomic_io import write_json, write_parquet
+from driftline.curate.core.executor import Executor
+from driftline.curate.retrieval.exact_search import search
+from driftline.curate.retrieval.vector_store import Store, VectorFile, vector_file
 
 CORES = len(os.sched_getaffinity(0))
 REPEATS = 5
@@ -215,7 +215,9 @@ def part_explore(folder: Path, rows: int) -> dict[str, Any]:
 
     run = collection(folder, rows)
     server = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", "explore", str(run), "--port", "0"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "driftline.pipelines.cli", "explore", str(run), "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert server.stdout is not None
     try:
@@ -286,13 +288,13 @@ def collection(folder: Path, rows: int) -> Path:
     """A run folder whose fetch, bucket and embed stages are there; all shards hold the same thousand pictures."""
     import open_clip
 
-    from curate.core.atomic_io import sha256_bytes, write_text
-    from curate.core.seeding import rng_for
-    from curate.encoders.clip import Clip
-    from curate.images.shards import index_path, shard_path, write_tar
-    from curate.pretrain.small_clip import model_config, save
-    from pipelines.config import presets
-    from pipelines.demo.draw import jpeg, photo
+    from driftline.curate.core.atomic_io import sha256_bytes, write_text
+    from driftline.curate.core.seeding import rng_for
+    from driftline.curate.encoders.clip import Clip
+    from driftline.curate.images.shards import index_path, shard_path, write_tar
+    from driftline.curate.pretrain.small_clip import model_config, save
+    from driftline.pipelines.config import presets
+    from driftline.pipelines.demo.draw import jpeg, photo
 
     run, each = folder / "run", 1000
     stages = {name: run / "stages" / name for name in ("03_fetch", "04_bucket", "05_embed")}

@@ -22,16 +22,16 @@ from peers import Pictures, product_rate, seconds
 from torch import nn
 from torchvision import models, transforms
 
-from curate.core.seeding import rng_for
-from eval.engine.deep import MEAN, STD
-from eval.engine.fused import has_half
-from eval.finetuning.fit import Fit, Hyper, Rule, scores_of
-from eval.finetuning.fit_cache import Store
-from eval.finetuning.samples import Samples
-from eval.finetuning.search import Book, Job, best_of, points
-from eval.nets import build
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine.deep import MEAN, STD
+from driftline.eval.engine.fused import has_half
+from driftline.eval.finetuning.fit import Fit, Hyper, Rule, scores_of
+from driftline.eval.finetuning.fit_cache import Store
+from driftline.eval.finetuning.samples import Samples
+from driftline.eval.finetuning.search import Book, Job, best_of, points
+from driftline.eval.nets import build
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 CLASSES, BATCH, SIDE = 10, 100, 32
 HALF = {"float32": False, "bfloat16": True}

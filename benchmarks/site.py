@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.core.seeding import rng_for
-from eval import outcomes, rows
-from eval.learners import LEARNERS
-from eval.outcomes import Tally
-from eval.reporting.report import results_of, write
-from eval.rows import Row
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval import outcomes, rows
+from driftline.eval.learners import LEARNERS
+from driftline.eval.outcomes import Tally
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.rows import Row
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 OF_A_FILE = ("format", rows.ROWS_DIGEST, rows.OUTCOMES_DIGEST)
 PROTOCOLS = ("clear-iid", "clear-streaming", "near-future", "ocrr")

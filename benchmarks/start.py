@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 
-HELP = "import sys; sys.argv = ['driftline', '--help']; from pipelines.cli import main; main()"
+HELP = "import sys; sys.argv = ['driftline', '--help']; from driftline.pipelines.cli import main; main()"
 
 
 def cpu(code: str, rounds: int) -> float:

@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from stream_builder import storage
-from stream_builder.builders.sampling import Composition
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Dataset, Samples
-from stream_builder.interop.torch_loader import Policy, loader
-from stream_builder.lazy_images import LazyImages, tar_members
-from stream_builder.measures.distances import wasserstein2
-from stream_builder.shifts.grammar import PAPER
-from stream_builder.stream import Split, Step, Stream
+from driftline.stream_builder import storage
+from driftline.stream_builder.builders.sampling import Composition
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import Dataset, Samples
+from driftline.stream_builder.interop.torch_loader import Policy, loader
+from driftline.stream_builder.lazy_images import LazyImages, tar_members
+from driftline.stream_builder.measures.distances import wasserstein2
+from driftline.stream_builder.shifts.grammar import PAPER
+from driftline.stream_builder.stream import Split, Step, Stream
 
 OPENED = 39_000_000  # samples of CLOC
 

@@ -25,20 +25,20 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from curate.core.atomic_io import sha256_bytes, write_parquet
-from curate.core.executor import Executor
-from curate.images.near_duplicates import _pairs_by_all, pairs_by_hash
-from curate.images.shards import write_tar
-from curate.release.packing import FetchedImages, pack
-from curate.release.selection import all_splits, select, split_groups
-from curate.release.settings import ReleaseSettings
-from curate.release.writer import write_release
-from curate.validation.answers import ANSWERS as ANSWERS_SCHEMA
-from curate.validation.answers import read_answers, read_lines
-from curate.validation.judging.opinions import OPINIONS
-from curate.validation.judging.routing import Rules, route
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import agreement, tally
+from driftline.curate.core.atomic_io import sha256_bytes, write_parquet
+from driftline.curate.core.executor import Executor
+from driftline.curate.images.near_duplicates import _pairs_by_all, pairs_by_hash
+from driftline.curate.images.shards import write_tar
+from driftline.curate.release.packing import FetchedImages, pack
+from driftline.curate.release.selection import all_splits, select, split_groups
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.release.writer import write_release
+from driftline.curate.validation.answers.answers import ANSWERS as ANSWERS_SCHEMA
+from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.curate.validation.answers.verdicts import agreement, tally
+from driftline.curate.validation.judging.opinions import OPINIONS
+from driftline.curate.validation.judging.routing import Rules, route
+from driftline.curate.validation.settings import ValidationSettings
 
 CORES = len(os.sched_getaffinity(0))
 ANSWERS, IMAGES, HASHES, JUDGED = 200_000, 100_000, 1_000_000, 125_000

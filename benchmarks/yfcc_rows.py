@@ -12,7 +12,7 @@ from urllib.parse import quote_plus
 
 import numpy as np
 
-from curate.core.seeding import rng_for
+from driftline.curate.core.seeding import rng_for
 
 LICENCES = [
     ("Attribution License", "by"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from curate.core.registry import Registry
+from driftline.curate.core.registry import Registry
 
 project, author = "driftline", "the driftline engineers"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
@@ -25,12 +25,16 @@ autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 100
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
-FACES = ("driftline", "curate", "stream_builder", "eval", "pipelines")
-PARTS = (
-    "curate.core.registry:Registry", "curate.encoders:Encoder", "curate.sources.base:Source", "curate.export:Exporter",
-    "stream_builder.datasets:Dataset", "stream_builder.datasets:Samples", "stream_builder.shifts.base:Shift",
-    "stream_builder.export:Exporter", "eval.protocol:Protocol", "eval.protocol:Score", "eval.protocol:Result",
-    "eval.rows:Row", "eval.nets.chain:Blocks", "pipelines.stage:Stage", "pipelines.stage:Counts",
+FACES = ("driftline", "driftline.curate", "driftline.stream_builder", "driftline.eval", "driftline.pipelines")
+PARTS = tuple(
+    f"driftline.{name}"
+    for name in (
+        "curate.core.registry:Registry", "curate.encoders:Encoder", "curate.sources.base:Source",
+        "curate.export:Exporter", "stream_builder.datasets:Dataset", "stream_builder.datasets:Samples",
+        "stream_builder.shifts.base:Shift", "stream_builder.export:Exporter", "eval.protocol:Protocol",
+        "eval.protocol:Score", "eval.protocol:Result", "eval.rows:Row", "eval.nets.chain:Blocks",
+        "pipelines.run.stage:Stage", "pipelines.run.stage:Counts",
+    )
 )  # fmt: skip
 
 
@@ -42,7 +46,7 @@ def setup(app: Any) -> None:
 
 def write_reference(out: Path) -> None:
     """Write the pages that come from the code."""
-    from pipelines.config.reference import reference
+    from driftline.pipelines.config.reference import reference
 
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
@@ -55,7 +59,7 @@ def commands() -> str:
     from typer.main import get_command
     from typer.testing import CliRunner
 
-    from pipelines.cli.app import app, called
+    from driftline.pipelines.cli.app import app, called
 
     def paths(command: Any, path: list[str]) -> list[list[str]]:
         inner = getattr(command, "commands", {})
@@ -102,7 +106,7 @@ def listed(registry: Registry) -> str:
 
 def settings(name: str, kind: Any) -> str:
     """A table of the settings of a learner or protocol: as on its page in a report."""
-    from eval.experiment.settings import described
+    from driftline.eval.experiment.settings import described
 
     rows = [f"| `{s.name}` | {s.default} | {s.meaning} |".replace("*", r"\*") for s in described(kind)]
     table = ["| setting | default | meaning |", "|---|---|---|", *rows] if rows else ["No settings."]

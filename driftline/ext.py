@@ -9,94 +9,94 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from curate.core.lazy_face import lazy_face
+from driftline.curate.core.lazy_face import lazy_face
 
 if TYPE_CHECKING:
-    from curate.core.atomic_io import write_parquet as write_parquet
-    from curate.core.atomic_io import write_text as write_text
-    from curate.core.errors import BadArray as BadArray
-    from curate.core.errors import BadConfig as BadConfig
-    from curate.core.errors import BadInput as BadInput
-    from curate.core.errors import DriftlineError as DriftlineError
-    from curate.core.errors import IncompatibleStream as IncompatibleStream
-    from curate.core.errors import MissingFile as MissingFile
-    from curate.core.seeding import rng_for as rng_for
-    from curate.encoders import Encoder as Encoder
-    from curate.encoders import unit as unit
-    from curate.metadata.column_mapping import record_of as record_of
-    from curate.metadata.schema import batch_of as batch_of
-    from curate.sources.base import FileSource as FileSource
-    from curate.sources.base import Workplace as Workplace
-    from eval.abilities import adapt as adapt
-    from eval.abilities import correct as correct
-    from eval.abilities import learn_from as learn_from
-    from eval.abilities import learn_sequence as learn_sequence
-    from eval.abilities import learn_step as learn_step
-    from eval.answers import evaluate_split as evaluate_split
-    from eval.experiment.settings import NO_EFFECT as NO_EFFECT
-    from eval.learner import Learner as Learner
-    from eval.learner import Needs as Needs
-    from eval.learner import Task as Task
-    from eval.memory.samplers import Sampler as Sampler
-    from eval.protocol import Protocol as Protocol
-    from eval.protocol import Ran as Ran
-    from eval.protocol import Result as Result
-    from eval.protocol import Score as Score
-    from eval.protocol import Start as Start
-    from eval.reporting.protocols import Page as Page
-    from eval.rows import Row as Row
-    from pipelines.stage import Counts as Counts
-    from pipelines.stage import Stage as Stage
-    from stream_builder.datasets import Dataset as Dataset
-    from stream_builder.datasets import Samples as Samples
-    from stream_builder.shifts.base import Shift as Shift
-    from stream_builder.step import Split as Split
-    from stream_builder.step import Step as Step
-    from stream_builder.stream import Stream as Stream
+    from driftline.curate.core.atomic_io import write_parquet as write_parquet
+    from driftline.curate.core.atomic_io import write_text as write_text
+    from driftline.curate.core.errors import BadArray as BadArray
+    from driftline.curate.core.errors import BadConfig as BadConfig
+    from driftline.curate.core.errors import BadInput as BadInput
+    from driftline.curate.core.errors import DriftlineError as DriftlineError
+    from driftline.curate.core.errors import IncompatibleStream as IncompatibleStream
+    from driftline.curate.core.errors import MissingFile as MissingFile
+    from driftline.curate.core.seeding import rng_for as rng_for
+    from driftline.curate.encoders import Encoder as Encoder
+    from driftline.curate.encoders import unit as unit
+    from driftline.curate.metadata.column_mapping import record_of as record_of
+    from driftline.curate.metadata.schema import batch_of as batch_of
+    from driftline.curate.sources.base import FileSource as FileSource
+    from driftline.curate.sources.base import Workplace as Workplace
+    from driftline.eval.abilities import adapt as adapt
+    from driftline.eval.abilities import correct as correct
+    from driftline.eval.abilities import learn_from as learn_from
+    from driftline.eval.abilities import learn_sequence as learn_sequence
+    from driftline.eval.abilities import learn_step as learn_step
+    from driftline.eval.answers import evaluate_split as evaluate_split
+    from driftline.eval.experiment.settings import NO_EFFECT as NO_EFFECT
+    from driftline.eval.learner import Learner as Learner
+    from driftline.eval.learner import Needs as Needs
+    from driftline.eval.learner import Task as Task
+    from driftline.eval.memory.samplers import Sampler as Sampler
+    from driftline.eval.protocol import Protocol as Protocol
+    from driftline.eval.protocol import Ran as Ran
+    from driftline.eval.protocol import Result as Result
+    from driftline.eval.protocol import Score as Score
+    from driftline.eval.protocol import Start as Start
+    from driftline.eval.reporting.protocols import Page as Page
+    from driftline.eval.rows import Row as Row
+    from driftline.pipelines.run.stage import Counts as Counts
+    from driftline.pipelines.run.stage import Stage as Stage
+    from driftline.stream_builder.datasets import Dataset as Dataset
+    from driftline.stream_builder.datasets import Samples as Samples
+    from driftline.stream_builder.shifts.base import Shift as Shift
+    from driftline.stream_builder.step import Split as Split
+    from driftline.stream_builder.step import Step as Step
+    from driftline.stream_builder.stream import Stream as Stream
 else:
     __getattr__, __dir__, __all__ = lazy_face(
         __name__,
         {
-            "BadArray": "curate.core.errors:BadArray",
-            "BadConfig": "curate.core.errors:BadConfig",
-            "BadInput": "curate.core.errors:BadInput",
-            "Counts": "pipelines.stage:Counts",
-            "Dataset": "stream_builder.datasets:Dataset",
-            "DriftlineError": "curate.core.errors:DriftlineError",
-            "Encoder": "curate.encoders:Encoder",
-            "FileSource": "curate.sources.base:FileSource",
-            "IncompatibleStream": "curate.core.errors:IncompatibleStream",
-            "Learner": "eval.learner:Learner",
-            "MissingFile": "curate.core.errors:MissingFile",
-            "NO_EFFECT": "eval.experiment.settings:NO_EFFECT",
-            "Needs": "eval.learner:Needs",
-            "Page": "eval.reporting.protocols:Page",
-            "Protocol": "eval.protocol:Protocol",
-            "Ran": "eval.protocol:Ran",
-            "Result": "eval.protocol:Result",
-            "Row": "eval.rows:Row",
-            "Sampler": "eval.memory.samplers:Sampler",
-            "Samples": "stream_builder.datasets:Samples",
-            "Score": "eval.protocol:Score",
-            "Shift": "stream_builder.shifts.base:Shift",
-            "Split": "stream_builder.step:Split",
-            "Stage": "pipelines.stage:Stage",
-            "Start": "eval.protocol:Start",
-            "Step": "stream_builder.step:Step",
-            "Stream": "stream_builder.stream:Stream",
-            "Task": "eval.learner:Task",
-            "Workplace": "curate.sources.base:Workplace",
-            "adapt": "eval.abilities:adapt",
-            "batch_of": "curate.metadata.schema:batch_of",
-            "correct": "eval.abilities:correct",
-            "evaluate_split": "eval.answers:evaluate_split",
-            "learn_from": "eval.abilities:learn_from",
-            "learn_sequence": "eval.abilities:learn_sequence",
-            "learn_step": "eval.abilities:learn_step",
-            "record_of": "curate.metadata.column_mapping:record_of",
-            "rng_for": "curate.core.seeding:rng_for",
-            "unit": "curate.encoders:unit",
-            "write_parquet": "curate.core.atomic_io:write_parquet",
-            "write_text": "curate.core.atomic_io:write_text",
+            "BadArray": "driftline.curate.core.errors:BadArray",
+            "BadConfig": "driftline.curate.core.errors:BadConfig",
+            "BadInput": "driftline.curate.core.errors:BadInput",
+            "Counts": "driftline.pipelines.run.stage:Counts",
+            "Dataset": "driftline.stream_builder.datasets:Dataset",
+            "DriftlineError": "driftline.curate.core.errors:DriftlineError",
+            "Encoder": "driftline.curate.encoders:Encoder",
+            "FileSource": "driftline.curate.sources.base:FileSource",
+            "IncompatibleStream": "driftline.curate.core.errors:IncompatibleStream",
+            "Learner": "driftline.eval.learner:Learner",
+            "MissingFile": "driftline.curate.core.errors:MissingFile",
+            "NO_EFFECT": "driftline.eval.experiment.settings:NO_EFFECT",
+            "Needs": "driftline.eval.learner:Needs",
+            "Page": "driftline.eval.reporting.protocols:Page",
+            "Protocol": "driftline.eval.protocol:Protocol",
+            "Ran": "driftline.eval.protocol:Ran",
+            "Result": "driftline.eval.protocol:Result",
+            "Row": "driftline.eval.rows:Row",
+            "Sampler": "driftline.eval.memory.samplers:Sampler",
+            "Samples": "driftline.stream_builder.datasets:Samples",
+            "Score": "driftline.eval.protocol:Score",
+            "Shift": "driftline.stream_builder.shifts.base:Shift",
+            "Split": "driftline.stream_builder.step:Split",
+            "Stage": "driftline.pipelines.run.stage:Stage",
+            "Start": "driftline.eval.protocol:Start",
+            "Step": "driftline.stream_builder.step:Step",
+            "Stream": "driftline.stream_builder.stream:Stream",
+            "Task": "driftline.eval.learner:Task",
+            "Workplace": "driftline.curate.sources.base:Workplace",
+            "adapt": "driftline.eval.abilities:adapt",
+            "batch_of": "driftline.curate.metadata.schema:batch_of",
+            "correct": "driftline.eval.abilities:correct",
+            "evaluate_split": "driftline.eval.answers:evaluate_split",
+            "learn_from": "driftline.eval.abilities:learn_from",
+            "learn_sequence": "driftline.eval.abilities:learn_sequence",
+            "learn_step": "driftline.eval.abilities:learn_step",
+            "record_of": "driftline.curate.metadata.column_mapping:record_of",
+            "rng_for": "driftline.curate.core.seeding:rng_for",
+            "unit": "driftline.curate.encoders:unit",
+            "write_parquet": "driftline.curate.core.atomic_io:write_parquet",
+            "write_text": "driftline.curate.core.atomic_io:write_text",
         },
     )

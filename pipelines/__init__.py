@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from curate.core.lazy_face import lazy_face
+from driftline.curate.core.lazy_face import lazy_face
 
 VERSION = "0.2.0"
 
 if TYPE_CHECKING:
-    from pipelines.run_folder import Run as Run
-    from pipelines.run_folder import init_run as init_run
-    from pipelines.run_folder import open_run as open_run
+    from driftline.pipelines.run.run_folder import Run as Run
+    from driftline.pipelines.run.run_folder import init_run as init_run
+    from driftline.pipelines.run.run_folder import open_run as open_run
 else:
     __getattr__, __dir__, __all__ = lazy_face(
         __name__,
         {
-            "Run": "pipelines.run_folder:Run",
-            "init_run": "pipelines.run_folder:init_run",
-            "open_run": "pipelines.run_folder:open_run",
+            "Run": "driftline.pipelines.run.run_folder:Run",
+            "init_run": "driftline.pipelines.run.run_folder:init_run",
+            "open_run": "driftline.pipelines.run.run_folder:open_run",
         },
     )

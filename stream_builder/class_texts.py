@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, BadConfig
+from driftline.curate.core.errors import BadArray, BadConfig
 
 Vectors = npt.NDArray[np.float32]
 
@@ -25,7 +25,7 @@ class TextEncoder(Protocol):
 
 
 class TextEncoderSpec(Protocol):
-    """Names an encoder that is not loaded yet; `EncoderSpec` of `curate.encoders` is one."""
+    """Names an encoder that is not loaded yet; `EncoderSpec` of `driftline.curate.encoders` is one."""
 
     def load(self) -> TextEncoder:
         """The encoder."""

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from curate.core.outside.documents import Schema
-from curate.core.outside.names import PlainName
+from driftline.curate.core.outside.documents import Schema
+from driftline.curate.core.outside.names import PlainName
 
 Count = Annotated[int, Field(ge=0, lt=2**48)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

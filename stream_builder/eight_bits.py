@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.atomic_io import write_array
-from curate.core.errors import BadArray, IntegrityError
-from curate.core.outside.arrays import open_array
+from driftline.curate.core.atomic_io import write_array
+from driftline.curate.core.errors import BadArray, IntegrityError
+from driftline.curate.core.outside.arrays import open_array
 
 Codes = npt.NDArray[np.int8]
 Scales = npt.NDArray[np.float32]

@@ -14,9 +14,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadInput, IntegrityError, reason
-from curate.core.outside.images import opened
-from curate.core.system.calls import read_at
+from driftline.curate.core.errors import BadInput, IntegrityError, reason
+from driftline.curate.core.outside.images import opened
+from driftline.curate.core.system.calls import read_at
 
 Array = npt.NDArray[Any]
 LARGEST = 1 << 30  # bytes of an encoded image

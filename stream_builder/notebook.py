@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import DriftlineError
-from curate.core.notebook import Thumbnail, table
-from stream_builder.export.contact_sheet import MAX_CLASSES, examples
-from stream_builder.lazy_images import LazyImages
-from stream_builder.measures.shift_distance import distances, thinned
-from stream_builder.stream import SPLITS, Step, Stream
+from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.notebook import Thumbnail, table
+from driftline.stream_builder.export.contact_sheet import MAX_CLASSES, examples
+from driftline.stream_builder.lazy_images import LazyImages
+from driftline.stream_builder.measures.shift_distance import distances, thinned
+from driftline.stream_builder.stream import SPLITS, Step, Stream
 
 MAX_STEPS = 30
 MAX_STEPS_WITH_IMAGES = 10

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import IncompatibleStream
-from curate.core.group_split import draw_sides
-from stream_builder.step import Array, Split, Step
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.group_split import draw_sides
+from driftline.stream_builder.step import Array, Split, Step
 
 Group = npt.NDArray[np.int64]
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import IncompatibleStream
-from curate.core.seeding import tie_ranks
-from stream_builder.lazy_images import LazyImages
-from stream_builder.lazy_images import join as join_images
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.seeding import tie_ranks
+from driftline.stream_builder.lazy_images import LazyImages
+from driftline.stream_builder.lazy_images import join as join_images
 
 SPLITS = ("train", "val", "test")
 OPTIONAL = ("time", "group", "test_in")  # further columns of a split, which a source may lack

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from curate.core.atomic_io import (
+from driftline.curate.core.atomic_io import (
     TEMPORARY,
     UPGRADE,
     check_format,
@@ -35,17 +35,17 @@ from curate.core.atomic_io import (
     write_bytes,
     write_json,
 )
-from curate.core.errors import BadConfig, DriftlineError, IntegrityError, MissingFile
-from curate.core.outputs import ELSEWHERE
-from curate.core.outside.arrays import open_array
-from curate.core.outside.documents import Schema, read_document
-from curate.core.outside.names import inside
-from stream_builder.class_texts import ClassTexts
-from stream_builder.document import LazyDocument, StreamDocument
-from stream_builder.eight_bits import check_vectors, least_cosine, open_coded, write_coded
-from stream_builder.lazy_images import LazyImages
-from stream_builder.step import OPTIONAL, Array, Split, Step
-from stream_builder.validate import check_steps
+from driftline.curate.core.errors import BadConfig, DriftlineError, IntegrityError, MissingFile
+from driftline.curate.core.outputs import ELSEWHERE
+from driftline.curate.core.outside.arrays import open_array
+from driftline.curate.core.outside.documents import Schema, read_document
+from driftline.curate.core.outside.names import inside
+from driftline.stream_builder.class_texts import ClassTexts
+from driftline.stream_builder.document import LazyDocument, StreamDocument
+from driftline.stream_builder.eight_bits import check_vectors, least_cosine, open_coded, write_coded
+from driftline.stream_builder.lazy_images import LazyImages
+from driftline.stream_builder.step import OPTIONAL, Array, Split, Step
+from driftline.stream_builder.validate import check_steps
 
 FORMAT = 1
 KINDS = {"time": np.int64, "group": np.int64, "test_in": np.bool_}  # of optional columns

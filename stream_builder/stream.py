@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.notebook import rendered
-from stream_builder import splitting, storage, ties
-from stream_builder.class_texts import ClassTexts
-from stream_builder.step import SPLITS, Array, Split, Step, join, pick
+from driftline.curate.core.notebook import rendered
+from driftline.stream_builder import splitting, storage, ties
+from driftline.stream_builder.class_texts import ClassTexts
+from driftline.stream_builder.step import SPLITS, Array, Split, Step, join, pick
 
 __all__ = ["SPLITS", "Array", "Split", "Step", "Stream", "join", "pick"]
 
@@ -126,4 +126,4 @@ class Stream:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return rendered(self, "stream_builder.notebook:html_of")
+        return rendered(self, "driftline.stream_builder.notebook:html_of")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.seeding import time_order
-from stream_builder.step import Array, Step
+from driftline.curate.core.seeding import time_order
+from driftline.stream_builder.step import Array, Step
 
 FACT = "equal_times"  # of a stream: how its builder ordered samples of one time
 KEPT = "in the order of the source"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from curate.core.errors import BadArray
-from stream_builder.step import Array
+from driftline.curate.core.errors import BadArray
+from driftline.stream_builder.step import Array
 
 
 def check_steps(named: Sequence[tuple[int, str]], what: str) -> None:

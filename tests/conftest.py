@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from support.helpers import drifting
 
-from curate.core.run_log import RunLog
-from curate.core.system.calls import collect_rarely
-from pipelines.demo.journey import QUICK, demo
-from stream_builder.stream import Stream
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.system.calls import collect_rarely
+from driftline.pipelines.demo.journey import QUICK, demo
+from driftline.stream_builder.stream import Stream
 
 # times say nothing on a shared machine; the same examples each time: what is new is found by `make fuzz`
 settings.register_profile("driftline", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from curate.core.run_log import RunLog
-from curate.pretrain import SMALL, small_clip
-from curate.pretrain.moco import Moco
-from curate.pretrain.train import ProcessGroup, Training
-from eval.engine.linear import Head, LinearSettings, _train, batches
-from eval.engine.mlp import Mlp
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.pretrain import SMALL, small_clip
+from driftline.curate.pretrain.moco import Moco
+from driftline.curate.pretrain.train import ProcessGroup, Training
+from driftline.eval.engine.linear import Head, LinearSettings, _train, batches
+from driftline.eval.engine.mlp import Mlp
 
 
 @pytest.fixture(autouse=True)

@@ -18,22 +18,22 @@ from support.console import driftline, python
 from support.helpers import album, write_base
 from typer.main import get_command
 
-from curate.core.registry import Registry
-from curate.core.seeding import rng_for
-from curate.core.settings import keys_of
-from curate.export import EXPORTS
-from curate.sources import SOURCES
-from curate.validation.platforms import PLATFORMS
-from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS
-from pipelines.cli.app import app
-from pipelines.cli.listing import KINDS, REGISTRIES
-from pipelines.config import presets
-from pipelines.config.schema import Config
-from pipelines.demo.draw import photo
-from pipelines.stages import STAGES
-from stream_builder.export import EXPORTS as STREAM_EXPORTS
-from stream_builder.shifts import SHIFTS
+from driftline.curate.core.registry import Registry
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.core.settings import keys_of
+from driftline.curate.export import EXPORTS
+from driftline.curate.sources import SOURCES
+from driftline.curate.validation.asking.platforms import PLATFORMS
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import PROTOCOLS
+from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli.listing import KINDS, REGISTRIES
+from driftline.pipelines.config import presets
+from driftline.pipelines.config.schema import Config
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.stages import STAGES
+from driftline.stream_builder.export import EXPORTS as STREAM_EXPORTS
+from driftline.stream_builder.shifts import SHIFTS
 
 ROOT = Path(__file__).resolve().parents[1]
 TUTORIAL = ROOT / "docs" / "start" / "tutorial.md"  # test_wheel.py follows it, from a wheel

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FACES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for path in (*ROOT.glob("driftline/*.py"), *ROOT.glob("[a-z]*/__init__.py"))
+    for path in (*ROOT.glob("driftline/*.py"), *ROOT.glob("driftline/*/__init__.py"))
     if "lazy_face(" in path.read_text(encoding="utf-8")
 )
 

@@ -11,11 +11,11 @@ import pytest
 from support.console import driftline
 from support.small_runs import made, unpacked
 
-from curate.core.atomic_io import read_json, write_json
-from curate.core.errors import BadInput
-from curate.validation.batches import read_batch
-from pipelines import VERSION
-from pipelines.annotation.answer_store import AnswerStore
+from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.curate.core.errors import BadInput
+from driftline.curate.validation.asking.batches import read_batch
+from driftline.pipelines import VERSION
+from driftline.pipelines.annotation.answer_store import AnswerStore
 
 UPGRADE = "pip install --upgrade driftline"
 

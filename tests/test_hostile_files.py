@@ -14,9 +14,9 @@ import torch
 from support.helpers import drifting, write_base
 from support.traps import Trap
 
-from curate.core.errors import DriftlineError, IntegrityError
-from curate.core.seeding import rng_for
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import DriftlineError, IntegrityError
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.stream import Stream
 
 MARK = "mark"
 
@@ -51,21 +51,21 @@ def stream_of(part: str) -> Callable[[Path, Callable[[Path, Path], None]], Any]:
 
 
 def from_arrays(folder: Path, write: Callable[[Path, Path], None]) -> Any:
-    from stream_builder.builders.arrays import from_arrays as build
+    from driftline.stream_builder.builders.arrays import from_arrays as build
 
     write(folder / "a.npz", folder / MARK)
     return build(folder / "a.npz")
 
 
 def dataset(folder: Path, write: Callable[[Path, Path], None]) -> Any:
-    from stream_builder.datasets import open_dataset
+    from driftline.stream_builder.datasets import open_dataset
 
     write(folder / "base.npz", folder / MARK)
     return open_dataset(str(folder / "base.npz"))
 
 
 def draws(folder: Path, write: Callable[[Path, Path], None]) -> Any:
-    from stream_builder.datasets import open_dataset
+    from driftline.stream_builder.datasets import open_dataset
 
     write_base(folder / "base")
     write(folder / "base" / "toy_draws.npz", folder / MARK)
@@ -73,7 +73,7 @@ def draws(folder: Path, write: Callable[[Path, Path], None]) -> Any:
 
 
 def vectors(folder: Path, write: Callable[[Path, Path], None]) -> Any:
-    from curate.retrieval.vector_store import vector_file
+    from driftline.curate.retrieval.vector_store import vector_file
 
     write(folder / "a.npy", folder / MARK)
     return vector_file(folder / "a.npy")
@@ -81,7 +81,7 @@ def vectors(folder: Path, write: Callable[[Path, Path], None]) -> Any:
 
 def weights(name: str) -> Callable[[Path, Callable[[Path, Path], None]], Any]:
     def opened(folder: Path, write: Callable[[Path, Path], None]) -> Any:
-        from eval.engine.deep import Deep
+        from driftline.eval.engine.deep import Deep
 
         write(folder / name, folder / MARK)
         return Deep.new("resnet18", 2, (), rng_for(0), "cpu", False, str(folder / name))
@@ -91,7 +91,7 @@ def weights(name: str) -> Callable[[Path, Callable[[Path, Path], None]], Any]:
 
 def backbone(name: str) -> Callable[[Path, Callable[[Path, Path], None]], Any]:
     def opened(folder: Path, write: Callable[[Path, Path], None]) -> Any:
-        from curate.encoders.backbone import Backbone
+        from driftline.curate.encoders.backbone import Backbone
 
         write(folder / name, folder / MARK)
         return Backbone("resnet18", str(folder / name), "cpu")
@@ -100,7 +100,7 @@ def backbone(name: str) -> Callable[[Path, Callable[[Path, Path], None]], Any]:
 
 
 def fit(folder: Path, write: Callable[[Path, Path], None]) -> Any:
-    from eval.finetuning.fit_cache import Store
+    from driftline.eval.finetuning.fit_cache import Store
 
     place = Store(folder).place("abc")
     place.mkdir(parents=True)
@@ -111,7 +111,7 @@ def fit(folder: Path, write: Callable[[Path, Path], None]) -> Any:
 
 
 def submission(folder: Path, write: Callable[[Path, Path], None]) -> Any:
-    from eval.leaderboard.submission import opened
+    from driftline.eval.leaderboard.submission import opened
 
     write(folder / "raw", folder / MARK)
     with zipfile.ZipFile(folder / "s.zip", "w") as file:
@@ -139,7 +139,7 @@ def test_nothing_runs(opened: Any, write: Callable[[Path, Path], None], tmp_path
 
 
 def test_the_features_of_a_release(tmp_path: Path) -> None:
-    from curate.release import Release
+    from driftline.curate.release import Release
 
     (tmp_path / "features").mkdir()
     array(tmp_path / "features" / "clip.npy", tmp_path / MARK)
@@ -151,7 +151,7 @@ def test_the_features_of_a_release(tmp_path: Path) -> None:
 
 
 def test_the_state_of_an_interrupted_pre_training(tmp_path: Path) -> None:
-    from curate.pretrain.train import _resume
+    from driftline.curate.pretrain.train import _resume
 
     checkpoint(tmp_path / "state.pt", tmp_path / MARK)
     with pytest.raises(DriftlineError, match=r"state\.pt"):

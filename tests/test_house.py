@@ -12,8 +12,8 @@ import pytest
 from test_imports import FILES, ROOMS, ROOT, imported, module_of
 
 MOST_LINES, MEDIAN, MOST_ENTRIES, MOST_ROOMS = 400, 100, 14, 15
-# One file a method: the folder listing is the list of methods.
-CATALOGUES = {"eval/learners", "stream_builder/shifts"}
+# One file a method or a group of commands: the folder listing is the list of them.
+CATALOGUES = {"eval/learners", "stream_builder/shifts", "pipelines/cli"}
 
 
 def graph() -> dict[str, set[str]]:

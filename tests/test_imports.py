@@ -16,23 +16,33 @@ import typer.main
 from support.small_runs import unpacked
 
 import driftline
-from pipelines.cli.app import app, called
+from driftline.pipelines.cli.app import app, called
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("curate", "stream_builder", "eval", "pipelines")
 FILES = sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py"))
-SIBLINGS = ("curate.sources", "curate.export", "stream_builder.shifts", "eval.protocols")
+SIBLINGS = (
+    "driftline.curate.sources",
+    "driftline.curate.export",
+    "driftline.stream_builder.shifts",
+    "driftline.eval.protocols",
+)
 
 STREAM = (  # what eval may read
-    "stream_builder.stream",
-    "stream_builder.step",
-    "stream_builder.class_texts",
-    "stream_builder.measures",
+    "driftline.stream_builder.stream",
+    "driftline.stream_builder.step",
+    "driftline.stream_builder.class_texts",
+    "driftline.stream_builder.measures",
 )
 
 
 def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(("driftline", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def room_of(name: str) -> str:
+    """The second part of a module's name: `driftline.eval.run` is in `eval`; "" outside driftline."""
+    return name.split(".")[1] if name.startswith("driftline.") else ""
 
 
 @cache
@@ -50,7 +60,7 @@ def every_import(path: Path) -> set[str]:
 
 def imported(path: Path) -> set[str]:
     """Those of the project."""
-    return {name for name in every_import(path) if name.split(".")[0] in ROOMS}
+    return {name for name in every_import(path) if room_of(name) in ROOMS}
 
 
 def imports() -> Iterator[tuple[str, str]]:
@@ -62,15 +72,19 @@ def imports() -> Iterator[tuple[str, str]]:
 
 def may(importer: str, target: str) -> bool:
     """The table of the package map."""
-    room, goal = importer.split(".")[0], target.split(".")[0]
+    room, goal = room_of(importer), room_of(target)
     if room == "pipelines" or room == goal:
         return True
-    if target == "curate" or target.startswith("curate.core"):
-        return goal == "curate"
+    if target == "driftline.curate" or target.startswith("driftline.curate.core"):
+        return True
     if room == "stream_builder":
-        return target in ("curate.release", "curate.release.Release", "curate.release.left_out_of_unlabelled")
+        return target in (
+            "driftline.curate.release",
+            "driftline.curate.release.Release",
+            "driftline.curate.release.left_out_of_unlabelled",
+        )
     if room == "eval":
-        return target == "stream_builder" or target.startswith(STREAM)
+        return target == "driftline.stream_builder" or target.startswith(STREAM)
     return False
 
 
@@ -80,7 +94,24 @@ def test_imports_run_downhill() -> None:
 
 
 def test_nobody_imports_the_public_face() -> None:
-    wrong = [path for path in FILES if "driftline" in {name.split(".")[0] for name in every_import(path)}]
+    wrong = [
+        (path, name)
+        for path in FILES
+        for name in every_import(path)
+        if name.split(".")[0] == "driftline" and room_of(name) not in ROOMS
+    ]
+    assert not wrong
+
+
+def test_nobody_imports_a_package_by_its_folder() -> None:
+    """`import eval` finds a folder of the user's, or nothing: installed, the package is `driftline.eval`."""
+    places = [
+        *FILES,
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "examples").rglob("*.py"),
+        *ROOT.glob("benchmarks/*.py"),
+    ]
+    wrong = [(path, name) for path in places for name in every_import(path) if name.split(".")[0] in ROOMS]
     assert not wrong
 
 
@@ -98,22 +129,22 @@ def test_siblings_do_not_import_siblings() -> None:
 def sibling_of(module: str, family: str) -> str | None:
     """The member of a family that a module belongs to; None for the family's own names and for other modules."""
     member = module.removeprefix(family + ".").split(".")[0]
-    folder = ROOT / Path(*family.split("."))
+    folder = ROOT / Path(*family.split(".")[1:])
     is_member = module.startswith(family + ".") and ((folder / f"{member}.py").exists() or (folder / member).is_dir())
     return member if is_member else None
 
 
 def test_the_sibling_rule_itself_sees_a_sibling() -> None:
-    assert sibling_of("curate.sources.yfcc.Yfcc", "curate.sources") == "yfcc"
-    assert sibling_of("eval.protocols.clear.loop", "eval.protocols") == "clear"
-    assert sibling_of("curate.sources.SOURCES", "curate.sources") is None
+    assert sibling_of("driftline.curate.sources.yfcc.Yfcc", "driftline.curate.sources") == "yfcc"
+    assert sibling_of("driftline.eval.protocols.clear.loop", "driftline.eval.protocols") == "clear"
+    assert sibling_of("driftline.curate.sources.SOURCES", "driftline.curate.sources") is None
 
 
 def test_the_rule_itself_refuses_a_climb() -> None:
-    assert not may("curate.fetch", "eval.run")
-    assert not may("eval.run", "curate.release")
-    assert not may("stream_builder.stream", "curate.release.writer")
-    assert may("eval.run", "curate.core.errors")
+    assert not may("driftline.curate.fetch", "driftline.eval.run")
+    assert not may("driftline.eval.run", "driftline.curate.release")
+    assert not may("driftline.stream_builder.stream", "driftline.curate.release.writer")
+    assert may("driftline.eval.run", "driftline.curate.core.errors")
 
 
 HEAVY = ("torch", "open_clip", "faiss", "pandas", "pyarrow", "numpy", "matplotlib", "scipy", "duckdb", "rich")
@@ -121,7 +152,7 @@ LEARNING = ("torch", "open_clip", "faiss", "pandas", "matplotlib", "scipy")
 CALL = """
 import sys
 import typer.main
-from pipelines.cli.app import app
+from driftline.pipelines.cli.app import app
 command = typer.main.get_command(app)  # once, not for each
 for words in {commands}:
     try:
@@ -153,7 +184,7 @@ def test_what_needs_no_library_loads_none(words: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["learners", "shifts", "exports", "stream-exports", "measures", "platforms", "stages"])
 def test_names_are_completed_without_a_heavy_library(name: str) -> None:
-    code = f"import sys; from pipelines.cli.listing import completion; assert completion({name!r})('')\n"
+    code = f"import sys; from driftline.pipelines.cli.listing import completion; assert completion({name!r})('')\n"
     code += f"print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -166,8 +197,13 @@ def test_commands_about_a_run_load_no_library_that_learns(tmp_path: Path) -> Non
     assert loaded([*commands, ["trace", run, photo], ["list", "presets"], ["list", "stages"]], LEARNING) == "[]"
 
 
-WORK = ("curate.release.compose", "curate.embedding.embed", "curate.retrieval.retrieve", "curate.bucketing.assign",
-        "curate.metadata.filtering", "curate.validation.judging.panel")  # fmt: skip
+WORK = tuple(
+    f"driftline.curate.{name}"
+    for name in (
+        "release.compose", "embedding.embed", "retrieval.retrieve", "bucketing.assign", "metadata.filtering",
+        "validation.judging.panel",
+    )
+)  # fmt: skip
 
 
 def test_the_state_of_a_run_is_told_without_a_heavy_library_and_without_the_work_of_its_stages(tmp_path: Path) -> None:

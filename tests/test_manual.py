@@ -11,11 +11,11 @@ import yaml
 from support.console import python
 from typer.main import get_command
 
-from eval.experiment.settings import described
-from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS
-from pipelines.cli.app import app
-from pipelines.reporting.dependency_licences import dependencies, materials, table
+from driftline.eval.experiment.settings import described
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import PROTOCOLS
+from driftline.pipelines.cli.app import app
+from driftline.pipelines.reporting.dependency_licences import dependencies, materials, table
 
 ROOT = Path(__file__).resolve().parents[1]
 

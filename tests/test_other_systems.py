@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from test_imports import FILES, ROOT
 
-from curate.core.atomic_io import locked
-from curate.core.system import calls
-from eval.memory.correction_ledger import Ledger
+from driftline.curate.core.atomic_io import locked
+from driftline.curate.core.system import calls
+from driftline.eval.memory.correction_ledger import Ledger
 
 ROOM = ROOT / "curate" / "core" / "system"
 MODULES = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "posix", "msvcrt", "winreg"}

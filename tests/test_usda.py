@@ -14,7 +14,7 @@ import pytest
 from support.console import python
 from support.helpers import example
 
-from eval.run import evaluate
+from driftline.eval.run import evaluate
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 60  # pictures of a fruit and bucket, as many as the release takes
@@ -60,7 +60,7 @@ def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Pat
     for learner in learners:
         means = {k: v["mean"] for k, v in by_learner[learner]["scores"].items()}
         assert means["in_domain"] > means["next_domain"] > means["forward"], (learner, means)
-    from curate.release import Release
+    from driftline.curate.release import Release
 
     release = Release.open(tmp_path)
     release.verify()

@@ -30,25 +30,25 @@ from support.forks import NEEDED
 from support.helpers import album
 from test_notebooks import NOTEBOOKS
 
-from curate.release import Release
-from pipelines import VERSION
+from driftline.curate.release import Release
+from driftline.pipelines import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 BARE = [sys.executable, str(ROOT / "tests" / "support" / "bare.py")]
 
 
 def test_data_files_lie_inside_their_packages() -> None:
-    assert (files("curate.validation") / "templates" / "question.html.j2").is_file()
-    assert (files("curate.release") / "templates" / "card.md.j2").is_file()
-    assert (files("eval.reporting") / "templates" / "report.html.j2").is_file()
-    assert (files("pipelines") / "demo" / "model" / "open_clip_model.safetensors").is_file()
-    assert (files("pipelines") / "demo" / "early" / "weights.safetensors").is_file()
-    assert (files("pipelines.config") / "presets" / "mini.yaml").is_file()
+    assert (files("driftline.curate.validation") / "templates" / "question.html.j2").is_file()
+    assert (files("driftline.curate.release") / "templates" / "card.md.j2").is_file()
+    assert (files("driftline.eval.reporting") / "templates" / "report.html.j2").is_file()
+    assert (files("driftline.pipelines") / "demo" / "model" / "open_clip_model.safetensors").is_file()
+    assert (files("driftline.pipelines") / "demo" / "early" / "weights.safetensors").is_file()
+    assert (files("driftline.pipelines.config") / "presets" / "mini.yaml").is_file()
 
 
 @pytest.mark.parametrize("model", ["model/open_clip_model.safetensors", "early/weights.safetensors"])
 def test_the_shipped_models_are_small(model: str) -> None:
-    assert len((files("pipelines") / "demo" / model).read_bytes()) <= 8_000_000
+    assert len((files("driftline.pipelines") / "demo" / model).read_bytes()) <= 8_000_000
 
 
 def test_every_dependency_has_a_reason() -> None:
@@ -241,15 +241,15 @@ def test_the_stranger_has_no_network_no_compiler_and_may_not_write(tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_wheel_is_imported_from_its_own_environment(installed: Path, tmp_path: Path) -> None:
-    code = "import driftline, eval.engine; print(driftline.__file__, driftline.Release.__module__)"
+    code = "import driftline, driftline.eval.engine; print(driftline.__file__, driftline.Release.__module__)"
     assert f"{installed / 'env'}" in run(installed, "python", "-c", code, where=tmp_path)
     assert f"driftline {VERSION}" in run(installed, "driftline", "--version", where=tmp_path)
 
 
 SMALL = """
 import sys
-from pipelines.cli.app import main
-from pipelines.demo import journey
+from driftline.pipelines.cli.app import main
+from driftline.pipelines.demo import journey
 journey.QUICK = journey.Scale(records=500, asked=10, published=4, seeds=1)
 settings = journey.presets.values("mini")
 settings["buckets"]["count"] = 4
@@ -274,8 +274,8 @@ def test_the_demo_runs_with_no_repository_around(installed: Path, script: Script
 SOME = """
 import sys
 from pathlib import Path
-from pipelines.cli.app import main
-from pipelines.demo import real
+from driftline.pipelines.cli.app import main
+from driftline.pipelines.demo import real
 real.packed = Path("some.zip").read_bytes
 real.FRUITS, real.LEARNERS, real.PROTOCOLS = ("apples", "pears"), ["nearest-mean"], ["clear-iid"]
 sys.argv = ["driftline", "demo", "--real", "--out", "demo"]
@@ -331,7 +331,7 @@ def test_every_notebook_runs_and_shows_what_it_found(script: Script, here: Path)
 
 COMMANDS = """
 import sys
-from pipelines.cli.app import main
+from driftline.pipelines.cli.app import main
 for words in WORDS:
     sys.argv = words
     try:
@@ -364,7 +364,7 @@ def test_a_strangers_path_through_the_tutorial(installed: Path, script: Script, 
 
 def test_asking_for_help_does_not_load_the_heavy_libraries() -> None:
     code = (
-        "import sys; from typer.testing import CliRunner; from pipelines.cli.app import app\n"
+        "import sys; from typer.testing import CliRunner; from driftline.pipelines.cli.app import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "print(sorted({'torch', 'pandas', 'pyarrow', 'duckdb', 'faiss', 'scipy', 'matplotlib'} & set(sys.modules)))"
     )

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curate.bucketing.settings import BucketSettings
-from curate.core.errors import Shortage
-from curate.core.seeding import tie_ranks
+from driftline.curate.bucketing.settings import BucketSettings
+from driftline.curate.core.errors import Shortage
+from driftline.curate.core.seeding import tie_ranks
 
 Ints = npt.NDArray[np.int64]
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.bucketing.assign import Bucket, Ints, assign
-from curate.bucketing.settings import BucketSettings
-from curate.core.errors import BadInput
-from curate.core.seeding import tie_ranks
+from driftline.curate.bucketing.assign import Bucket, Ints, assign
+from driftline.curate.bucketing.settings import BucketSettings
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.seeding import tie_ranks
 
 GROWING = ("equal", "calendar")  # the borders of other kinds are in the settings
 TIES = "hash"  # how photos of one second are divided

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from curate.core.errors import BadConfig
-from curate.core.settings import Section, Stages, Time
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.settings import Section, Stages, Time
 
 
 class BucketSettings(Section):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from curate.bucketing.assign import Bucket
+from driftline.curate.bucketing.assign import Bucket
 
 BINS = 120
 DARK, LIGHT, CUT = "#0b4f6c", "#4aa3c3", "#c8553d"

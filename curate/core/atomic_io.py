@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from curate.core.errors import BadInput, DriftlineError, MissingFile, reason
-from curate.core.outside.limits import DOCUMENT
-from curate.core.system.calls import claimed, lock, open_folder, remove_unclaimed, sync_folder
+from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
+from driftline.curate.core.outside.limits import DOCUMENT
+from driftline.curate.core.system.calls import claimed, lock, open_folder, remove_unclaimed, sync_folder
 
 if TYPE_CHECKING:  # imported where they are used: a command's help needs neither
     import numpy.typing as npt

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
+from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
 
 MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
 LARGE = (".tar", ".npy")

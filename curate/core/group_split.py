@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig
 
 Numbers = npt.NDArray[np.int64]
 Sides = npt.NDArray[np.bool_]

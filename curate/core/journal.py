@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.core.atomic_io import check_format, json_value
-from curate.core.errors import BadInput
+from driftline.curate.core.atomic_io import check_format, json_value
+from driftline.curate.core.errors import BadInput
 
 FORMAT = 1
 

@@ -3,9 +3,9 @@
 A face declares its names twice: once for type checkers, once for the interpreter. A test compares the two.
 
     if TYPE_CHECKING:
-        from curate.release.format import Release as Release
+        from driftline.curate.release.format import Release as Release
     else:
-        __getattr__, __dir__, __all__ = lazy_face(__name__, {"Release": "curate.release.format:Release"})
+        __getattr__, __dir__, __all__ = lazy_face(__name__, {"Release": "driftline.curate.release.format:Release"})
 """
 
 from __future__ import annotations

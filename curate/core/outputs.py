@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from curate.core.atomic_io import TEMPORARY, read_json, write_json
-from curate.core.digests import files_of, quick_digest
-from curate.core.errors import BadConfig
-from curate.core.system.calls import sync_folder
+from driftline.curate.core.atomic_io import TEMPORARY, read_json, write_json
+from driftline.curate.core.digests import files_of, quick_digest
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.system.calls import sync_folder
 
 T = TypeVar("T")
 ELSEWHERE = "Set another --out, or move these files."

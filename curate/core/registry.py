@@ -16,7 +16,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar
 
-from curate.core.errors import BadPlugin, UnknownName, did_you_mean
+from driftline.curate.core.errors import BadPlugin, UnknownName, did_you_mean
 
 HOME = "driftline"
 
@@ -40,7 +40,7 @@ class Registry(Mapping[str, Any]):
     >>> kinds["pie"]
     Traceback (most recent call last):
     ...
-    curate.core.errors.UnknownName: Unknown number 'pie'. Did you mean 'pi'? Available: pi.
+    driftline.curate.core.errors.UnknownName: Unknown number 'pie'. Did you mean 'pi'? Available: pi.
     """
 
     by_path: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from curate.core.errors import Unfinished
+from driftline.curate.core.errors import Unfinished
 
 Tick = Callable[[int], None]
 

@@ -21,19 +21,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import write_array, write_parquet
-from curate.core.errors import BadInput
-from curate.core.executor import Executor
-from curate.core.executor.local import ahead, children
-from curate.core.executor.torch_threads import one_thread
-from curate.core.run_log import RunLog
-from curate.embedding.features import filled
-from curate.embedding.reuse import encoder_name, keep_looks, keep_part, known_looks, part_key, with_known
-from curate.encoders import Encoder, EncoderSpec
-from curate.images.near_duplicates import perceptual_hashes, thumbnail
-from curate.images.shards import reader_of
-from curate.store.database import Place, reuse_part
-from curate.store.vectors import Look
+from driftline.curate.core.atomic_io import write_array, write_parquet
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import ahead, children
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.embedding.features import filled
+from driftline.curate.embedding.reuse import encoder_name, keep_looks, keep_part, known_looks, part_key, with_known
+from driftline.curate.encoders import Encoder, EncoderSpec
+from driftline.curate.images.near_duplicates import perceptual_hashes, thumbnail
+from driftline.curate.images.shards import reader_of
+from driftline.curate.store.database import Place, reuse_part
+from driftline.curate.store.vectors import Look
 
 PART = pa.schema(
     [

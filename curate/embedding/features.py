@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.executor import Executor
-from curate.core.executor.torch_threads import one_thread
-from curate.core.outside.images import opened
-from curate.core.run_log import RunLog
-from curate.embedding.reuse import encoder_name
-from curate.encoders import EncoderSpec
-from curate.store.database import Place
-from curate.store.database import opened as opened_store
-from curate.store.vectors import keep_rows, looks, read_vectors
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.outside.images import opened
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.embedding.reuse import encoder_name
+from driftline.curate.encoders import EncoderSpec
+from driftline.curate.store.database import Place
+from driftline.curate.store.database import opened as opened_store
+from driftline.curate.store.vectors import keep_rows, looks, read_vectors
 
 CHUNK = 256  # images per task
 LEAST = 16  # images of a batch

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import write_array, write_parquet
-from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.tables import read_parquet, readable
-from curate.core.run_log import RunLog
-from curate.embedding.embed import PART
-from curate.encoders import unit
-from curate.retrieval.vector_store import vector_file, vectors_path
+from driftline.curate.core.atomic_io import write_array, write_parquet
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.tables import read_parquet, readable
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.embedding.embed import PART
+from driftline.curate.encoders import unit
+from driftline.curate.retrieval.vector_store import vector_file, vectors_path
 
 KEYS = ("id", "key", "image_path")  # columns of their metadata that may name an image
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curate.encoders import Encoder
-from curate.store.database import Place, opened, remember_part
-from curate.store.vectors import Look, keep_vectors, looks, read_vectors
+from driftline.curate.encoders import Encoder
+from driftline.curate.store.database import Place, opened, remember_part
+from driftline.curate.store.vectors import Look, keep_vectors, looks, read_vectors
 
 Vectors16 = npt.NDArray[np.float16]
 

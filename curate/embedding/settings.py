@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from curate.core.settings import SPEED, Positive
-from curate.encoders import EncoderSpec
+from driftline.curate.core.settings import SPEED, Positive
+from driftline.curate.encoders import EncoderSpec
 
 
 class EmbedSettings(EncoderSpec):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from curate.core.errors import BadConfig, DriftlineError
-from curate.core.registry import Registry
-from curate.core.settings import SPEED, Form, Section
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.registry import Registry
+from driftline.curate.core.settings import SPEED, Form, Section
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,13 +145,13 @@ def unit(vectors: Vectors) -> Vectors:
 ENCODERS = Registry(
     "encoder",
     {
-        "clip": "curate.encoders.clip:Clip",
-        "backbone": "curate.encoders.backbone:Backbone",
-        "locked": "curate.encoders.locked:Locked",
-        "table": "curate.encoders.precomputed:TableOfVectors",
-        "sentence": "curate.encoders.sentence:Sentence",
-        "ngrams": "curate.encoders.ngrams:Ngrams",
+        "clip": "driftline.curate.encoders.clip:Clip",
+        "backbone": "driftline.curate.encoders.backbone:Backbone",
+        "locked": "driftline.curate.encoders.locked:Locked",
+        "table": "driftline.curate.encoders.precomputed:TableOfVectors",
+        "sentence": "driftline.curate.encoders.sentence:Sentence",
+        "ngrams": "driftline.curate.encoders.ngrams:Ngrams",
     },
     group="encoders",
-    base="curate.encoders:Encoder",
+    base="driftline.curate.encoders:Encoder",
 )

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import fingerprint, read_json, sha256_file
-from curate.core.errors import BadConfig, BadInput, MissingFile, reason
-from curate.encoders import Encoder
-from curate.encoders.layers import create, inside, parsed
-from curate.encoders.network import MEAN, STD, Network, resolve_device
+from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
+from driftline.curate.encoders import Encoder
+from driftline.curate.encoders.layers import create, inside, parsed
+from driftline.curate.encoders.network import MEAN, STD, Network, resolve_device
 
 SIZE = 224  # pixels, as in CLEAR; only another size is part of the fingerprint
 HEADS = ("fc.", "classifier.", "head.")  # layers after the features: not needed, and MoCo's have other shapes

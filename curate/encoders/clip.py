@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import fingerprint, sha256_file
-from curate.core.errors import BadConfig, BadInput, MissingFile, reason
-from curate.encoders import Encoder, Vectors, unit
-from curate.encoders.network import Network, resolve_device
-from curate.encoders.weights import check_weights, unreachable
+from driftline.curate.core.atomic_io import fingerprint, sha256_file
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
+from driftline.curate.encoders import Encoder, Vectors, unit
+from driftline.curate.encoders.network import Network, resolve_device
+from driftline.curate.encoders.weights import check_weights, unreachable
 
 
 class Clip(Network, Encoder):

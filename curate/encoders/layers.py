@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from curate.core.errors import BadConfig, reason
+from driftline.curate.core.errors import BadConfig, reason
 
 POOLS = ("avg", "max", "cls")
 EXPECTED = "Expected NAME@layer=NUMBER,pool=avg, max or cls, as in resnet50@layer=-2,pool=avg."

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import fingerprint, read_json, sha256_file
-from curate.core.errors import BadInput, MissingFile
-from curate.encoders import ENCODERS, Encoder, Vectors, spec_of, unit
+from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.encoders import ENCODERS, Encoder, Vectors, spec_of, unit
 
 RECORD, MAPS = "locked.json", "locked.safetensors"
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from curate.core.errors import BadConfig
-from curate.core.hashed_ngrams import hashed_ngrams
-from curate.core.outside.names import is_count
-from curate.encoders import Encoder, Vectors
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.hashed_ngrams import hashed_ngrams
+from driftline.curate.core.outside.names import is_count
+from driftline.curate.encoders import Encoder, Vectors
 
 
 class Ngrams(Encoder):
     """Hashed character n-gram counts; texts only, no weights.
 
-    model: the width, as in "2048". See `curate.core.hashed_ngrams`.
+    model: the width, as in "2048". See `driftline.curate.core.hashed_ngrams`.
     """
 
     def __init__(self, model: str = "2048", *_: Any) -> None:

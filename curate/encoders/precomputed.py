@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import fingerprint, read_json, sha256_file
-from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.core.outside.arrays import open_array
-from curate.encoders import Encoder, Vectors, unit
+from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.outside.arrays import open_array
+from driftline.curate.encoders import Encoder, Vectors, unit
 
 
 def _no_images(image: Any) -> Any:

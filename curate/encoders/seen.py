@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import write_text
-from curate.core.errors import BadConfig, reason
+from driftline.curate.core.atomic_io import write_text
+from driftline.curate.core.errors import BadConfig, reason
 
 UNKNOWN, NO_DATA = "unknown", "no data"
 FILE = "seen.yaml"  # of a model's folder: trained_until, data, source

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import fingerprint
-from curate.core.digests import content_digest, listing
-from curate.core.errors import BadConfig, not_loaded
-from curate.encoders import Encoder, Vectors, unit
-from curate.encoders.network import resolve_device
+from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.digests import content_digest, listing
+from driftline.curate.core.errors import BadConfig, not_loaded
+from driftline.curate.encoders import Encoder, Vectors, unit
+from driftline.curate.encoders.network import resolve_device
 
 
 class Sentence(Encoder):

@@ -16,8 +16,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from curate.core.errors import MissingFile, UnknownName, did_you_mean
-from curate.encoders.seen import Seen, seen
+from driftline.curate.core.errors import MissingFile, UnknownName, did_you_mean
+from driftline.curate.encoders.seen import Seen, seen
 
 FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # the first that a repository has
 CONFIG = "open_clip_config.json"

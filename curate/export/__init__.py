@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from curate.core.registry import Registry
+from driftline.curate.core.registry import Registry
 
 if TYPE_CHECKING:
-    from curate.release.format import Release
+    from driftline.curate.release.format import Release
 
 
 class Exporter(Protocol):
@@ -29,11 +29,11 @@ class Exporter(Protocol):
 EXPORTS = Registry(
     "export format",
     {
-        "webdataset": "curate.export.webdataset:export",
-        "huggingface": "curate.export.huggingface:export",
-        "clear": "curate.export.clear:export",
-        "imagefolder": "curate.export.imagefolder:export",
-        "urls": "curate.export.urls:export",
+        "webdataset": "driftline.curate.export.webdataset:export",
+        "huggingface": "driftline.curate.export.huggingface:export",
+        "clear": "driftline.curate.export.clear:export",
+        "imagefolder": "driftline.curate.export.imagefolder:export",
+        "urls": "driftline.curate.export.urls:export",
     },
     group="exports",
 )

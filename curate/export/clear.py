@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.core.atomic_io import write_bytes, write_json, write_text
-from curate.core.parsing import rows_of
-from curate.release.format import Release
+from driftline.curate.core.atomic_io import write_bytes, write_json, write_text
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.release.format import Release
 
 LOADABLE = "moco_b0"  # the only name of features that both old data names of Avalanche accept
 

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import sha256_file, write_json, write_text, writing
-from curate.core.outside.documents import read_text
-from curate.release.croissant import croissant
-from curate.release.data_card import card
-from curate.release.document import AGAIN
-from curate.release.format import Release
-from curate.release.versions.changelog import changes_markdown
-from curate.release.writer import attribution, facts_of_export, seal
+from driftline.curate.core.atomic_io import sha256_file, write_json, write_text, writing
+from driftline.curate.core.outside.documents import read_text
+from driftline.curate.release.croissant import croissant
+from driftline.curate.release.data_card import card
+from driftline.curate.release.document import AGAIN
+from driftline.curate.release.format import Release
+from driftline.curate.release.versions.changelog import changes_markdown
+from driftline.curate.release.writer import attribution, facts_of_export, seal
 
 IMAGES = 2000  # images per file
 GROUP = 100  # images per row group, which streaming readers fetch at once

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from curate.core.atomic_io import write_bytes
-from curate.core.parsing import rows_of
-from curate.release.format import Release
+from driftline.curate.core.atomic_io import write_bytes
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.release.format import Release
 
 UNSAFE = re.compile(r"^\.|[/\\\0]|%(?=[0-9A-Fa-f]{2})")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.core.atomic_io import write_json, write_parquet
-from curate.release.format import Release
-from curate.release.writer import facts_of_export
+from driftline.curate.core.atomic_io import write_json, write_parquet
+from driftline.curate.release.format import Release
+from driftline.curate.release.writer import facts_of_export
 
 
 def export(release: Release, out: Path) -> dict[str, int]:

@@ -6,17 +6,17 @@ import shutil
 from itertools import chain
 from pathlib import Path
 
-from curate.core.atomic_io import sha256_file, write_json, write_text, writing
-from curate.core.outside.documents import read_text
-from curate.core.outside.names import inside
-from curate.images.shards import read_tar, write_tar
-from curate.release.data_card import card
-from curate.release.document import AGAIN
-from curate.release.format import Release
-from curate.release.versions.changelog import changes_markdown
-from curate.release.versions.tombstones import FILE as TOMBSTONES
-from curate.release.versions.tombstones import id_of
-from curate.release.writer import facts_of_export, seal, write_croissant
+from driftline.curate.core.atomic_io import sha256_file, write_json, write_text, writing
+from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.outside.names import inside
+from driftline.curate.images.shards import read_tar, write_tar
+from driftline.curate.release.data_card import card
+from driftline.curate.release.document import AGAIN
+from driftline.curate.release.format import Release
+from driftline.curate.release.versions.changelog import changes_markdown
+from driftline.curate.release.versions.tombstones import FILE as TOMBSTONES
+from driftline.curate.release.versions.tombstones import id_of
+from driftline.curate.release.writer import facts_of_export, seal, write_croissant
 
 
 def export(release: Release, out: Path) -> dict[str, int]:

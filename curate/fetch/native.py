@@ -16,11 +16,11 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp import AddrInfoType
 
-from curate.core.outside.http import seconds_after
-from curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
-from curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out
-from curate.fetch.settings import FetchSettings
-from curate.metadata.column_mapping import printable
+from driftline.curate.core.outside.http import seconds_after
+from driftline.curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
+from driftline.curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out
+from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.metadata.column_mapping import printable
 
 REDIRECTS = 5
 AGENT = "driftline (image research; honours X-Robots-Tag and Retry-After)"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.parsing import rows_of
-from curate.fetch.settings import FetchSettings
-from curate.images.phone_formats import reads_heic
-from curate.images.shards import index_path, shard_path
-from curate.store.database import Place, opened, remember_part
-from curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.images.phone_formats import reads_heic
+from driftline.curate.images.shards import index_path, shard_path
+from driftline.curate.store.database import Place, opened, remember_part
+from driftline.curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
 
 FORMAT = 2  # of a shard's index
 NOT_OF_A_PHOTO = {"shard_size", "stop_after", "downloader"}  # settings that do not decide what a row becomes

@@ -15,17 +15,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import writing
-from curate.core.errors import Unfinished
-from curate.core.executor import Executor
-from curate.core.run_log import RunLog
-from curate.fetch.address_guard import mostly_private
-from curate.fetch.outcome import NETWORK_REASONS
-from curate.fetch.reuse import rules_of, settle
-from curate.fetch.settings import FetchSettings
-from curate.fetch.shard import COLUMNS, INDEX, Again, Shard, fetch_shard
-from curate.images.shards import index_path, shard_path
-from curate.store.database import Place
+from driftline.curate.core.atomic_io import writing
+from driftline.curate.core.errors import Unfinished
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.fetch.address_guard import mostly_private
+from driftline.curate.fetch.outcome import NETWORK_REASONS
+from driftline.curate.fetch.reuse import rules_of, settle
+from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.fetch.shard import COLUMNS, INDEX, Again, Shard, fetch_shard
+from driftline.curate.images.shards import index_path, shard_path
+from driftline.curate.store.database import Place
 
 OUTAGE_SHARDS = 3  # full shards, one after another, that tell an outage before all rows were asked
 WAVE = 4  # shards a worker between two checks whether there are enough images

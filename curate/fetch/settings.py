@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from curate.core.settings import SPEED, Form, Positive, Stages
-from curate.images.checks import ImageLimits
+from driftline.curate.core.settings import SPEED, Form, Positive, Stages
+from driftline.curate.images.checks import ImageLimits
 
 MIRRORS = {
     "multimedia-commons": "https://multimedia-commons.s3-us-west-2.amazonaws.com/data/images/{first}/{second}/{hash}.jpg"

@@ -16,18 +16,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
-from curate.core.parsing import rows_of
-from curate.fetch.outcome import LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS, Download
-from curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
-from curate.fetch.settings import FetchSettings, mirror_url
-from curate.images.changes import NONE
-from curate.images.checks import ImageCheck, check_image
-from curate.images.local_files import read_local
-from curate.images.shards import index_path, read_images, shard_path, write_tar
-from curate.metadata.column_mapping import printable
-from curate.store.database import Place, opened, reuse_part
-from curate.store.photos import Asked, Outcome, outcomes
+from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.fetch.outcome import LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS, Download
+from driftline.curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
+from driftline.curate.fetch.settings import FetchSettings, mirror_url
+from driftline.curate.images.changes import NONE
+from driftline.curate.images.checks import ImageCheck, check_image
+from driftline.curate.images.local_files import read_local
+from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
+from driftline.curate.metadata.column_mapping import printable
+from driftline.curate.store.database import Place, opened, reuse_part
+from driftline.curate.store.photos import Asked, Outcome, outcomes
 
 INDEX = pa.schema(
     [
@@ -309,11 +309,11 @@ def _download(rows: list[tuple[int, str]], settings: FetchSettings, spool: Spool
     if not rows:
         return
     if settings.downloader == "native":
-        from curate.fetch import native
+        from driftline.curate.fetch import native
 
         native.download(rows, settings, spool.keep)
     else:
-        from curate.fetch.img2dataset import client
+        from driftline.curate.fetch.img2dataset import client
 
         client.download(rows, settings, spool.keep, scratch)
 

@@ -10,12 +10,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from curate.core.outside.dates import from_exif
-from curate.core.outside.images import work
-from curate.core.settings import Positive, Section
-from curate.images import camera_raw
-from curate.images.changes import NONE, PREVIEW
-from curate.images.phone_formats import HEIC_NEEDS, NAMES, as_jpeg, is_heic, reads_heic
+from driftline.curate.core.outside.dates import from_exif
+from driftline.curate.core.outside.images import work
+from driftline.curate.core.settings import Positive, Section
+from driftline.curate.images import camera_raw
+from driftline.curate.images.changes import NONE, PREVIEW
+from driftline.curate.images.phone_formats import HEIC_NEEDS, NAMES, as_jpeg, is_heic, reads_heic
 
 EXTENSIONS = {  # Pillow's name of the format → file extension
     "JPEG": "jpg", "MPO": "jpg", "PNG": "png", "GIF": "gif", "WEBP": "webp", "BMP": "bmp", "TIFF": "tif",

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.errors import reason
-from curate.core.outside.tables import check_offsets
-from curate.core.parsing import rows_of
+from driftline.curate.core.errors import reason
+from driftline.curate.core.outside.tables import check_offsets
+from driftline.curate.core.parsing import rows_of
 
 Keep = Callable[[int, bytes | None, str | None, str | None], None]  # row, bytes, reason if there are none, detail
 CELL = re.compile(r"(.+\.(?:parquet|arrow))#([^#]+)#([0-9]+)")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.encoders import Vectors
+from driftline.curate.encoders import Vectors
 
 Hashes = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ import io
 from functools import cache
 from typing import Any
 
-from curate.images import changes
+from driftline.curate.images import changes
 
 NAMES = {"HEIF": "HEIC", "AVIF": "AVIF"}  # Pillow's name of each format → what people say
 HEIC_SUFFIXES = {".heic", ".heif"}

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.core.atomic_io import sha256_bytes, writing
-from curate.core.errors import IntegrityError, MissingFile, reason
-from curate.core.outside.tables import read_parquet
-from curate.core.parsing import rows_of
+from driftline.curate.core.atomic_io import sha256_bytes, writing
+from driftline.curate.core.errors import IntegrityError, MissingFile, reason
+from driftline.curate.core.outside.tables import read_parquet
+from driftline.curate.core.parsing import rows_of
 
 Member = tuple[str, bytes]  # name inside the tar, content
 

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from curate.images import changes
+from driftline.curate.images import changes
 
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # a marker that ends a scan: no stuffed byte, restart or padding
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"

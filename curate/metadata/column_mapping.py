@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
-from curate.core.outside.dates import seconds_of
-from curate.metadata.columns import COLUMNS, safe_id
+from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.metadata.columns import COLUMNS, safe_id
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import TEMPORARY, write_parquet
-from curate.core.executor import Executor
-from curate.core.run_log import RunLog
-from curate.metadata.filters import check, reasons
-from curate.metadata.schema import REJECTS, REPEATED, TABLE, whole
-from curate.metadata.settings import FilterSettings
+from driftline.curate.core.atomic_io import TEMPORARY, write_parquet
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.metadata.filters import check, reasons
+from driftline.curate.metadata.schema import REJECTS, REPEATED, TABLE, whole
+from driftline.curate.metadata.settings import FilterSettings
 
 MARKS = pa.schema([("id", pa.string()), ("row", pa.int64()), ("user", pa.string()), ("reason", pa.string())])
 LATE = pa.schema([("row", pa.int64()), ("reason", pa.string())])

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.core.errors import BadConfig, BadInput, reason
-from curate.core.outside.tables import csv_rows
-from curate.core.parsing import plus_decode
-from curate.metadata.schema import TABLE, as_mask, whole
-from curate.metadata.settings import FilterSettings
+from driftline.curate.core.errors import BadConfig, BadInput, reason
+from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.core.parsing import plus_decode
+from driftline.curate.metadata.schema import TABLE, as_mask, whole
+from driftline.curate.metadata.settings import FilterSettings
 
 SENTINELS = (0, -1, 2**31 - 1)  # "no date" as various programs write it: 1970-01-01 and 2038-01-19
 # http or https, a host without user or password, a port if any, and printable ASCII to the end

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.metadata.columns import COLUMNS
+from driftline.curate.metadata.columns import COLUMNS
 
 TABLE = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
 

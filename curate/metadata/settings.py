@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from curate.core.settings import Duration, Form, PathText, Positive, Section, Stages, Time
+from driftline.curate.core.settings import Duration, Form, PathText, Positive, Section, Stages, Time
 
 Prefix = Annotated[str, Field(min_length=1)]
 BOX = Form("[west, south, east, north] in degrees, south < north, or null")

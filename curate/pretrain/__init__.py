@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from curate.core.errors import BadConfig
-from curate.core.registry import Registry
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -80,4 +80,6 @@ MOCO_V2 = Recipe()  # the reference code's defaults, which CLEAR used [CLEAR, su
 SMALL = Recipe(
     "resnet10t", size=64, room=72, epochs=100, batch=128, queue=256, key_momentum=0.996, temperature=0.1, groups=2
 )
-RECIPES = Registry("recipe", {"moco-v2": "curate.pretrain:MOCO_V2", "small": "curate.pretrain:SMALL"})
+RECIPES = Registry(
+    "recipe", {"moco-v2": "driftline.curate.pretrain:MOCO_V2", "small": "driftline.curate.pretrain:SMALL"}
+)

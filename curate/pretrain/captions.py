@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.parsing import rows_of
-from curate.encoders.seen import Seen
-from curate.images.checks import ImageLimits, check_image
-from curate.pretrain.gather import fit_image
-from curate.pretrain.pool import is_release, open_pool, seen_of
-from curate.release.format import Release
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.encoders.seen import Seen
+from driftline.curate.images.checks import ImageLimits, check_image
+from driftline.curate.pretrain.gather import fit_image
+from driftline.curate.pretrain.pool import is_release, open_pool, seen_of
+from driftline.curate.release.format import Release
 
 FEWEST = 16  # images, for a model that is more than noise
 TEXTS = ("caption", "label", "title")  # columns of the collection, the best first

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.atomic_io import read_json, write_json, writing
-from curate.core.outside.images import opened
-from curate.encoders.seen import NOBODY, Seen
-from curate.images.checks import ImageLimits, check_image
-from curate.pretrain.pool import Photo, Pool, open_pool, seen_of
+from driftline.curate.core.atomic_io import read_json, write_json, writing
+from driftline.curate.core.outside.images import opened
+from driftline.curate.encoders.seen import NOBODY, Seen
+from driftline.curate.images.checks import ImageLimits, check_image
+from driftline.curate.pretrain.pool import Photo, Pool, open_pool, seen_of
 
 LIMITS = ImageLimits()
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import write_bytes, write_json
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.encoders import Encoder, Vectors, spec_of
-from curate.encoders.locked import MAPS, RECORD
-from curate.pretrain.small_clip import Images, Order, contrast
+from driftline.curate.core.atomic_io import write_bytes, write_json
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.encoders import Encoder, Vectors, spec_of
+from driftline.curate.encoders.locked import MAPS, RECORD
+from driftline.curate.pretrain.small_clip import Images, Order, contrast
 
 EDGE = 224  # pixels of an image before the image encoder prepares it
 BLOCK = 64  # images at once

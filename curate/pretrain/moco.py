@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
-from curate.pretrain import Recipe
+from driftline.curate.pretrain import Recipe
 
 
 @dataclass

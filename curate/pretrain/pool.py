@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import fingerprint, sha256_file
-from curate.core.errors import BadConfig, IntegrityError, MissingFile
-from curate.core.parsing import rows_of
-from curate.encoders.seen import UNKNOWN, Seen
-from curate.images.near_duplicates import Hashes, hashes_of
-from curate.images.shards import read_images, read_tar
-from curate.release.document import AGAIN
-from curate.release.format import Release
-from curate.release.pool import COPY, Tested, is_near, left_out
-from curate.release.versions.appending import unlabelled
+from driftline.curate.core.atomic_io import fingerprint, sha256_file
+from driftline.curate.core.errors import BadConfig, IntegrityError, MissingFile
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.encoders.seen import UNKNOWN, Seen
+from driftline.curate.images.near_duplicates import Hashes, hashes_of
+from driftline.curate.images.shards import read_images, read_tar
+from driftline.curate.release.document import AGAIN
+from driftline.curate.release.format import Release
+from driftline.curate.release.pool import COPY, Tested, is_near, left_out
+from driftline.curate.release.versions.appending import unlabelled
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 Read = Callable[[Collection[str]], Iterator[tuple[str, bytes]]]

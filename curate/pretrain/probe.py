@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.encoders import Vectors
+from driftline.curate.encoders import Vectors
 
 K, TEMPERATURE = 20, 0.07
 

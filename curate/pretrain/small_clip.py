@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.atomic_io import write_bytes, write_json
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
+from driftline.curate.core.atomic_io import write_bytes, write_json
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
 
 Images = npt.NDArray[np.uint8]
 Order = npt.NDArray[np.int64]

@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json
-from curate.core.errors import BadConfig, BadInput
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.encoders import Vectors, unit
-from curate.encoders.network import resolve_device
-from curate.encoders.seen import write_seen
-from curate.pretrain import Recipe
-from curate.pretrain.gather import ImageArray
-from curate.pretrain.moco import Moco
-from curate.pretrain.probe import Probe
-from curate.pretrain.views import draw_views, full_views, render_views
+from driftline.curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json
+from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.encoders import Vectors, unit
+from driftline.curate.encoders.network import resolve_device
+from driftline.curate.encoders.seen import write_seen
+from driftline.curate.pretrain import Recipe
+from driftline.curate.pretrain.gather import ImageArray
+from driftline.curate.pretrain.moco import Moco
+from driftline.curate.pretrain.probe import Probe
+from driftline.curate.pretrain.views import draw_views, full_views, render_views
 
 WEIGHTS, FACTS, STATE = "weights.safetensors", "pretrain.json", "state.pt"
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.encoders.network import MEAN, STD
+from driftline.curate.encoders.network import MEAN, STD
 
 Numbers = npt.NDArray[np.float64]
 JITTER, JITTERED, HUE = 0.4, 0.8, 0.1

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from curate.core.registry import Registry
-from curate.publishing.plan import Plan, Published, Settings
+from driftline.curate.core.registry import Registry
+from driftline.curate.publishing.plan import Plan, Published, Settings
 
 
 class Publisher(Protocol):
@@ -25,8 +25,8 @@ class Publisher(Protocol):
 PUBLISHERS = Registry(
     "publishing target",
     {
-        "hf": "curate.publishing.hub:publish",
-        "s3": "curate.publishing.s3:publish",
-        "zenodo": "curate.publishing.zenodo:publish",
+        "hf": "driftline.curate.publishing.hub:publish",
+        "s3": "driftline.curate.publishing.s3:publish",
+        "zenodo": "driftline.curate.publishing.zenodo:publish",
     },
 )

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, reason
-from curate.publishing.plan import SUMS, Plan, Published, Settings, sums_of, token_of
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, reason
+from driftline.curate.publishing.plan import SUMS, Plan, Published, Settings, sums_of, token_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

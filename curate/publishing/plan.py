@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import TEMPORARY, read_object
-from curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
-from curate.core.outside.documents import read_text
+from driftline.curate.core.atomic_io import TEMPORARY, read_object
+from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
+from driftline.curate.core.outside.documents import read_text
 
 SUMS = "SHA256SUMS"
 AGAIN = "Export the release again."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.core.errors import BadConfig, BadInput, Unfinished, reason
-from curate.core.outside.s3 import S3, client
-from curate.publishing.plan import SUMS, Plan, Published, Settings, sums_of
+from driftline.curate.core.errors import BadConfig, BadInput, Unfinished, reason
+from driftline.curate.core.outside.s3 import S3, client
+from driftline.curate.publishing.plan import SUMS, Plan, Published, Settings, sums_of
 
 CONTINUE = "Run the same command again: it continues."
 DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "403", "404"}

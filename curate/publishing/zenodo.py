@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from curate.core.atomic_io import TEMPORARY, json_value
-from curate.core.errors import BadConfig, BadInput, Unfinished
-from curate.core.outside.http import Client, Policy, Reply, Temporary
-from curate.publishing.plan import Plan, Published, Settings, token_of
+from driftline.curate.core.atomic_io import TEMPORARY, json_value
+from driftline.curate.core.errors import BadConfig, BadInput, Unfinished
+from driftline.curate.core.outside.http import Client, Policy, Reply, Temporary
+from driftline.curate.publishing.plan import Plan, Published, Settings, token_of
 
 HOME = "https://zenodo.org"
 MOST_FILES, MOST_BYTES = 100, 50_000_000_000

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from curate.core.lazy_face import lazy_face
+from driftline.curate.core.lazy_face import lazy_face
 
 if TYPE_CHECKING:
-    from curate.release.format import Release as Release
-    from curate.release.pool import left_out_of_unlabelled as left_out_of_unlabelled
+    from driftline.curate.release.format import Release as Release
+    from driftline.curate.release.pool import left_out_of_unlabelled as left_out_of_unlabelled
 else:
     __getattr__, __dir__, __all__ = lazy_face(
         __name__,
         {
-            "Release": "curate.release.format:Release",
-            "left_out_of_unlabelled": "curate.release.pool:left_out_of_unlabelled",
+            "Release": "driftline.curate.release.format:Release",
+            "left_out_of_unlabelled": "driftline.curate.release.pool:left_out_of_unlabelled",
         },
     )

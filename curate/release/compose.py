@@ -16,33 +16,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import write_parquet
-from curate.core.errors import BadConfig
-from curate.core.executor import Executor
-from curate.core.parsing import rows_of
-from curate.core.run_log import RunLog
-from curate.core.seeding import time_order
-from curate.embedding.features import features_with_store, keep_features
-from curate.encoders import EncoderSpec
-from curate.images.changes import alters
-from curate.images.changes import joined as joined_steps
-from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
-from curate.images.strip_exif import strip_metadata
-from curate.release.card_sections import missing_sections
-from curate.release.drift import drift
-from curate.release.format import Release
-from curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
-from curate.release.pool import COPY, Tested, left_out
-from curate.release.selection import all_splits, gaps_of, select, split_groups
-from curate.release.settings import ReleaseSettings
-from curate.release.unlabelled import UNLABELLED, copies_of_tests, write_unlabelled
-from curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
-from curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
-from curate.release.versions.identity import unlabelled_of
-from curate.release.versions.tombstones import WITHDRAWN
-from curate.release.writer import write_release
-from curate.retrieval.vector_store import parts, vectors_of
-from curate.store.database import Place
+from driftline.curate.core.atomic_io import write_parquet
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import time_order
+from driftline.curate.embedding.features import features_with_store, keep_features
+from driftline.curate.encoders import EncoderSpec
+from driftline.curate.images.changes import alters
+from driftline.curate.images.changes import joined as joined_steps
+from driftline.curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
+from driftline.curate.images.strip_exif import strip_metadata
+from driftline.curate.release.card_sections import missing_sections
+from driftline.curate.release.drift import drift
+from driftline.curate.release.format import Release
+from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
+from driftline.curate.release.pool import COPY, Tested, left_out
+from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.release.unlabelled import UNLABELLED, copies_of_tests, write_unlabelled
+from driftline.curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
+from driftline.curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
+from driftline.curate.release.versions.identity import unlabelled_of
+from driftline.curate.release.versions.tombstones import WITHDRAWN
+from driftline.curate.release.writer import write_release
+from driftline.curate.retrieval.vector_store import parts, vectors_of
+from driftline.curate.store.database import Place
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")

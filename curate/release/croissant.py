@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from curate.release.card_sections import CARD_SECTIONS, parse_judgement
-from curate.validation.rule_text import answers_text, per_image, rule_text
+from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
+from driftline.curate.validation.answers.rule_text import answers_text, per_image, rule_text
 
 CONTEXT: dict[str, Any] = {
     "@language": "en",

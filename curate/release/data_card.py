@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, Literal
 
-from curate.core.errors import BadConfig
-from curate.images.changes import alters
-from curate.release.card_sections import CARD_SECTIONS, parse_judgement
-from curate.validation.rule_text import answers_text, rule_text
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.images.changes import alters
+from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
+from driftline.curate.validation.answers.rule_text import answers_text, rule_text
 
 STAGES = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 UNWRITTEN = "Not written yet: this needs a person's judgement"
@@ -34,7 +34,7 @@ def card(
     from jinja2 import StrictUndefined, TemplateError
     from jinja2.sandbox import SandboxedEnvironment
 
-    text = template or files("curate.release").joinpath("templates/card.md.j2").read_text(encoding="utf-8")
+    text = template or files("driftline.curate.release").joinpath("templates/card.md.j2").read_text(encoding="utf-8")
     environment = SandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["md"] = plain
     info = "" if layout == "webdataset" else _dataset_info(features or {}, sizes or {})

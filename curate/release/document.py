@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from curate.core.errors import IntegrityError
-from curate.core.outside.documents import Schema
-from curate.core.outside.names import PlainName, fault
-from curate.core.parsing import rows_of
+from driftline.curate.core.errors import IntegrityError
+from driftline.curate.core.outside.documents import Schema
+from driftline.curate.core.outside.names import PlainName, fault
+from driftline.curate.core.parsing import rows_of
 
 AGAIN = "Copy the release again."
 

@@ -26,19 +26,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curate.core.atomic_io import check_format, read_object, sha256_bytes, sha256_file
-from curate.core.errors import IntegrityError, MissingFile, UnknownName
-from curate.core.notebook import rendered
-from curate.core.outside.arrays import open_array
-from curate.core.outside.documents import Schema, read_document
-from curate.core.outside.names import inside
-from curate.core.parsing import rows_of
-from curate.encoders.seen import recorded
-from curate.images.shards import read_tar
-from curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
-from curate.release.versions.identity import FILE as MANIFEST
-from curate.release.versions.identity import bucket_identities, of_steps, seal_entry, unlabelled_of
-from curate.release.versions.tombstones import Tombstone, read_tombstones
+from driftline.curate.core.atomic_io import check_format, read_object, sha256_bytes, sha256_file
+from driftline.curate.core.errors import IntegrityError, MissingFile, UnknownName
+from driftline.curate.core.notebook import rendered
+from driftline.curate.core.outside.arrays import open_array
+from driftline.curate.core.outside.documents import Schema, read_document
+from driftline.curate.core.outside.names import inside
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.encoders.seen import recorded
+from driftline.curate.images.shards import read_tar
+from driftline.curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
+from driftline.curate.release.versions.identity import FILE as MANIFEST
+from driftline.curate.release.versions.identity import bucket_identities, of_steps, seal_entry, unlabelled_of
+from driftline.curate.release.versions.tombstones import Tombstone, read_tombstones
 
 FORMAT = 2
 METADATA = pa.schema(
@@ -196,7 +196,7 @@ class Release:
 
     def _repr_html_(self) -> str:
         """Counts of each class and bucket, with examples."""
-        return rendered(self, "curate.release.overview:html")
+        return rendered(self, "driftline.curate.release.overview:html")
 
     def checksums(self) -> dict[str, str]:
         """File → checksum, of SHA256SUMS. Raises IntegrityError for a line that is none, or a name that leaves the

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from curate.core.notebook import Thumbnail, table
-from curate.core.parsing import rows_of
-from curate.release.format import Release
+from driftline.curate.core.notebook import Thumbnail, table
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.release.format import Release
 
 MAX_CLASSES, MAX_BUCKETS = 30, 12  # rows and columns
 MAX_SHOWN = 6  # classes and buckets with an example

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import read_json, sha256_bytes, write_json
-from curate.core.errors import BadInput
-from curate.core.executor import Executor
-from curate.core.parsing import rows_of
-from curate.core.run_log import RunLog
-from curate.images.changes import joined
-from curate.images.shards import read_tar, reader_of, write_tar
-from curate.images.strip_exif import strip_metadata
+from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_json
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.images.changes import joined
+from driftline.curate.images.shards import read_tar, reader_of, write_tar
+from driftline.curate.images.strip_exif import strip_metadata
 
 SHARD_IMAGES = 5000  # images per tar
 SIDE = ("id", "class", "licence", "licence_url", "creator", "page_url")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from curate.core.parsing import rows_of
-from curate.images.near_duplicates import Hashes
-from curate.release.format import Release
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.images.near_duplicates import Hashes
+from driftline.curate.release.format import Release
 
 TEST, UPLOADER, COPY = "test_image", "uploader_of_tests", "near_copy_of_tests"  # why a photo is left out
 COPY_BITS = 4  # of releases that do not say their rule

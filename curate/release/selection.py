@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.group_split import describe_splits, draw_sides
-from curate.core.seeding import name_for, rng_for
-from curate.images.near_duplicates import group_pairs
-from curate.release.settings import ReleaseSettings
-from curate.retrieval.candidates import check_enough
+from driftline.curate.core.group_split import describe_splits, draw_sides
+from driftline.curate.core.seeding import name_for, rng_for
+from driftline.curate.images.near_duplicates import group_pairs
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.retrieval.candidates import check_enough
 
 Row = Mapping[str, Any]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from curate.core.settings import Day, Form, Positive, Section
-from curate.retrieval.settings import BACKGROUND
+from driftline.curate.core.settings import Day, Form, Positive, Section
+from driftline.curate.retrieval.settings import BACKGROUND
 
 Prefix = Annotated[str, Field(min_length=1)]
 NAME = Form("at most 80 letters, digits and . _ -")

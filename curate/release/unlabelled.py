@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import writing
-from curate.core.parsing import rows_of
-from curate.images.near_duplicates import near_stored
-from curate.release.format import METADATA
-from curate.release.pool import COPY, Tested, left_out
-from curate.retrieval.vector_store import parts, vectors_of
+from driftline.curate.core.atomic_io import writing
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.images.near_duplicates import near_stored
+from driftline.curate.release.format import METADATA
+from driftline.curate.release.pool import COPY, Tested, left_out
+from driftline.curate.retrieval.vector_store import parts, vectors_of
 
 BLOCK = 2048  # vectors that are compared at once
 COLUMNS = (

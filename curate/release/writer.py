@@ -11,20 +11,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
-from curate.core.outside.escaping import no_formula
-from curate.images.near_duplicates import copy_report
-from curate.release.croissant import croissant_tars
-from curate.release.data_card import card
-from curate.release.format import FORMAT, METADATA
-from curate.release.packing import Packed
-from curate.release.selection import represented
-from curate.release.settings import ReleaseSettings
-from curate.release.versions.changelog import changes_markdown, withdrawn_csv
-from curate.release.versions.identity import FILE as MANIFEST
-from curate.release.versions.identity import bucket_identities, unlabelled_of
-from curate.release.versions.tombstones import FILE as TOMBSTONES
-from curate.release.versions.tombstones import Tombstone, tombstones_csv
+from driftline.curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
+from driftline.curate.core.outside.escaping import no_formula
+from driftline.curate.images.near_duplicates import copy_report
+from driftline.curate.release.croissant import croissant_tars
+from driftline.curate.release.data_card import card
+from driftline.curate.release.format import FORMAT, METADATA
+from driftline.curate.release.packing import Packed
+from driftline.curate.release.selection import represented
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.release.versions.changelog import changes_markdown, withdrawn_csv
+from driftline.curate.release.versions.identity import FILE as MANIFEST
+from driftline.curate.release.versions.identity import bucket_identities, unlabelled_of
+from driftline.curate.release.versions.tombstones import FILE as TOMBSTONES
+from driftline.curate.release.versions.tombstones import Tombstone, tombstones_csv
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 

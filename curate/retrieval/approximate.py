@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from curate.encoders import Vectors
-from curate.retrieval.exact_search import Ranked, check_search, rank, search
-from curate.retrieval.scan import Side
-from curate.retrieval.vector_store import Store
+from driftline.curate.encoders import Vectors
+from driftline.curate.retrieval.exact_search import Ranked, check_search, rank, search
+from driftline.curate.retrieval.scan import Side
+from driftline.curate.retrieval.vector_store import Store
 
 SAMPLE = 16  # concepts whose exact lists are compared with the approximate ones
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import Shortage
+from driftline.curate.core.errors import Shortage
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

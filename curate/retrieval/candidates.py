@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, Shortage
-from curate.core.seeding import rng_for
-from curate.encoders import Encoder, Vectors
-from curate.retrieval.exact_search import Ranked
-from curate.retrieval.settings import Concept, RetrieveSettings
-from curate.retrieval.vector_store import Ints
+from driftline.curate.core.errors import BadConfig, Shortage
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.encoders import Encoder, Vectors
+from driftline.curate.retrieval.exact_search import Ranked
+from driftline.curate.retrieval.settings import Concept, RetrieveSettings
+from driftline.curate.retrieval.vector_store import Ints
 
 
 def query_vectors(

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, BadInput
-from curate.core.executor import Executor
-from curate.encoders import Vectors
-from curate.retrieval.scan import PRODUCTS, Side, State, Wanted, empty_state, scan, sizes
-from curate.retrieval.vector_store import Ints, Store
+from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.executor import Executor
+from driftline.curate.encoders import Vectors
+from driftline.curate.retrieval.scan import PRODUCTS, Side, State, Wanted, empty_state, scan, sizes
+from driftline.curate.retrieval.vector_store import Ints, Store
 
 MEMORY = 256 << 20  # bytes of the lists; longer ones lie in a temporary file
 

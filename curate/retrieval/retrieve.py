@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import read_json, write_array, write_json, writing
-from curate.core.errors import BadInput, Shortage
-from curate.core.executor import Executor
-from curate.core.parsing import best_of, rows_of
-from curate.core.run_log import RunLog
-from curate.encoders import Encoder, EncoderSpec, Vectors
-from curate.retrieval.approximate import approximate_search
-from curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
-from curate.retrieval.exact_search import Ranked, cosines, search
-from curate.retrieval.scan import Side
-from curate.retrieval.settings import BACKGROUND, Concept, RetrieveSettings
-from curate.retrieval.vector_store import Ints, Store
+from driftline.curate.core.atomic_io import read_json, write_array, write_json, writing
+from driftline.curate.core.errors import BadInput, Shortage
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.parsing import best_of, rows_of
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.encoders import Encoder, EncoderSpec, Vectors
+from driftline.curate.retrieval.approximate import approximate_search
+from driftline.curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
+from driftline.curate.retrieval.exact_search import Ranked, cosines, search
+from driftline.curate.retrieval.scan import Side
+from driftline.curate.retrieval.settings import BACKGROUND, Concept, RetrieveSettings
+from driftline.curate.retrieval.vector_store import Ints, Store
 
 CANDIDATES = pa.schema(
     [

@@ -18,12 +18,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadInput
-from curate.core.seeding import rng_for
-from curate.core.system.calls import read_into
-from curate.encoders import Vectors
-from curate.retrieval.best_lists import BestLists
-from curate.retrieval.vector_store import Ints, Store, VectorFile
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.core.system.calls import read_into
+from driftline.curate.encoders import Vectors
+from driftline.curate.retrieval.best_lists import BestLists
+from driftline.curate.retrieval.vector_store import Ints, Store, VectorFile
 
 Side = Literal["top", "bottom"]
 BLOCK_BYTES = 4 << 20  # vectors that are widened at once: they and their float32 copy stay in the cache

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from curate.core.settings import SPEED, Form, Positive, Section, Template, Text
+from driftline.curate.core.settings import SPEED, Form, Positive, Section, Template, Text
 
 BACKGROUND = "background"  # the class of everything else
 EVERY = "{}"  # the template that is the prompt itself

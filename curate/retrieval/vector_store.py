@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.arrays import mapped
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.arrays import mapped
 
 Ints = npt.NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""Metadata sources: anything that lists photos with a time → record batches of `curate.metadata.schema.SOURCE`.
+"""Metadata sources: anything that lists photos with a time → record batches of `schema.SOURCE`.
 
 A new source is one file here, with a class derived from `base.Source`, and one line in `SOURCES`; in a package of your
 own it is an entry point in the group `driftline.sources`.
@@ -6,21 +6,21 @@ own it is an entry point in the group `driftline.sources`.
 
 from __future__ import annotations
 
-from curate.core.registry import Registry
+from driftline.curate.core.registry import Registry
 
 SOURCES = Registry(
     "source",
     {
-        "yfcc": "curate.sources.yfcc:Yfcc",
-        "folder": "curate.sources.folder:Folder",
-        "delimited": "curate.sources.delimited:Delimited",
-        "parquet": "curate.sources.parquet:Parquet",
-        "huggingface": "curate.sources.huggingface:HuggingFace",
-        "flickr": "curate.sources.flickr:Flickr",
-        "inaturalist": "curate.sources.inaturalist:INaturalist",
-        "wikimedia": "curate.sources.wikimedia:Wikimedia",
-        "iiif": "curate.sources.iiif:Iiif",
+        "yfcc": "driftline.curate.sources.yfcc:Yfcc",
+        "folder": "driftline.curate.sources.folder:Folder",
+        "delimited": "driftline.curate.sources.delimited:Delimited",
+        "parquet": "driftline.curate.sources.parquet:Parquet",
+        "huggingface": "driftline.curate.sources.huggingface:HuggingFace",
+        "flickr": "driftline.curate.sources.flickr:Flickr",
+        "inaturalist": "driftline.curate.sources.inaturalist:INaturalist",
+        "wikimedia": "driftline.curate.sources.wikimedia:Wikimedia",
+        "iiif": "driftline.curate.sources.iiif:Iiif",
     },
     group="sources",
-    base="curate.sources.base:Source",
+    base="driftline.curate.sources.base:Source",
 )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from curate.core.errors import BadInput, DriftlineError
-from curate.core.outside.s3 import S3
-from curate.core.settings import PLACE, SPEED, PathText, Section, resolve_path
-from curate.sources import SOURCES
+from driftline.curate.core.errors import BadInput, DriftlineError
+from driftline.curate.core.outside.s3 import S3
+from driftline.curate.core.settings import PLACE, SPEED, PathText, Section, resolve_path
+from driftline.curate.sources import SOURCES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ class Source(Section):
 
     @abstractmethod
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
-        """Yield at most `rows` records of `curate.metadata.schema.SOURCE` at a time, in source order, without the first
+        """Yield at most `rows` records of `metadata.schema.SOURCE` at a time, in source order, without the first
         `skip`.
 
         A record that cannot be read is yielded in its place with `fault` (the reason) and `raw`. Raises BadInput if the

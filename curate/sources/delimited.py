@@ -16,11 +16,11 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator
 
-from curate.core.errors import BadInput, MissingFile, reason
-from curate.core.outside.limits import CELL, ROW_LINES
-from curate.core.settings import PLACE, PathText
-from curate.metadata.column_mapping import check_columns, is_utf8, printable, record_of
-from curate.sources.base import HERE, FileSource, Workplace
+from driftline.curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.outside.limits import CELL, ROW_LINES
+from driftline.curate.core.settings import PLACE, PathText
+from driftline.curate.metadata.column_mapping import check_columns, is_utf8, printable, record_of
+from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ class Delimited(FileSource):
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a row, in file order."""
-        from curate.metadata.schema import batch_of
+        from driftline.curate.metadata.schema import batch_of
 
         (path,) = self.inputs(at)
         root = (path.parent if self.root is None else at.path(self.root)).resolve()

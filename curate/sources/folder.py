@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.dates import DATES, Date, exif, from_exif
-from curate.images import camera_raw
-from curate.images.phone_formats import HEIC_NEEDS, HEIC_SUFFIXES, reads_heic
-from curate.metadata.column_mapping import is_utf8, printable
-from curate.metadata.columns import safe_id
-from curate.sources.base import HERE, FileSource, Workplace
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.dates import DATES, Date, exif, from_exif
+from driftline.curate.images import camera_raw
+from driftline.curate.images.phone_formats import HEIC_NEEDS, HEIC_SUFFIXES, reads_heic
+from driftline.curate.metadata.column_mapping import is_utf8, printable
+from driftline.curate.metadata.columns import safe_id
+from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,7 @@ class Folder(FileSource):
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a photo file; a file that is not an image keeps its place and carries a fault."""
-        from curate.metadata.schema import batch_of
+        from driftline.curate.metadata.schema import batch_of
 
         root = self.inputs(at)[0]
         files = photos_below(root)

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import AfterValidator
 
-from curate.core.errors import BadInput, MissingFile, reason
-from curate.core.outside.tables import check_offsets
-from curate.images.local_files import cell_path
-from curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
-from curate.metadata.schema import batch_of, rebatch
-from curate.sources.base import HERE, FileSource, Workplace
+from driftline.curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.outside.tables import check_offsets
+from driftline.curate.images.local_files import cell_path
+from driftline.curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
+from driftline.curate.metadata.schema import batch_of, rebatch
+from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 IMAGE = {"image": "image"}  # where images are, unless `columns` says otherwise
 

@@ -23,15 +23,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
-from curate.core.atomic_io import fingerprint, writing
-from curate.core.digests import full_digest
-from curate.core.errors import BadInput, MissingFile, reason
-from curate.core.outside.dates import seconds_of
-from curate.core.outside.s3 import S3
-from curate.core.settings import SPEED, Time
-from curate.metadata.column_mapping import LONGEST_RAW, printable
-from curate.metadata.schema import batch_of, rebatch
-from curate.sources.base import HERE, FileSource, Workplace, degrees_of
+from driftline.curate.core.atomic_io import fingerprint, writing
+from driftline.curate.core.digests import full_digest
+from driftline.curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.outside.s3 import S3
+from driftline.curate.core.settings import SPEED, Time
+from driftline.curate.metadata.column_mapping import LONGEST_RAW, printable
+from driftline.curate.metadata.schema import batch_of, rebatch
+from driftline.curate.sources.base import HERE, FileSource, Workplace, degrees_of
 
 SIZES = {"large": 1024, "medium": 500, "small": 240}  # pixels of the longer edge
 IMAGES = "https://inaturalist-open-data.s3.amazonaws.com/photos"

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import AfterValidator
 
-from curate.core.errors import BadInput, MissingFile, reason
-from curate.core.settings import PLACE, PathText
-from curate.images.local_files import cell_path
-from curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
-from curate.metadata.schema import batch_of, rebatch
-from curate.sources.base import HERE, FileSource, Workplace
+from driftline.curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.settings import PLACE, PathText
+from driftline.curate.images.local_files import cell_path
+from driftline.curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
+from driftline.curate.metadata.schema import batch_of, rebatch
+from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 READ = 4096  # rows that are read at a time
 

@@ -23,16 +23,16 @@ from urllib.parse import quote, quote_plus, urlsplit
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from curate.core.atomic_io import fingerprint, read_json, write_json
-from curate.core.errors import BadConfig, DriftlineError
-from curate.core.outside.dates import seconds_of
-from curate.core.outside.json_api import JsonApi, agent, text_of
-from curate.core.settings import SPEED, Positive, Text, Time
-from curate.fetch.address_guard import leaves_public
-from curate.metadata.column_mapping import LONGEST_RAW
-from curate.metadata.columns import safe_id
-from curate.metadata.schema import batch_of, rebatch
-from curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span
+from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.outside.json_api import JsonApi, agent, text_of
+from driftline.curate.core.settings import SPEED, Positive, Text, Time
+from driftline.curate.fetch.address_guard import leaves_public
+from driftline.curate.metadata.column_mapping import LONGEST_RAW
+from driftline.curate.metadata.columns import safe_id
+from driftline.curate.metadata.schema import batch_of, rebatch
+from driftline.curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span
 
 ENDPOINT = "https://commons.wikimedia.org/w/api.php"
 PAGE = 500  # files a page

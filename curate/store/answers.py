@@ -17,12 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.core.atomic_io import fingerprint
-from curate.core.parsing import rows_of
-from curate.retrieval.settings import Concept
-from curate.store.database import Place, Store, opened
-from curate.validation.answers import ANSWERS, Line, read_answers
-from curate.validation.batches import NONE
+from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.store.database import Place, Store, opened
+from driftline.curate.validation.answers.answers import ANSWERS, Line, read_answers
+from driftline.curate.validation.asking.batches import NONE
 
 Digests = Callable[[Collection[str]], Mapping[str, str]]
 

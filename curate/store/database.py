@@ -17,9 +17,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.core.atomic_io import TEMPORARY, check_format, sha256_file, writing
-from curate.core.errors import BadInput, Busy, DriftlineError, reason
-from curate.core.system.calls import sync_folder
+from driftline.curate.core.atomic_io import TEMPORARY, check_format, sha256_file, writing
+from driftline.curate.core.errors import BadInput, Busy, DriftlineError, reason
+from driftline.curate.core.system.calls import sync_folder
 
 FORMAT = 3
 PATIENCE = 60.0  # seconds that a process waits for another one's transaction

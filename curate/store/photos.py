@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import sha256_bytes
-from curate.core.parsing import rows_of
-from curate.fetch.outcome import NETWORK_REASONS
-from curate.images.changes import NONE
-from curate.images.shards import member_starts
-from curate.store.database import Store
+from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.fetch.outcome import NETWORK_REASONS
+from driftline.curate.images.changes import NONE
+from driftline.curate.images.shards import member_starts
+from driftline.curate.store.database import Store
 
 
 @dataclass(frozen=True)

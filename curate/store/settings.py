@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from curate.core.settings import PLACE, Form, Section
+from driftline.curate.core.settings import PLACE, Form, Section
 
 
 class StoreSettings(Section):

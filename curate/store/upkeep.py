@@ -6,8 +6,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import TEMPORARY
-from curate.store.database import Store
+from driftline.curate.core.atomic_io import TEMPORARY
+from driftline.curate.store.database import Store
 
 
 def status(store: Store) -> dict[str, Any]:

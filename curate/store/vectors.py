@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from curate.store.database import Store
+from driftline.curate.store.database import Store
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from curate.core.settings import Positive, Section, Stages, Text
-from curate.validation.judging.settings import JudgeSettings
+from driftline.curate.core.settings import Positive, Section, Stages, Text
+from driftline.curate.validation.judging.settings import JudgeSettings
 
 ASK = Stages(("ask", "publish"))  # what workers see
 TALLY = Stages(("tally", "publish"))  # how their answers are counted

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName, did_you_mean
-from eval.engine import fused
-from eval.engine.augment import augmented, draw
-from eval.engine.linear import Params, Pull, zeros
-from eval.engine.seeded import seeded
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName, did_you_mean
+from driftline.eval.engine import fused
+from driftline.eval.engine.augment import augmented, draw
+from driftline.eval.engine.linear import Params, Pull, zeros
+from driftline.eval.engine.seeded import seeded
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as in CLEAR's recipe
 SCALE = tuple(1 / (255 * std) for std in STD)  # factors of bytes

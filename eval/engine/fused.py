@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig
 
 LANES, CLASSES, ROWS = 32, 12, 32  # as in kernel.c: columns and classes are padded to these, rows of a block
 SIDE = 16  # classes of AMX are padded to it, as in amx.h
@@ -33,7 +33,7 @@ Batches = Iterable[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 @cache
 def library() -> Any:
     """The library built from kernel.c and normalise.c, or None. One of another version or system counts as none."""
-    spec = find_spec("eval.engine._kernel")
+    spec = find_spec("driftline.eval.engine._kernel")
     if spec is None or spec.origin is None:
         return None
     try:

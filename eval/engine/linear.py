@@ -15,9 +15,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import Diverged
-from curate.core.executor.torch_threads import one_thread
-from eval.engine import fused
+from driftline.curate.core.errors import Diverged
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.engine import fused
 
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]

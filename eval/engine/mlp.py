@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.engine.linear import Layers, Params, Pull, errors, layer, zeros
+from driftline.eval.engine.linear import Layers, Params, Pull, errors, layer, zeros
 
 
 class Mlp(Layers):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from eval.engine import fused
+from driftline.eval.engine import fused
 
 MOST = 4096  # channels, as in normalise.c
 KINDS = (torch.float32, torch.bfloat16)

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import Diverged
-from eval.engine import fused
-from eval.engine.linear import errors, layer
+from driftline.curate.core.errors import Diverged
+from driftline.eval.engine import fused
+from driftline.eval.engine.linear import errors, layer
 
 PART = 256  # classes: with 2,048 features, a gradient of 1 MB in bfloat16
 

@@ -11,12 +11,12 @@ from statistics import median
 
 import numpy as np
 
-from eval import rows as row_files
-from eval.abilities import samples_trained
-from eval.experiment.learner_spec import spec_of
-from eval.learner import Learner
-from eval.training.sgd_learner import NetLearner
-from stream_builder.stream import Stream
+from driftline.eval import rows as row_files
+from driftline.eval.abilities import samples_trained
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.learner import Learner
+from driftline.eval.training.sgd_learner import NetLearner
+from driftline.stream_builder.stream import Stream
 
 SHARE = 0.75  # share of that rate that training reaches (benchmarks/clear_grid.py, bench_mlp.py)
 HALF = 1.6  # speed-up of bfloat16 (same benchmarks)
@@ -30,7 +30,7 @@ def product_rate(size: int = 768) -> float:
     """Operations per second of float32 matrix products on one thread, best of three."""
     import torch
 
-    from curate.core.executor.torch_threads import one_thread
+    from driftline.curate.core.executor.torch_threads import one_thread
 
     a = torch.ones(size, size)
     with one_thread():

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from curate.core.errors import BadConfig, BadPlugin
-from curate.core.settings import value_of
-from eval.experiment.settings import changed_settings, check_instance, check_settings, setting_names
-from eval.learner import Learner
-from eval.learners import LEARNERS
+from driftline.curate.core.errors import BadConfig, BadPlugin
+from driftline.curate.core.settings import value_of
+from driftline.eval.experiment.settings import changed_settings, check_instance, check_settings, setting_names
+from driftline.eval.learner import Learner
+from driftline.eval.learners import LEARNERS
 
 REMOVED = {  # method or attribute of a learner for driftline 0.1 → what takes its place
     "confidence": "predict, which may return labels and confidences",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from curate.core.registry import Registry
-from eval.experiment.settings import setting_names
+from driftline.curate.core.registry import Registry
+from driftline.eval.experiment.settings import setting_names
 
 CLEAR_LINEAR = {"net": "linear", "lr": 1.0, "batch": 256, "epochs": 100, "decay_after": 60}  # [CLEAR, supplement 5]
 CLEAR_MLP = CLEAR_LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
@@ -50,19 +50,19 @@ CGLM_FAST, CLOC_FAST = CGLM | {"updates": 1}, CLOC | {"updates": 1}
 PRESETS = Registry(
     "preset",
     {
-        "clear-linear": "eval.experiment.presets:CLEAR_LINEAR",
-        "clear-mlp": "eval.experiment.presets:CLEAR_MLP",
-        "clear-resnet18": "eval.experiment.presets:CLEAR_RESNET18",
-        "clear-linear-code": "eval.experiment.presets:CLEAR_LINEAR_CODE",
-        "clear-mlp-code": "eval.experiment.presets:CLEAR_MLP_CODE",
-        "clear-resnet18-code": "eval.experiment.presets:CLEAR_RESNET18_CODE",
-        "ocrr": "eval.experiment.presets:OCRR",
-        "seq-to-final": "eval.experiment.presets:SEQ_TO_FINAL",
-        "seq-to-final-code": "eval.experiment.presets:SEQ_TO_FINAL_CODE",
-        "cglm": "eval.experiment.presets:CGLM",
-        "cglm-fast": "eval.experiment.presets:CGLM_FAST",
-        "cloc": "eval.experiment.presets:CLOC",
-        "cloc-fast": "eval.experiment.presets:CLOC_FAST",
+        "clear-linear": "driftline.eval.experiment.presets:CLEAR_LINEAR",
+        "clear-mlp": "driftline.eval.experiment.presets:CLEAR_MLP",
+        "clear-resnet18": "driftline.eval.experiment.presets:CLEAR_RESNET18",
+        "clear-linear-code": "driftline.eval.experiment.presets:CLEAR_LINEAR_CODE",
+        "clear-mlp-code": "driftline.eval.experiment.presets:CLEAR_MLP_CODE",
+        "clear-resnet18-code": "driftline.eval.experiment.presets:CLEAR_RESNET18_CODE",
+        "ocrr": "driftline.eval.experiment.presets:OCRR",
+        "seq-to-final": "driftline.eval.experiment.presets:SEQ_TO_FINAL",
+        "seq-to-final-code": "driftline.eval.experiment.presets:SEQ_TO_FINAL_CODE",
+        "cglm": "driftline.eval.experiment.presets:CGLM",
+        "cglm-fast": "driftline.eval.experiment.presets:CGLM_FAST",
+        "cloc": "driftline.eval.experiment.presets:CLOC",
+        "cloc-fast": "driftline.eval.experiment.presets:CLOC_FAST",
     },
 )
 

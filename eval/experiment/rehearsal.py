@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from curate.core.errors import IncompatibleStream
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.stream_builder.stream import Split, Step, Stream
 
 STEPS = 3  # the fewest of which the second step's learning counts: it has a step before it and is tested on the next
 TEST_SHARE = 0.2

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from curate.core.errors import BadConfig, did_you_mean
+from driftline.curate.core.errors import BadConfig, did_you_mean
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from curate.core.errors import BadPlugin, Diverged, IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.abilities import candidates, check_stream, spent
-from eval.experiment.learner_spec import LearnerSpec
-from eval.learner import Learner
-from eval.protocol import Protocol, Ran, Result, Start
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadPlugin, Diverged, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import candidates, check_stream, spent
+from driftline.eval.experiment.learner_spec import LearnerSpec
+from driftline.eval.learner import Learner
+from driftline.eval.protocol import Protocol, Ran, Result, Start
+from driftline.stream_builder.stream import Stream
 
 Grid = Mapping[str, Sequence[Any]]
 

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from curate.core.errors import IncompatibleStream
-from eval.engine.seeded import seeded
-from eval.finetuning.fit import Hyper
-from eval.finetuning.regularisers import Pull
-from eval.nets.chain import HEAD, STEM, Net
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.engine.seeded import seeded
+from driftline.eval.finetuning.fit import Hyper
+from driftline.eval.finetuning.regularisers import Pull
+from driftline.eval.nets.chain import HEAD, STEM, Net
 
 
 def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:

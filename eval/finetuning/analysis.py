@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import IncompatibleStream
-from eval.finetuning.fit import Rule, accuracy_of
-from eval.finetuning.samples import Samples, shown
-from eval.finetuning.trained_networks import Trained, between, weights
-from eval.nets.chain import Net
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.finetuning.fit import Rule, accuracy_of
+from driftline.eval.finetuning.samples import Samples, shown
+from driftline.eval.finetuning.trained_networks import Trained, between, weights
+from driftline.eval.nets.chain import Net
 
 Matrix = npt.NDArray[np.float64]
 

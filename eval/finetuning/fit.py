@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from curate.core.errors import Diverged
-from curate.core.seeding import rng_for
-from eval.finetuning.objectives import OBJECTIVES
-from eval.finetuning.regularisers import Pull
-from eval.finetuning.samples import Samples, batches, shown
-from eval.nets.chain import Net, weights_of
+from driftline.curate.core.errors import Diverged
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.finetuning.objectives import OBJECTIVES
+from driftline.eval.finetuning.regularisers import Pull
+from driftline.eval.finetuning.samples import Samples, batches, shown
+from driftline.eval.nets.chain import Net, weights_of
 
 CHUNK = 1000  # images evaluated at once
 RECOMPILED = 256  # variants of parts, batches and modes that torch may compile

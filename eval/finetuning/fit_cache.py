@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import check_format, read_object, write_bytes, write_json
-from curate.core.errors import BadInput, reason
-from curate.core.system.calls import lock
-from eval.checkpoint import Checkpoint
-from eval.finetuning.fit import Fitted, Hyper
+from driftline.curate.core.atomic_io import check_format, read_object, write_bytes, write_json
+from driftline.curate.core.errors import BadInput, reason
+from driftline.curate.core.system.calls import lock
+from driftline.eval.checkpoint import Checkpoint
+from driftline.eval.finetuning.fit import Fitted, Hyper
 
 FORMAT = 1
 FITTED = {

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from eval.finetuning.samples import Samples, shown
-from eval.nets.chain import HEAD, Net
+from driftline.eval.finetuning.samples import Samples, shown
+from driftline.eval.nets.chain import HEAD, Net
 
 
 def phases(mode: str, names: Sequence[str]) -> list[list[str]]:

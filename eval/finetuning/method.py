@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from curate.core.seeding import rng_for
-from eval.finetuning import adapters, layers
-from eval.finetuning.fit import Fitted, Hyper, scores_of
-from eval.finetuning.fit_cache import digest_of
-from eval.finetuning.modes import LOW_RANK, SEARCHES, SIDES, Method
-from eval.finetuning.regularisers import Pull, fisher
-from eval.finetuning.samples import Samples, plain, pooled
-from eval.finetuning.stage import Work
-from eval.nets import build
-from eval.nets.chain import Net
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.finetuning import adapters, layers
+from driftline.eval.finetuning.fit import Fitted, Hyper, scores_of
+from driftline.eval.finetuning.fit_cache import digest_of
+from driftline.eval.finetuning.modes import LOW_RANK, SEARCHES, SIDES, Method
+from driftline.eval.finetuning.regularisers import Pull, fisher
+from driftline.eval.finetuning.samples import Samples, plain, pooled
+from driftline.eval.finetuning.stage import Work
+from driftline.eval.nets import build
+from driftline.eval.nets.chain import Net
 
 LEAST_RATE = 0.1  # share of a linear schedule's first learning rate that its last step has
 FISHER = 1e4  # clean: strength of a pull by Fisher information of single samples for a decay of 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig
 
 SIDES, LOW_RANK = ("side-1", "side-b"), ("lowrank-add", "lowrank-mul")
 SEARCHES = ("search", "surgical-rgn", "surgical-snr")

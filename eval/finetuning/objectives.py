@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy, softmax
 
-from eval.nets.chain import widened
+from driftline.eval.nets.chain import widened
 
 Batch = tuple[Any, Any, Any]  # inputs of the network, labels, weight of each loss or None
 Objective = Callable[[Any, Sequence[Batch], Any], Any]

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from eval.finetuning.samples import Samples, shown
-from eval.nets.chain import Net
+from driftline.eval.finetuning.samples import Samples, shown
+from driftline.eval.nets.chain import Net
 
 
 @dataclass(frozen=True)

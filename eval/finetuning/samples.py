@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from eval.engine.augment import augmented, draw
-from eval.engine.deep import SCALE, SHIFT
-from stream_builder.stream import Split
+from driftline.eval.engine.augment import augmented, draw
+from driftline.eval.engine.deep import SCALE, SHIFT
+from driftline.stream_builder.stream import Split
 
 Order = npt.NDArray[np.int64]
 

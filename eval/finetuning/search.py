@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from curate.core.atomic_io import fingerprint
-from curate.core.errors import BadConfig, Diverged
-from eval.finetuning.fit import Fit, Fitted, Hyper
-from eval.finetuning.fit_cache import Store
+from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.errors import BadConfig, Diverged
+from driftline.eval.finetuning.fit import Fit, Fitted, Hyper
+from driftline.eval.finetuning.fit_cache import Store
 
 RACE = (0.1, 0.3)  # shares of the epochs after which the better half of the points continues
 SURVIVORS = 2  # at least: the accuracy of one point on 800 images has an error of 1.7 percentage points

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from eval.finetuning.fit import Fit, Fitted, Hyper, Rule
-from eval.finetuning.fit_cache import Store, digest_of
-from eval.finetuning.regularisers import Pull
-from eval.finetuning.samples import Samples
-from eval.finetuning.search import Book, Job, best_of
-from eval.nets.chain import Net
+from driftline.eval.finetuning.fit import Fit, Fitted, Hyper, Rule
+from driftline.eval.finetuning.fit_cache import Store, digest_of
+from driftline.eval.finetuning.regularisers import Pull
+from driftline.eval.finetuning.samples import Samples
+from driftline.eval.finetuning.search import Book, Job, best_of
+from driftline.eval.nets.chain import Net
 
 
 @dataclass(frozen=True)

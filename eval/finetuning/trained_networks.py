@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadInput, IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.finetuning.adapters import remade
-from eval.finetuning.fit import Fitted, Rule
-from eval.finetuning.fit_cache import Store
-from eval.nets import build
-from eval.nets.chain import Net, weights_of
-from eval.protocols.seq_to_final.protocol import SeqToFinal
-from eval.rows import Run
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadInput, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.finetuning.adapters import remade
+from driftline.eval.finetuning.fit import Fitted, Rule
+from driftline.eval.finetuning.fit_cache import Store
+from driftline.eval.nets import build
+from driftline.eval.nets.chain import Net, weights_of
+from driftline.eval.protocols.seq_to_final.protocol import SeqToFinal
+from driftline.eval.rows import Run
+from driftline.stream_builder.stream import Stream
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from eval.integrations.avalanche import Avalanche
-from eval.integrations.river import River
-from eval.integrations.sklearn import Sklearn
-from eval.integrations.torch import Torch
+from driftline.eval.integrations.avalanche import Avalanche
+from driftline.eval.integrations.river import River
+from driftline.eval.integrations.sklearn import Sklearn
+from driftline.eval.integrations.torch import Torch
 
 __all__ = ["Avalanche", "River", "Sklearn", "Torch"]

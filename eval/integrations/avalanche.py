@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from eval.engine.seeded import seeded
-from eval.integrations.torch import Torch
-from eval.learner import Array, Labels, Learner, Task
-from stream_builder.stream import Step
+from driftline.eval.engine.seeded import seeded
+from driftline.eval.integrations.torch import Torch
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.stream_builder.stream import Step
 
 
 @dataclass

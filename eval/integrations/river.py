@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.integrations.sklearn import flat
-from eval.learner import Array, Labels, Learner, Task
+from driftline.eval.integrations.sklearn import flat
+from driftline.eval.learner import Array, Labels, Learner, Task
 
 
 @dataclass

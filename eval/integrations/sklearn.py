@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from pydantic import PositiveInt
 
-from curate.core.errors import BadConfig
-from eval.learner import Array, Labels, Learner, Task
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.learner import Array, Labels, Learner, Task
 
 
 def flat(x: Array) -> Array:

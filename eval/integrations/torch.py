@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from pydantic import PositiveInt
 
-from curate.core.errors import Diverged
-from eval.engine.seeded import seeded
-from eval.learner import Array, Labels, Learner, Task
+from driftline.curate.core.errors import Diverged
+from driftline.eval.engine.seeded import seeded
+from driftline.eval.learner import Array, Labels, Learner, Task
 
 
 @dataclass

@@ -21,17 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import read_object, write_bytes, write_json
-from curate.core.errors import BadConfig, BadInput, IncompatibleStream, crashed
-from curate.core.seeding import rng_for
-from eval import outcomes
-from eval.leaderboard.rescoring import Replay
-from eval.learner import Learner
-from eval.protocol import Start, stored_protocol
-from eval.rows import Run
-from eval.run import evaluate
-from eval.scoring.aggregate import summary
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.atomic_io import read_object, write_bytes, write_json
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, crashed
+from driftline.curate.core.seeding import rng_for
+from driftline.eval import outcomes
+from driftline.eval.leaderboard.rescoring import Replay
+from driftline.eval.learner import Learner
+from driftline.eval.protocol import Start, stored_protocol
+from driftline.eval.rows import Run
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.aggregate import summary
+from driftline.stream_builder.stream import Split, Step, Stream
 
 TASK = "task.json"
 BLIND = ("clear-iid",)  # protocols in which a learner never gets a test label, so that they can be left out
@@ -42,7 +42,7 @@ INGESTION = '''"""Runs the submission: our loop, without test labels."""
 import sys
 from pathlib import Path
 
-from eval.leaderboard.codabench import ingest
+from driftline.eval.leaderboard.codabench import ingest
 
 ingest(*map(Path, sys.argv[1:5]))
 '''
@@ -51,13 +51,13 @@ SCORING = '''"""Scores the answers against the labels."""
 import sys
 from pathlib import Path
 
-from eval.leaderboard.codabench import score
+from driftline.eval.leaderboard.codabench import score
 
 score(Path(sys.argv[1]), Path(sys.argv[2]), Path(__file__).parent)
 '''
 BASELINE = '''"""A baseline: copy it, and write a learner of your own. See driftline's guide "Extend"."""
 
-from eval.learners.nearest_mean import NearestMean
+from driftline.eval.learners.nearest_mean import NearestMean
 
 
 def make_learner():
@@ -185,7 +185,7 @@ def ingest(input_data: Path, output: Path, program: Path, submission: Path) -> N
     except Exception as error:
         raise crashed(error) from None
     if not isinstance(learner, Learner):
-        raise BadInput(f"make_learner() returned {type(learner).__name__}.", "Expected an eval.learner.Learner.")
+        raise BadInput(f"make_learner() returned {type(learner).__name__}.", "Expected a driftline.ext.Learner.")
     stream = Stream.load(input_data / "stream")
     found = evaluate(stream, task["protocol"], [learner], task["seeds"], out=output / "runs")
     if found["skipped"]:
@@ -280,6 +280,6 @@ def _overview(stream: Stream, protocol: str) -> str:
     return (
         f"# {stream.name}\n\nProtocol `{protocol}`: {len(stream.steps)} steps, {len(stream.classes)} classes, "
         f"samples of shape {stream.x_shape}. Submit a zip file with `submission.py`, whose function "
-        "`make_learner()` returns an `eval.learner.Learner`. It learns step after step; test labels are not there "
+        "`make_learner()` returns a `driftline.ext.Learner`. It learns step after step; test labels are not there "
         "while it runs.\n"
     )

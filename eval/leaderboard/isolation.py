@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import write_json
-from curate.core.errors import DriftlineError
-from curate.core.registry import Registry
-from curate.core.system.calls import collect_rarely, forked, leave_network, limit
-from curate.core.system.enclosure import NotEnclosed, enclose
+from driftline.curate.core.atomic_io import write_json
+from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.registry import Registry
+from driftline.curate.core.system.calls import collect_rarely, forked, leave_network, limit
+from driftline.curate.core.system.enclosure import NotEnclosed, enclose
 
 ENVIRONMENT = (
     "PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
@@ -28,7 +28,7 @@ HEAVY = ("torch", "pandas", "scipy.stats")  # imported once for several runs
 GUARDED = ("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo")
 BOOT = (
     "import json, sys; asked = json.load(sys.stdin); sys.path += asked['path']; "
-    "from eval.leaderboard.isolation import child; child(asked)"
+    "from driftline.eval.leaderboard.isolation import child; child(asked)"
 )
 
 
@@ -93,7 +93,7 @@ def _answer(folder: Path, limits: Limits) -> Any:
     value = json.loads(answer.read_bytes())
     if "error" not in value:
         return value["answer"]
-    errors = {"NotEnclosed": NotEnclosed, **vars(importlib.import_module("curate.core.errors"))}
+    errors = {"NotEnclosed": NotEnclosed, **vars(importlib.import_module("driftline.curate.core.errors"))}
     return errors.get(value["error"], Stopped)(*value["parts"])
 
 

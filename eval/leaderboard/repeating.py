@@ -9,16 +9,16 @@ from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from curate.core.errors import BadConfig, DriftlineError
-from curate.core.registry import Registry
-from eval.experiment.learner_spec import parsed
-from eval.experiment.settings import setting_names
-from eval.leaderboard.submission import modules_of, opened, runs_of, with_records
-from eval.learners import LEARNERS
-from eval.protocol import stored_protocol
-from eval.rows import Run, counted
-from eval.run import evaluate
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.registry import Registry
+from driftline.eval.experiment.learner_spec import parsed
+from driftline.eval.experiment.settings import setting_names
+from driftline.eval.leaderboard.submission import modules_of, opened, runs_of, with_records
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import stored_protocol
+from driftline.eval.rows import Run, counted
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Stream
 
 MODULE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")  # package.module:Name as a whole value; dynamic:0.5 is none
 IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "steps")

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import DriftlineError
-from curate.core.seeding import rng_for
-from eval.learner import Array, Labels, Learner, Task
-from eval.learners import LEARNERS
-from eval.outcomes import numbered
-from eval.protocol import Protocol, Start, stored_protocol
-from eval.rows import Answers, Row, Run
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.outcomes import numbered
+from driftline.eval.protocol import Protocol, Start, stored_protocol
+from driftline.eval.rows import Answers, Row, Run
+from driftline.stream_builder.stream import Stream
 
 META = ("tested_on", "n", "learned_to", "seen", "corrections")  # what a protocol decides, not a learner
 

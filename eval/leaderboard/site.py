@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from curate.core.atomic_io import write_bytes, write_text
-from eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked, code, drawn
-from eval.leaderboard.isolation import Limits, isolated
-from eval.leaderboard.submission import opened, runs_of, with_records
-from eval.protocol import primary_of, scores_of
-from eval.reporting.compared import facts_of, letters
-from eval.reporting.pages import slug
-from eval.rows import digest, grouped
-from eval.scoring.aggregate import summary
-from eval.scoring.cells import Resampling
-from eval.scoring.ranking import protocol_settings, ranked, upper_bound
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import write_bytes, write_text
+from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked, code, drawn
+from driftline.eval.leaderboard.isolation import Limits, isolated
+from driftline.eval.leaderboard.submission import opened, runs_of, with_records
+from driftline.eval.protocol import primary_of, scores_of
+from driftline.eval.reporting.compared import facts_of, letters
+from driftline.eval.reporting.pages import slug
+from driftline.eval.rows import digest, grouped
+from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.cells import Resampling
+from driftline.eval.scoring.ranking import protocol_settings, ranked, upper_bound
+from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
-    from eval.leaderboard.verification import Verdict
+    from driftline.eval.leaderboard.verification import Verdict
 
 LITE_MINUTES = 10  # all runs of a table of the lite track together
 FEW = 300  # replicates of the tests of differences
@@ -43,7 +43,7 @@ def write_site(
         write_bytes(out / "submissions" / name, path.read_bytes())
         files[verdict.sha256] = f"submissions/{name}"
     request = {"archives": [str(path.resolve()) for path in paths]}
-    ties = isolated("eval.leaderboard.site:ties_of", request, limits) if paths else {}
+    ties = isolated("driftline.eval.leaderboard.site:ties_of", request, limits) if paths else {}
     about = {stream.sha256: _about(stream) for stream in map(Stream.load, streams)}
     tables = _tables(verdicts, files, ties, about)
     said = ((UNVERIFIED, any(v.unverified for v in verdicts)), (OWN_CODE, any(v.code for v in verdicts)))
@@ -147,6 +147,6 @@ def _tables(
 def _rendered(**values: Any) -> str:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    loader = ChoiceLoader([PackageLoader("eval.leaderboard"), PackageLoader("eval.reporting")])
+    loader = ChoiceLoader([PackageLoader("driftline.eval.leaderboard"), PackageLoader("driftline.eval.reporting")])
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return made.get_template("site.html.j2").render(**values)

@@ -22,12 +22,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import check_format, write_bytes
-from curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile, reason
-from eval import outcomes
-from eval import rows as row_files
-from eval.rows import Row, Run
-from eval.scoring.aggregate import summary
+from driftline.curate.core.atomic_io import check_format, write_bytes
+from driftline.curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile, reason
+from driftline.eval import outcomes
+from driftline.eval import rows as row_files
+from driftline.eval.rows import Row, Run
+from driftline.eval.scoring.aggregate import summary
 
 FORMAT = 1
 LARGEST = 256 * 2**20  # bytes of all members, unpacked

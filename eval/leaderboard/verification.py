@@ -11,17 +11,25 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import sha256_file
-from curate.core.errors import BadConfig, BadInput, BadPlugin, DriftlineError, IntegrityError, UnknownName
-from curate.core.seeding import rng_for
-from eval.leaderboard.isolation import Limits, Stopped, isolated, isolated_each
-from eval.leaderboard.repeating import own_code, reach
-from eval.leaderboard.rescoring import rescored
-from eval.leaderboard.submission import documents_of, missing, modules_of, opened, runs_of, scores_of, with_records
-from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS
-from eval.rows import Run, digest, tested
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import sha256_file
+from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, DriftlineError, IntegrityError, UnknownName
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.leaderboard.isolation import Limits, Stopped, isolated, isolated_each
+from driftline.eval.leaderboard.repeating import own_code, reach
+from driftline.eval.leaderboard.rescoring import rescored
+from driftline.eval.leaderboard.submission import (
+    documents_of,
+    missing,
+    modules_of,
+    opened,
+    runs_of,
+    scores_of,
+    with_records,
+)
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.rows import Run, digest, tested
+from driftline.stream_builder.stream import Stream
 
 SHARE = 0.1  # of the runs that may be repeated, at least one
 OWN_CODE = "its learner is code of the submission, which only --run-code runs"
@@ -83,7 +91,9 @@ def verify(
     path = path.resolve()
     if not path.is_file():  # said here: a process for it takes a second
         raise missing(path)
-    found = isolated("eval.leaderboard.verification:examined", {"archive": str(path), "streams": folders}, limits)
+    found = isolated(
+        "driftline.eval.leaderboard.verification:examined", {"archive": str(path), "streams": folders}, limits
+    )
     sha256, public_value = sha256_file(path), public_value or secrets.token_hex(8)
     left: list[dict[str, Any]] = found["runs"]
     problems: list[str] = found["problems"]
@@ -124,7 +134,7 @@ def _repeated(
             for run in part
         ]
         if asked:
-            found = isolated_each("eval.leaderboard.repeating:repeat", asked, limits, enclosed=coded)
+            found = isolated_each("driftline.eval.leaderboard.repeating:repeat", asked, limits, enclosed=coded)
             answers |= zip((run["run"] for run in part), found, strict=True)
     for answer in answers.values():
         if isinstance(answer, DriftlineError) and not isinstance(answer, Stopped):

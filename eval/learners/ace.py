@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.learner import Labels
-from eval.training.online_learner import OnlineLearner
+from driftline.eval.learner import Labels
+from driftline.eval.training.online_learner import OnlineLearner
 
 
 @dataclass

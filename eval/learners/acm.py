@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from pydantic import NonNegativeInt, PositiveInt
 
-from curate.core.errors import IncompatibleStream
-from curate.core.executor.torch_threads import one_thread
-from eval.engine.deep import CHUNK, Deep
-from eval.engine.linear import tensor
-from eval.learner import Array, Labels, Learner, Task
-from eval.memory.knn_index import MEASURED, Memory
-from eval.training.sgd_learner import Device, place
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.engine.deep import CHUNK, Deep
+from driftline.eval.engine.linear import tensor
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.memory.knn_index import MEASURED, Memory
+from driftline.eval.training.sgd_learner import Device, place
 
 
 @dataclass

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import NonNegativeInt, PositiveInt
 
-from eval.engine.linear import Net, Params, Rule, on
-from eval.history import Past
-from eval.learner import Array, Labels, Task
-from eval.memory.buffers import Share, balanced
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.engine.linear import Net, Params, Rule, on
+from driftline.eval.history import Past
+from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.memory.buffers import Share, balanced
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 class Project(Rule):

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadConfig
-from curate.core.executor.torch_threads import one_thread
-from eval.engine.deep import Deep, planes
-from eval.engine.linear import net_scores, on
-from eval.learner import Array, Labels, Needs
-from eval.training.sgd_learner import HEADS, NetLearner
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.engine.deep import Deep, planes
+from driftline.eval.engine.linear import net_scores, on
+from driftline.eval.learner import Array, Labels, Needs
+from driftline.eval.training.sgd_learner import HEADS, NetLearner
 
 
 @dataclass

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
 
-from curate.core.executor.torch_threads import one_thread
-from eval.learner import Array, Labels, Learner, Task
-from eval.learners.substrate import agreement, votes
-from eval.memory.knn_index import QuerySlices, unit
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learners.substrate import agreement, votes
+from driftline.eval.memory.knn_index import QuerySlices, unit
 
 
 @dataclass

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from eval.engine.linear import Net, Params, Rule, net_scores
-from eval.learner import Array, Labels, Task
-from eval.learners.der import ON_STREAMS
-from eval.memory.dark import Dark
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.engine.linear import Net, Params, Rule, net_scores
+from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learners.der import ON_STREAMS
+from driftline.eval.memory.dark import Dark
+from driftline.eval.training.sgd_learner import NetLearner
 
 Share = Annotated[float, Field(gt=0, le=1)]
 

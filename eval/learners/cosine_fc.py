@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.training.online_learner import OnlineLearner
+from driftline.eval.training.online_learner import OnlineLearner
 
 
 @dataclass

@@ -7,12 +7,12 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from eval.engine.augment import augmented, draw
-from eval.engine.deep import Deep, planes
-from eval.engine.linear import on
-from eval.engine.seeded import seeded
-from eval.learner import Array
-from eval.learners.batch_norm import BnStats, batch_statistics
+from driftline.eval.engine.augment import augmented, draw
+from driftline.eval.engine.deep import Deep, planes
+from driftline.eval.engine.linear import on
+from driftline.eval.engine.seeded import seeded
+from driftline.eval.learner import Array
+from driftline.eval.learners.batch_norm import BnStats, batch_statistics
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from eval.learner import Array, Labels, Needs, Task
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from eval.engine.deep import Deep
-from eval.engine.linear import Net, Params, Rule, on, zeros
-from eval.learner import Array, Labels, Needs, Task
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.engine.deep import Deep
+from driftline.eval.engine.linear import Net, Params, Rule, on, zeros
+from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 class Frozen(Rule):

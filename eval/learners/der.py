@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from eval.engine.linear import Net, Params, Rule
-from eval.learner import Array, Labels, Task
-from eval.memory.dark import Dark
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.engine.linear import Net, Params, Rule
+from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.memory.dark import Dark
+from driftline.eval.training.sgd_learner import NetLearner
 
 ON_STREAMS = 500  # samples in memory where a step is a small batch [Buzzega et al. 2020, table 2: 200, 500, 5,120]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeInt
 
-from eval.learner import Array, Labels, Needs, Task
-from eval.memory.buffers import Share, balanced
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.memory.buffers import Share, balanced
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from curate.core.executor.torch_threads import one_thread
-from eval.engine.linear import Net, Params, Rule, on, zeros
-from eval.learner import Array, Labels, Task
-from eval.training.sgd_learner import NetLearner
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.engine.linear import Net, Params, Rule, on, zeros
+from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from eval.training.closed_form import ClosedForm, Floats, Moments, add_squares, solve
+from driftline.eval.training.closed_form import ClosedForm, Floats, Moments, add_squares, solve
 
 JITTER = 1e-8  # of a correlation matrix
 

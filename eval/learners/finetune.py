@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

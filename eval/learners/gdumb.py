@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeInt
 
-from eval.learner import Array, Labels, Needs, Task
-from eval.memory.buffers import class_reservoirs, greedy_balanced
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.memory.buffers import class_reservoirs, greedy_balanced
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.executor.torch_threads import one_thread
-from eval.engine.linear import grown
-from eval.learner import Array, Labels, Task
-from eval.memory.knn_index import Memory, TrackedQueries
-from eval.training.sgd_learner import NetLearner
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.engine.linear import grown
+from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.memory.knn_index import Memory, TrackedQueries
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import PositiveInt
 
-from eval.learner import Array, Labels, Learner, Task
-from eval.memory.knn_index import unit
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.memory.knn_index import unit
 
 
 @dataclass

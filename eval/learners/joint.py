@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eval.learner import Needs
-from eval.training.sgd_learner import NetLearner
-from stream_builder.stream import Step
+from driftline.eval.learner import Needs
+from driftline.eval.training.sgd_learner import NetLearner
+from driftline.stream_builder.stream import Step
 
 
 @dataclass

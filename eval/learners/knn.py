@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.executor.torch_threads import one_thread
-from eval.learner import Array, Labels, Learner, Task
-from eval.memory.knn_index import Memory
-from eval.training.sgd_learner import Device, place
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.memory.knn_index import Memory
+from driftline.eval.training.sgd_learner import Device, place
 
 
 @dataclass

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadConfig
-from curate.core.executor.torch_threads import one_thread
-from eval.engine.deep import check_model, load_weights, planes
-from eval.engine.seeded import seeded
-from eval.learner import Array, Labels, Learner, Needs, Task
-from eval.training.sgd_learner import Device, place
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.engine.deep import check_model, load_weights, planes
+from driftline.eval.engine.seeded import seeded
+from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.training.sgd_learner import Device, place
 
 CHUNK = 256  # images predicted at once
 

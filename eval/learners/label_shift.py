@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from eval.engine.linear import on
-from eval.engine.scores import softmax
-from eval.learner import Array, Labels, Task
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.engine.linear import on
+from driftline.eval.engine.scores import softmax
+from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.training.sgd_learner import NetLearner
 
 Floats = npt.NDArray[np.float64]
 ROUNDS, CLOSE = 1000, 1e-8  # of EM

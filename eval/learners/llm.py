@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadInput, IncompatibleStream
-from curate.core.hashed_ngrams import hashed_ngrams
-from curate.core.outside.http import Client, Policy, Temporary, repeat
-from eval.learner import Array, Labels, Learner, Needs, Task
-from eval.memory.knn_index import Memory
+from driftline.curate.core.errors import BadInput, IncompatibleStream
+from driftline.curate.core.hashed_ngrams import hashed_ngrams
+from driftline.curate.core.outside.http import Client, Policy, Temporary, repeat
+from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.memory.knn_index import Memory
 
 LARGEST = 1 << 20  # bytes of an answer
 BACKOFF = 0.1  # seconds before a request is repeated, doubling

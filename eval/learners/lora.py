@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadConfig, IncompatibleStream, not_loaded
-from curate.core.executor.torch_threads import one_thread
-from eval.engine.seeded import seeded
-from eval.learner import Array, Labels, Learner, Needs, Task
-from eval.training.sgd_learner import Device, place
+from driftline.curate.core.errors import BadConfig, IncompatibleStream, not_loaded
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.engine.seeded import seeded
+from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.training.sgd_learner import Device, place
 
 CHUNK = 64  # samples predicted at once
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from eval.engine.linear import Net, Pull, Rule
-from eval.learner import Array, Labels
-from eval.training.sgd_learner import HEADS, NetLearner
+from driftline.eval.engine.linear import Net, Pull, Rule
+from driftline.eval.learner import Array, Labels
+from driftline.eval.training.sgd_learner import HEADS, NetLearner
 
 
 class Distil(Rule):

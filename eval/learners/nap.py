@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.learner import Array, Labels, Needs, Task
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.training.closed_form import ClosedForm, Floats
+from driftline.eval.training.closed_form import ClosedForm, Floats
 
 
 @dataclass
@@ -14,7 +14,7 @@ class NearestMean(ClosedForm):
     Cost: O(D) a sample to learn, O(C D) to predict; memory C × D float64.
 
     >>> import numpy as np
-    >>> from eval.learner import Task
+    >>> from driftline.eval.learner import Task
     >>> learner = NearestMean()
     >>> learner.begin(Task(2, (1,)), np.random.default_rng(0))
     >>> learner.learn(np.array([[0.0], [4.0]]), np.array([0, 1]))

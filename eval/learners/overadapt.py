@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.memory.samplers import SamplerName
-from eval.training.online_learner import OnlineLearner
+from driftline.eval.memory.samplers import SamplerName
+from driftline.eval.training.online_learner import OnlineLearner
 
 
 @dataclass

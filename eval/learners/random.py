@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Labels, Learner, Task
 
 
 @dataclass

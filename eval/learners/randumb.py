@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from eval.learners.slda import Slda
-from eval.training.closed_form import FourierLift
+from driftline.eval.learners.slda import Slda
+from driftline.eval.training.closed_form import FourierLift
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, NonNegativeInt
 
-from eval.learner import Array, Labels, Needs, Task
-from eval.memory.buffers import biased_reservoir
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.memory.buffers import biased_reservoir
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 def parts_of(alpha: float | str) -> tuple[bool, float]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveFloat
 
-from eval.training.closed_form import ClosedForm, Floats, FourierLift, Moments, add_squares, mirrored, solve
+from driftline.eval.training.closed_form import ClosedForm, Floats, FourierLift, Moments, add_squares, mirrored, solve
 
 PENALTIES = tuple(10.0**power for power in range(-4, 5))  # of "held-out"
 

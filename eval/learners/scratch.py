@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.learner import Array, Labels, Needs
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.learner import Array, Labels, Needs
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

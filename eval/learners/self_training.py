@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from curate.core.errors import IncompatibleStream
-from eval.engine.scores import sureness
-from eval.learner import Needs, Task
-from eval.training.sgd_learner import NetLearner
-from stream_builder.stream import Step, pick
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.engine.scores import sureness
+from driftline.eval.learner import Needs, Task
+from driftline.eval.training.sgd_learner import NetLearner
+from driftline.stream_builder.stream import Step, pick
 
 CHUNK = 1024  # unlabelled samples predicted at once
 

@@ -1,4 +1,4 @@
-"""Seq-to-Final's methods by name: each is a history mode and a final mode of `eval.finetuning.method`."""
+"""Seq-to-Final's methods by name: each is a history mode and a final mode of `driftline.eval.finetuning.method`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from curate.core.errors import IncompatibleStream
-from curate.core.executor.torch_threads import one_thread
-from eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
-from eval.learner import Array, Labels, Learner, Needs, Task
-from eval.training.sgd_learner import Device, place
-from stream_builder.stream import Step
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
+from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.training.sgd_learner import Device, place
+from driftline.stream_builder.stream import Step
 
 YesNo = bool | Literal["auto", "yes", "no"]  # the command line reads yes and no as booleans
 
@@ -57,8 +57,8 @@ class ToFinal(Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
         history and a final mode that exclude each other."""
-        from eval.finetuning.fit_cache import Store
-        from eval.finetuning.stage import Rules, Work
+        from driftline.eval.finetuning.fit_cache import Store
+        from driftline.eval.finetuning.stage import Rules, Work
 
         if not isinstance(task.rules, Rules):
             raise self._refusal()
@@ -75,8 +75,8 @@ class ToFinal(Learner):
 
     def learn_sequence(self, steps: Sequence[Step]) -> None:
         """Learn the train and val splits of all steps."""
-        from eval.finetuning import method as methods
-        from eval.finetuning.samples import samples
+        from driftline.eval.finetuning import method as methods
+        from driftline.eval.finetuning.samples import samples
 
         device = self.work.rules.device
         data = methods.Data(*([samples(step[side], device) for step in steps] for side in ("train", "val")))
@@ -96,7 +96,7 @@ class ToFinal(Learner):
         """Of the trained network (N, C) float32; zeros before anything was learned."""
         if self.net is None:
             return np.zeros((len(x), self.task.n_classes), np.float32)
-        from eval.finetuning import method as methods
+        from driftline.eval.finetuning import method as methods
 
         with one_thread():
             return methods.scores(self.net, x, self.work).float().cpu().numpy()

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
-from eval.engine.linear import Net, Params, Rule, zeros
-from eval.learner import Array, Labels, Task
-from eval.training.sgd_learner import NetLearner
+from driftline.eval.engine.linear import Net, Params, Rule, zeros
+from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 class Path(Rule):

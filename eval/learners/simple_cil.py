@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.training.closed_form import ClosedForm, Floats
+from driftline.eval.training.closed_form import ClosedForm, Floats
 
 
 @dataclass

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from eval.learner import Array
-from eval.training.closed_form import ClosedForm, Floats, add_squares, mirrored, solve, upper_squares
+from driftline.eval.learner import Array
+from driftline.eval.training.closed_form import ClosedForm, Floats, add_squares, mirrored, solve, upper_squares
 
 ROUNDING = 1e-12  # of the mean square of features: variance that is lost when sums are subtracted
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from curate.core.executor.torch_threads import one_thread
-from eval.learner import Array, Labels, Learner, Task
-from eval.memory.knn_index import MEASURED, Memory, Neighbours, TrackedQueries
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.memory.knn_index import MEASURED, Memory, Neighbours, TrackedQueries
 
 Vote = Literal["band", "nearest", "sum", "count", "no-recency"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from pydantic import NonNegativeInt
 
-from curate.core.errors import IncompatibleStream
-from eval.engine.scores import softmax
-from eval.learner import Array, Labels
-from eval.training.sgd_learner import NetLearner
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.engine.scores import softmax
+from driftline.eval.learner import Array, Labels
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -8,10 +8,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, PositiveFloat
 
-from curate.core.errors import BadConfig
-from eval.engine.linear import Head, net_scores
-from eval.learner import Array, Needs, Task
-from eval.training.sgd_learner import NetLearner
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.engine.linear import Head, net_scores
+from driftline.eval.learner import Array, Needs, Task
+from driftline.eval.training.sgd_learner import NetLearner
 
 
 @dataclass

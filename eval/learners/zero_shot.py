@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt
 
-from eval.engine.scores import softmax
-from eval.learner import Array, Labels, Learner, Needs, Task
-from eval.memory.knn_index import unit
-from eval.training.closed_form import Floats
+from driftline.eval.engine.scores import softmax
+from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.memory.knn_index import unit
+from driftline.eval.training.closed_form import Floats
 
 NEVER = -1e9  # score of a class without texts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eval.learner import Array, Labels
+from driftline.eval.learner import Array, Labels
 
 Share = tuple[Array, Labels]  # the samples of one past step in memory, in random order
 

@@ -35,10 +35,10 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from curate.core.atomic_io import write_bytes, writing
-from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
-from curate.core.system.calls import lock, write_at
-from eval.memory.merkle import Tree, sha
+from driftline.curate.core.atomic_io import write_bytes, writing
+from driftline.curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
+from driftline.curate.core.system.calls import lock, write_at
+from driftline.eval.memory.merkle import Tree, sha
 
 HEAD = b"driftline ledger 2\n"
 LEAF = struct.Struct("<cI32s")  # what the chain and the tree are over: kind, length, digest

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray
+from driftline.curate.core.errors import BadArray
 
 Vectors = npt.NDArray[np.float32]
 ROWS = 16_384  # vectors per block
@@ -258,7 +258,7 @@ class TrackedQueries:
 @cache
 def halves() -> bool:
     """Whether this processor multiplies bfloat16 faster than float32."""
-    from eval.engine.fused import has_half
+    from driftline.eval.engine.fused import has_half
 
     return has_half()
 

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from curate.core.atomic_io import check_format, read_json
-from curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
-from eval.memory import merkle
-from eval.memory.correction_ledger import LEAF, NAMES, Verdict, entries, unpacked, verify
+from driftline.curate.core.atomic_io import check_format, read_json
+from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
+from driftline.eval.memory import merkle
+from driftline.eval.memory.correction_ledger import LEAF, NAMES, Verdict, entries, unpacked, verify
 
 FORMAT = 1  # of proofs and signatures
 SIGNED = ("entries", "head", "root")

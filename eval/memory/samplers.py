@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator
 
-from curate.core.registry import Registry
-from eval.history import Past
-from eval.memory.buffers import biased_reservoir
+from driftline.curate.core.registry import Registry
+from driftline.eval.history import Past
+from driftline.eval.memory.buffers import biased_reservoir
 
 Positions = npt.NDArray[np.int64]
 
@@ -118,13 +118,13 @@ class Balanced(Sampler):
 SAMPLERS = Registry(
     "sampler",
     {
-        "fifo": "eval.memory.samplers:Fifo",
-        "uniform": "eval.memory.samplers:Uniform",
-        "mixed": "eval.memory.samplers:Mixed",
-        "balanced": "eval.memory.samplers:Balanced",
+        "fifo": "driftline.eval.memory.samplers:Fifo",
+        "uniform": "driftline.eval.memory.samplers:Uniform",
+        "mixed": "driftline.eval.memory.samplers:Mixed",
+        "balanced": "driftline.eval.memory.samplers:Balanced",
     },
     group="samplers",
-    base="eval.memory.samplers:Sampler",
+    base="driftline.eval.memory.samplers:Sampler",
 )
 
 

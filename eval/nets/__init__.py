@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curate.core.errors import BadConfig
-from curate.core.registry import Registry
-from eval.engine.seeded import seeded
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.registry import Registry
+from driftline.eval.engine.seeded import seeded
 
 if TYPE_CHECKING:  # without torch, which may be absent, the names are known
-    from eval.nets.chain import Blocks, Net
+    from driftline.eval.nets.chain import Blocks, Net
 
 NETS = Registry(
     "network",
     {
-        **{f"conv-{n}": "eval.nets.conv:blocks" for n in (1, 2, 3, 4)},
-        **{f"res-{n}": "eval.nets.residual:blocks" for n in (1, 2, 3, 4)},
-        **{f"dense-{n}": "eval.nets.dense:blocks" for n in (1, 2, 3, 4)},
-        "linear": "eval.nets.heads:linear",
-        "mlp": "eval.nets.heads:mlp",
+        **{f"conv-{n}": "driftline.eval.nets.conv:blocks" for n in (1, 2, 3, 4)},
+        **{f"res-{n}": "driftline.eval.nets.residual:blocks" for n in (1, 2, 3, 4)},
+        **{f"dense-{n}": "driftline.eval.nets.dense:blocks" for n in (1, 2, 3, 4)},
+        "linear": "driftline.eval.nets.heads:linear",
+        "mlp": "driftline.eval.nets.heads:mlp",
     },
     group="networks",
 )
@@ -38,8 +38,8 @@ def build(
     comes from a file, for which no module is imported. Raises BadConfig for an unknown name and for a network that
     takes other samples.
     """
-    from eval.nets import timm
-    from eval.nets.chain import Net
+    from driftline.eval.nets import timm
+    from driftline.eval.nets.chain import Net
 
     if ":" in name and not stored:
         NETS.resolve(name)

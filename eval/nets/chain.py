@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from eval.engine.convolved import Conv
-from eval.engine.normed import Norm
+from driftline.eval.engine.convolved import Conv
+from driftline.eval.engine.normed import Norm
 
 STEM, HEAD = "stem", "fc"
 Make = Callable[[], nn.Module]

@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import nn
 
-from eval.nets.chain import HEAD, STEM, Blocks, conv_norm, depth_of, mean_of_places, stem, strides
+from driftline.eval.nets.chain import HEAD, STEM, Blocks, conv_norm, depth_of, mean_of_places, stem, strides
 
 WIDTHS = {1: (512,), 2: (128, 512), 3: (128, 256, 512), 4: (64, 128, 256, 512)}  # [Table 7]; also of ResNets
 

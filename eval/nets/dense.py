@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from eval.engine.convolved import Conv
-from eval.engine.normed import Norm
-from eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, drawn, mean_of_places, stem
+from driftline.eval.engine.convolved import Conv
+from driftline.eval.engine.normed import Norm
+from driftline.eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, drawn, mean_of_places, stem
 
 LAYERS = {1: (16,), 2: (6, 16), 3: (6, 12, 16), 4: (6, 12, 24, 16)}  # [Table 7]
 GROWTH, WIDER = 32, 4

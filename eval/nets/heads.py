@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import nn
 
-from eval.nets.chain import HEAD, Blocks
+from driftline.eval.nets.chain import HEAD, Blocks
 
 HIDDEN = 512
 

@@ -8,10 +8,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from eval.engine.convolved import Conv
-from eval.engine.normed import Norm
-from eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, drawn, mean_of_places, stem, strides
-from eval.nets.conv import WIDTHS
+from driftline.eval.engine.convolved import Conv
+from driftline.eval.engine.normed import Norm
+from driftline.eval.nets.chain import (
+    HEAD,
+    STEM,
+    Blocks,
+    Make,
+    conv_norm,
+    depth_of,
+    drawn,
+    mean_of_places,
+    stem,
+    strides,
+)
+from driftline.eval.nets.conv import WIDTHS
 
 FAN_OUT = {"mode": "fan_out", "nonlinearity": "relu"}  # initialisation of convolutions, as in torchvision
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from curate.core.errors import UnknownName, did_you_mean
-from eval.nets.chain import HEAD, Blocks
+from driftline.curate.core.errors import UnknownName, did_you_mean
+from driftline.eval.nets.chain import HEAD, Blocks
 
 
 def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
@@ -16,7 +16,7 @@ def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     import timm
 
     if not timm.is_model(name):
-        from eval.nets import NETS
+        from driftline.eval.nets import NETS
 
         problem = f"Unknown network {name!r}."
         raise UnknownName(problem, did_you_mean(name, NETS), f"Available: {', '.join(NETS)}, and the models of timm.")

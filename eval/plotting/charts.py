@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.plotting import vega
-from eval.plotting.vega import COLOURS, DASHES
+from driftline.eval.plotting import vega
+from driftline.eval.plotting.vega import COLOURS, DASHES
 
 WIDTH, HEIGHT = 860, 340
 LEFT, RIGHT, TOP, FOOT = 52, 270, 14, 42  # margins for the axis, the names, the top and the ticks

@@ -9,8 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from eval.plotting import vega
-from eval.plotting.charts import Figure, Picture
+from driftline.eval.plotting import vega
+from driftline.eval.plotting.charts import Figure, Picture
 
 SCRIPT = "report.js"  # the only file that pages of a report need, for what is more than reading
 
@@ -18,7 +18,7 @@ SCRIPT = "report.js"  # the only file that pages of a report need, for what is m
 @cache
 def script() -> str:
     """The script of all pages: Vega and our own part."""
-    folder = files("eval.plotting").joinpath("static")
+    folder = files("driftline.eval.plotting").joinpath("static")
     return "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("vega.js", SCRIPT))
 
 

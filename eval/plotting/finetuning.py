@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import write_bytes
-from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
-from eval import rows as row_files
-from eval.finetuning import analysis, trained_networks
-from eval.finetuning.samples import Samples, samples
-from eval.finetuning.trained_networks import Trained, between
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import write_bytes
+from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
+from driftline.eval import rows as row_files
+from driftline.eval.finetuning import analysis, trained_networks
+from driftline.eval.finetuning.samples import Samples, samples
+from driftline.eval.finetuning.trained_networks import Trained, between
+from driftline.stream_builder.stream import Stream
 
 KINDS = ("interpolation", "projection", "svcca", "adjacent")
 SHARES = (0.5, 0.9)  # shares of the sum of singular values [paper, appendix G.3]

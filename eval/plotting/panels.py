@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 
-from eval.plotting import vega
-from eval.plotting.charts import Picture, number, short
+from driftline.eval.plotting import vega
+from driftline.eval.plotting.charts import Picture, number, short
 
 WIDE, HIGH, LEFT, TOP, FOOT, ACROSS = 200, 130, 30, 20, 18, 4  # pixels of a panel; panels in a row
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # name → x, y in 0 … 1

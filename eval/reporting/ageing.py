@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from eval.plotting.charts import Figure, Section, lines
-from eval.plotting.panels import panels
-from eval.plotting.vega import SHADED
-from eval.rows import Run
-from eval.scoring.ageing import Ageing, ageing
-from eval.scoring.bands import Band
-from eval.scoring.cells import Resampling
-from eval.scoring.decay import HalfLife
-from eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, since, slices
-from eval.scoring.timeline import record
-from stream_builder.stream import Stream
+from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.plotting.panels import panels
+from driftline.eval.plotting.vega import SHADED
+from driftline.eval.rows import Run
+from driftline.eval.scoring.ageing import Ageing, ageing
+from driftline.eval.scoring.bands import Band
+from driftline.eval.scoring.cells import Resampling
+from driftline.eval.scoring.decay import HalfLife
+from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, since, slices
+from driftline.eval.scoring.timeline import record
+from driftline.stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
 EVEN = 0.2  # of an age: ages that differ by no more are named by their mean

@@ -7,12 +7,12 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eval.protocol import Score, primary_of
-from eval.reporting.ageing import BLIND, after, half_life_text, interval, oldest, points
-from eval.scoring import ranking
-from eval.scoring.comparing import ALPHA
-from eval.scoring.ranking import upper_bound
-from eval.scoring.significance import LEAST_SEEDS
+from driftline.eval.protocol import Score, primary_of
+from driftline.eval.reporting.ageing import BLIND, after, half_life_text, interval, oldest, points
+from driftline.eval.scoring import ranking
+from driftline.eval.scoring.comparing import ALPHA
+from driftline.eval.scoring.ranking import upper_bound
+from driftline.eval.scoring.significance import LEAST_SEEDS
 
 NAMED = 6  # learners that a sentence names
 Result = Mapping[str, Any]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from eval.protocol import Document
-from eval.rows import Run
-from eval.scoring.aggregate import groups
-from eval.scoring.cells import Resampling
-from eval.scoring.comparing import Comparison, compare
-from eval.scoring.ranking import comparable, upper_bound
+from driftline.eval.protocol import Document
+from driftline.eval.rows import Run
+from driftline.eval.scoring.aggregate import groups
+from driftline.eval.scoring.cells import Resampling
+from driftline.eval.scoring.comparing import Comparison, compare
+from driftline.eval.scoring.ranking import comparable, upper_bound
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MOST = 40  # learners with a sentence for each pair

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from eval.plotting.charts import Figure, Section, lines
-from eval.reporting.ageing import after, interval, oldest
-from eval.rows import Run
-from eval.scoring.calibration import Calibration, calibration
-from stream_builder.stream import Stream
+from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.reporting.ageing import after, interval, oldest
+from driftline.eval.rows import Run
+from driftline.eval.scoring.calibration import Calibration, calibration
+from driftline.stream_builder.stream import Stream
 
 
 def facts_of(runs: Sequence[Run], stream: Stream | None) -> dict[str, Any] | None:

@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from eval.plotting.charts import Figure, points
-from eval.protocol import Document, Score, kind_of, primary_of, scores_of
-from eval.reporting import ageing, confidence, samples
-from eval.reporting.ageing import BLIND
-from eval.reporting.answer import answer, seconds_of
-from eval.reporting.compared import best_tie, letters, tests_of_pairs
-from eval.reporting.protocols import page_of
-from eval.scoring import ranking
-from eval.scoring.ranking import ranked, upper_bound
-from stream_builder.stream import Stream
+from driftline.eval.plotting.charts import Figure, points
+from driftline.eval.protocol import Document, Score, kind_of, primary_of, scores_of
+from driftline.eval.reporting import ageing, confidence, samples
+from driftline.eval.reporting.ageing import BLIND
+from driftline.eval.reporting.answer import answer, seconds_of
+from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
+from driftline.eval.reporting.protocols import page_of
+from driftline.eval.scoring import ranking
+from driftline.eval.scoring.ranking import ranked, upper_bound
+from driftline.stream_builder.stream import Stream
 
 MATRICES = 6  # in the page; the script draws the others, from the data of `_pair`
 DAY = 86_400

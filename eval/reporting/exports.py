@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
-from curate.core.outside.escaping import latex, no_formula
-from eval.protocol import Document, primary_of, scores_of
-from eval.reporting.ageing import half_life_text
-from eval.reporting.compared import letters
-from eval.reporting.document import names_of
-from eval.results import COLUMNS, PUBLISHED, records
-from eval.scoring.ranking import ranked
+from driftline.curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
+from driftline.curate.core.outside.escaping import latex, no_formula
+from driftline.eval.protocol import Document, primary_of, scores_of
+from driftline.eval.reporting.ageing import half_life_text
+from driftline.eval.reporting.compared import letters
+from driftline.eval.reporting.document import names_of
+from driftline.eval.results import COLUMNS, PUBLISHED, records
+from driftline.eval.scoring.ranking import ranked
 
 EXPORTED = (
     "scores.csv", "scores.tex", "scores.parquet", "cells.parquet", "half_lives.parquet", "schema.json", "results.json",

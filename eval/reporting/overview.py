@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from eval.plotting.charts import Figure, ranked
-from eval.plotting.embed import figure
-from eval.protocol import Document, Score, primary_of
-from eval.scoring import ranking
-from eval.scoring.comparing import ranks_of
-from eval.scoring.ranking import comparable, differing, labels, upper_bound
+from driftline.eval.plotting.charts import Figure, ranked
+from driftline.eval.plotting.embed import figure
+from driftline.eval.protocol import Document, Score, primary_of
+from driftline.eval.scoring import ranking
+from driftline.eval.scoring.comparing import ranks_of
+from driftline.eval.scoring.ranking import comparable, differing, labels, upper_bound
 
 
 @dataclass(frozen=True)

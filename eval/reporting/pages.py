@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from curate.core.registry import Registry
-from eval.experiment.settings import described
-from eval.learners import LEARNERS
-from eval.plotting.charts import Section
-from eval.protocol import PROTOCOLS, Document, primary_of, scores_of
-from eval.reporting.stream_page import facts, sections
-from eval.scoring import ranking
-from eval.scoring.ranking import comparable, differing, upper_bound
-from stream_builder.stream import Stream
+from driftline.curate.core.registry import Registry
+from driftline.eval.experiment.settings import described
+from driftline.eval.learners import LEARNERS
+from driftline.eval.plotting.charts import Section
+from driftline.eval.protocol import PROTOCOLS, Document, primary_of, scores_of
+from driftline.eval.reporting.stream_page import facts, sections
+from driftline.eval.scoring import ranking
+from driftline.eval.scoring.ranking import comparable, differing, upper_bound
+from driftline.stream_builder.stream import Stream
 
 Documents = Sequence[Document]
 

@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import write_text
-from curate.core.executor import Executor
-from curate.core.outputs import check_own
-from curate.core.system.calls import cores
-from eval import outcomes
-from eval import rows as row_files
-from eval.plotting.charts import Section
-from eval.plotting.embed import SCRIPT, data_island, figure, script
-from eval.protocol import Document, Score, stored_protocol
-from eval.reporting import ageing, compared, confidence, pages, versions
-from eval.reporting.ageing import BLIND
-from eval.reporting.document import shown
-from eval.reporting.exports import EXPORTED, write_exports
-from eval.reporting.overview import overview
-from eval.reporting.protocols import page_of
-from eval.reporting.samples import Thumbnails, Traces, lost_samples
-from eval.rows import Run
-from eval.scoring.aggregate import summary
-from eval.scoring.cells import Resampling, groups_of
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import write_text
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.outputs import check_own
+from driftline.curate.core.system.calls import cores
+from driftline.eval import outcomes
+from driftline.eval import rows as row_files
+from driftline.eval.plotting.charts import Section
+from driftline.eval.plotting.embed import SCRIPT, data_island, figure, script
+from driftline.eval.protocol import Document, Score, stored_protocol
+from driftline.eval.reporting import ageing, compared, confidence, pages, versions
+from driftline.eval.reporting.ageing import BLIND
+from driftline.eval.reporting.document import shown
+from driftline.eval.reporting.exports import EXPORTED, write_exports
+from driftline.eval.reporting.overview import overview
+from driftline.eval.reporting.protocols import page_of
+from driftline.eval.reporting.samples import Thumbnails, Traces, lost_samples
+from driftline.eval.rows import Run
+from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.cells import Resampling, groups_of
+from driftline.stream_builder.stream import Stream
 
 MANY_RUNS = 2000  # with more, several processes make the documents
 FEW_RUNS, REPLICATES, FEW = 500, 1000, 60  # with more runs, intervals come from fewer replicates
@@ -232,7 +232,7 @@ def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    loader = PackageLoader("eval.reporting")
+    loader = PackageLoader("driftline.eval.reporting")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {
         "pct": Score("", "").text,

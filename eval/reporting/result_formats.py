@@ -16,16 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import sha256_bytes, write_bytes, write_json, write_text
-from curate.core.errors import BadConfig
-from eval import outcomes
-from eval.protocol import Document, Score, kind_of, primary_of, scores_of
-from eval.results import Results
-from eval.rows import Run, digest, grouped
-from eval.scoring import ranking
-from eval.scoring.aggregate import summary
-from eval.scoring.ranking import ranked
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import sha256_bytes, write_bytes, write_json, write_text
+from driftline.curate.core.errors import BadConfig
+from driftline.eval import outcomes
+from driftline.eval.protocol import Document, Score, kind_of, primary_of, scores_of
+from driftline.eval.results import Results
+from driftline.eval.rows import Run, digest, grouped
+from driftline.eval.scoring import ranking
+from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.ranking import ranked
+from driftline.stream_builder.stream import Stream
 
 SCHEMA = "0.3.0"  # of Every Eval Ever
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eval.plotting.charts import Section
-from eval.protocol import Document, primary_of, stored_protocol
-from eval.rows import Run
-from eval.scoring import ranking
-from eval.scoring.aggregate import groups
-from eval.scoring.ranking import ranked, upper_bound
-from stream_builder.step import CALENDAR
-from stream_builder.stream import SPLITS, Split, Stream
+from driftline.eval.plotting.charts import Section
+from driftline.eval.protocol import Document, primary_of, stored_protocol
+from driftline.eval.rows import Run
+from driftline.eval.scoring import ranking
+from driftline.eval.scoring.aggregate import groups
+from driftline.eval.scoring.ranking import ranked, upper_bound
+from driftline.stream_builder.step import CALENDAR
+from driftline.stream_builder.stream import SPLITS, Split, Stream
 
 SHOWN, PIXELS = 12, 116
 Thumbnails = Callable[[Sequence[str]], Mapping[str, bytes]]  # ids → JPEG of those that have a picture

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from curate.core.errors import DriftlineError
-from eval.plotting.charts import Figure, Section, lines
-from eval.plotting.embed import figure
-from stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
-from stream_builder.measures.shift_distance import drift, sharing
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import DriftlineError
+from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.plotting.embed import figure
+from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
+from driftline.stream_builder.measures.shift_distance import drift, sharing
+from driftline.stream_builder.stream import Stream
 
 CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
 

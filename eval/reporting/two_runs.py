@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig
-from eval import outcomes
-from eval import rows as row_files
-from eval.plotting.charts import Section
-from eval.protocol import Document, primary_of
-from eval.reporting.compared import p_text
-from eval.reporting.report import document_of, write
-from eval.rows import Run
-from eval.scoring import ranking
-from eval.scoring.aggregate import groups
-from eval.scoring.cells import Resampling, groups_of
-from eval.scoring.comparing import ALPHA, compare
-from eval.scoring.ranking import labels, upper_bound
-from eval.scoring.versions import Version, refusal, version_of
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig
+from driftline.eval import outcomes
+from driftline.eval import rows as row_files
+from driftline.eval.plotting.charts import Section
+from driftline.eval.protocol import Document, primary_of
+from driftline.eval.reporting.compared import p_text
+from driftline.eval.reporting.report import document_of, write
+from driftline.eval.rows import Run
+from driftline.eval.scoring import ranking
+from driftline.eval.scoring.aggregate import groups
+from driftline.eval.scoring.cells import Resampling, groups_of
+from driftline.eval.scoring.comparing import ALPHA, compare
+from driftline.eval.scoring.ranking import labels, upper_bound
+from driftline.eval.scoring.versions import Version, refusal, version_of
+from driftline.stream_builder.stream import Stream
 
 NAMES = ("A", "B")
 

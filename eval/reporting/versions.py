@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from eval.protocol import Document
-from eval.scoring.ranking import labels, protocol_settings, upper_bound, uses_unlabelled
-from eval.scoring.versions import Version, shared, version_of
+from driftline.eval.protocol import Document
+from driftline.eval.scoring.ranking import labels, protocol_settings, upper_bound, uses_unlabelled
+from driftline.eval.scoring.versions import Version, shared, version_of
 
 STABLE = ("stream", "published")  # other values of the setting `splits` draw from all buckets at once
 NOTE = (

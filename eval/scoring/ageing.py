@@ -14,14 +14,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from eval.rows import Run
-from eval.scoring.aggregate import groups
-from eval.scoring.bands import Array, Band, Floats, band
-from eval.scoring.causes import Causes, causes
-from eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
-from eval.scoring.decay import HalfLife, by_lag, columns_of, half_lives, slope
-from eval.scoring.timeline import Timeline, timeline
-from stream_builder.stream import Stream
+from driftline.eval.rows import Run
+from driftline.eval.scoring.aggregate import groups
+from driftline.eval.scoring.bands import Array, Band, Floats, band
+from driftline.eval.scoring.causes import Causes, causes
+from driftline.eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
+from driftline.eval.scoring.decay import HalfLife, by_lag, columns_of, half_lives, slope
+from driftline.eval.scoring.timeline import Timeline, timeline
+from driftline.stream_builder.stream import Stream
 
 NUMBERS = 2**20  # of all replicates of the learners that are computed at once: more do not fit into a cache
 

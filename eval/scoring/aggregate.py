@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadInput, BadPlugin, shortened
-from eval.experiment.settings import setting_names
-from eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
-from eval.rows import Row, Run, digest
-from eval.scoring import published_values as published
-from eval.scoring import ranking
-from eval.scoring.ranking import comparable, upper_bound
-from eval.scoring.significance import half_width, holm, over_samples, paired
+from driftline.curate.core.errors import BadInput, BadPlugin, shortened
+from driftline.eval.experiment.settings import setting_names
+from driftline.eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
+from driftline.eval.rows import Row, Run, digest
+from driftline.eval.scoring import published_values as published
+from driftline.eval.scoring import ranking
+from driftline.eval.scoring.ranking import comparable, upper_bound
+from driftline.eval.scoring.significance import half_width, holm, over_samples, paired
 
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:
@@ -76,7 +76,7 @@ def _each(group: Sequence[Run], *keys: str) -> dict[str, list[Any]]:
 def _score(protocol: Protocol, run: Run) -> Result:
     result = protocol.score(run.rows, run.about["steps"])
     if not isinstance(result, Result):
-        raise BadPlugin(f"{type(protocol).__name__}.score returned {result!r}.", "Expected an eval.protocol.Result.")
+        raise BadPlugin(f"{type(protocol).__name__}.score returned {result!r}.", "Expected a driftline.ext.Result.")
     return result
 
 

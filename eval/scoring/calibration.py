@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from eval.outcomes import check_stream
-from eval.protocol import stored_protocol
-from eval.rows import Answers, Run
-from eval.scoring.aggregate import groups
-from eval.scoring.bands import Array, Band, Floats
-from eval.scoring.cells import groups_of
-from eval.scoring.timeline import Timeline, timeline
-from stream_builder.stream import Stream
+from driftline.eval.outcomes import check_stream
+from driftline.eval.protocol import stored_protocol
+from driftline.eval.rows import Answers, Run
+from driftline.eval.scoring.aggregate import groups
+from driftline.eval.scoring.bands import Array, Band, Floats
+from driftline.eval.scoring.cells import groups_of
+from driftline.eval.scoring.timeline import Timeline, timeline
+from driftline.stream_builder.stream import Stream
 
 BINS = 15  # of equal width, as in Guo et al. 2017
 GROUPS = 50  # of the jackknife

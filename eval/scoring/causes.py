@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from eval.scoring.bands import Array, Band, Floats, band, mean
+from driftline.eval.scoring.bands import Array, Band, Floats, band, mean
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from eval.outcomes import check_stream
-from eval.protocol import stored_protocol
-from eval.rows import Answers, Row, Run
-from stream_builder.stream import SPLITS, Stream
+from driftline.eval.outcomes import check_stream
+from driftline.eval.protocol import stored_protocol
+from driftline.eval.rows import Answers, Row, Run
+from driftline.stream_builder.stream import SPLITS, Stream
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]

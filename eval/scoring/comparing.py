@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig
-from eval.protocol import Protocol, stored_protocol
-from eval.rows import Row, Run
-from eval.scoring.aggregate import groups
-from eval.scoring.bands import Array, Band, Floats, band
-from eval.scoring.cells import Resampling, draws_for, weighted_sums
-from eval.scoring.significance import holm
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.protocol import Protocol, stored_protocol
+from driftline.eval.rows import Row, Run
+from driftline.eval.scoring.aggregate import groups
+from driftline.eval.scoring.bands import Array, Band, Floats, band
+from driftline.eval.scoring.cells import Resampling, draws_for, weighted_sums
+from driftline.eval.scoring.significance import holm
+from driftline.stream_builder.stream import Stream
 
 ALPHA = 0.05
 HALVES = 200  # divisions of the test samples at random

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from eval.scoring.bands import Array, Floats, mean, quantiles
+from driftline.eval.scoring.bands import Array, Floats, mean, quantiles
 
 
 @dataclass(frozen=True)

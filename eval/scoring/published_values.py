@@ -17,10 +17,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from eval.experiment.learner_spec import spec_of
-from eval.experiment.presets import PRESETS
-from eval.learners import LEARNERS
-from eval.protocol import stored_protocol
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.presets import PRESETS
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import stored_protocol
 
 SCORES = {  # protocol → score → column
     "clear-iid": {name: name for name in ("in_domain", "next_domain", "accuracy", "backward", "forward")},
@@ -33,7 +33,7 @@ OF_MACHINE = ("device",)  # settings that change no result by intention
 @cache
 def table() -> dict[tuple[str, str, str], dict[str, str]]:
     """(features, network, learner) → column → mean and deviation."""
-    text = files("eval.scoring").joinpath("published_clear.csv").read_text(encoding="utf-8")
+    text = files("driftline.eval.scoring").joinpath("published_clear.csv").read_text(encoding="utf-8")
     return {(row["features"], row["network"], row["learner"]): row for row in csv.DictReader(text.splitlines())}
 
 

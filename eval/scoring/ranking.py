@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from eval.experiment.settings import deciding
-from eval.learners import LEARNERS
-from eval.protocol import Document, Score, kind_of, primary_of
+from driftline.eval.experiment.settings import deciding
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import Document, Score, kind_of, primary_of
 
 Result = dict[str, Any]  # one of a document's results
 

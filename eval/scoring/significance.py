@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from eval.rows import Row, changed
-from eval.scoring.bands import Floats
-from stream_builder.measures.label_correlation import half_width as of_runs
-from stream_builder.measures.label_correlation import independent
+from driftline.eval.rows import Row, changed
+from driftline.eval.scoring.bands import Floats
+from driftline.stream_builder.measures.label_correlation import half_width as of_runs
+from driftline.stream_builder.measures.label_correlation import independent
 
 EQUAL = 1e-12  # rounding
 LEAST_SEEDS = 3  # of a test over seeds: two have one degree of freedom

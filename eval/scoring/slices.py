@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eval.protocol import stored_protocol
-from eval.rows import Run
-from eval.scoring.aggregate import groups
-from eval.scoring.bands import Array, Band, Floats, band
-from eval.scoring.cells import Resampling, draws_for, weighted_sums
-from stream_builder.stream import SPLITS, Stream
+from driftline.eval.protocol import stored_protocol
+from driftline.eval.rows import Run
+from driftline.eval.scoring.aggregate import groups
+from driftline.eval.scoring.bands import Array, Band, Floats, band
+from driftline.eval.scoring.cells import Resampling, draws_for, weighted_sums
+from driftline.stream_builder.stream import SPLITS, Stream
 
 MOST = 50  # slices; the rest becomes one
 OTHER = "(other)"

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stream_builder.step import CALENDAR
-from stream_builder.stream import Stream
+from driftline.stream_builder.step import CALENDAR
+from driftline.stream_builder.stream import Stream
 
 Unit = Literal["years", "months", "days", "steps"]
 DAY = 86400.0

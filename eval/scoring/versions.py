@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stream_builder.stream import Stream
+from driftline.stream_builder.stream import Stream
 
 KEYS = ("name", "train", "test")
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadArray
-from eval.learner import Array, Labels, Learner, Task
+from driftline.curate.core.errors import BadArray
+from driftline.eval.learner import Array, Labels, Learner, Task
 
 Floats = npt.NDArray[np.float64]
 Squares = Literal["none", "common", "class"]  # which matrices of second moments are kept

@@ -9,17 +9,17 @@ from typing import Annotated, Any, ClassVar, cast
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from curate.core.errors import IncompatibleStream
-from curate.core.executor.torch_threads import one_thread
-from eval.abilities import bytes_of
-from eval.engine.deep import CHUNK, Deep
-from eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
-from eval.engine.wide import Cosine, Wide
-from eval.history import History, Past
-from eval.learner import Array, Labels, Task
-from eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName
-from eval.training.sgd_learner import NetLearner
-from stream_builder.stream import Split
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.abilities import bytes_of
+from driftline.eval.engine.deep import CHUNK, Deep
+from driftline.eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
+from driftline.eval.engine.wide import Cosine, Wide
+from driftline.eval.history import History, Past
+from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName
+from driftline.eval.training.sgd_learner import NetLearner
+from driftline.stream_builder.stream import Split
 
 BATCH = 64  # samples per update if the protocol has no batch size
 

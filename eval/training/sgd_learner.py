@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadArray, BadConfig, IncompatibleStream
-from curate.core.executor.torch_threads import one_thread
-from eval.engine import fused
-from eval.engine.augment import KINDS
-from eval.engine.deep import Deep, check_model
-from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, net_scores, on, step
-from eval.engine.mlp import Mlp
-from eval.learner import Array, Labels, Learner, Task
+from driftline.curate.core.errors import BadArray, BadConfig, IncompatibleStream
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.eval.engine import fused
+from driftline.eval.engine.augment import KINDS
+from driftline.eval.engine.deep import Deep, check_model
+from driftline.eval.engine.linear import Head, LinearSettings, Net, Rule, fit, net_scores, on, step
+from driftline.eval.engine.mlp import Mlp
+from driftline.eval.learner import Array, Labels, Learner, Task
 
 HEADS = {"linear": LinearSettings.lr, "mlp": 0.1}  # learning rates on features [CLEAR, supplement 6]
 RATES = (10.0, 3.0, 30.0, 1.0, 100.0, 0.3, 0.1, 0.03)  # of "auto" on scaled features; among equals the first

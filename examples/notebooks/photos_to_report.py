@@ -27,7 +27,7 @@ import shutil
 from pathlib import Path
 
 import driftline as dl
-from pipelines.demo.real import unpack
+from driftline.pipelines.demo.real import unpack
 
 FRUITS = ("apples", "peaches", "pears")
 CUTS = ("1908-01-01", "1911-01-01", "1913-01-01")  # four periods

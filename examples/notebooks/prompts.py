@@ -25,8 +25,8 @@ if find_spec("driftline") is None:  # in Colab
 from pathlib import Path
 
 import driftline as dl
-from curate.core.seeding import rng_for
-from pipelines.demo.draw import CONCEPTS, photo
+from driftline.curate.core.seeding import rng_for
+from driftline.pipelines.demo.draw import CONCEPTS, photo
 
 YEARS = (2004, 2009, 2014)
 THINGS = list(CONCEPTS)

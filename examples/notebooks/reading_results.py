@@ -28,8 +28,8 @@ import numpy as np
 import pandas as pd
 
 import driftline as dl
-from eval.reporting.report import results_of
-from pipelines.demo.real import CUTS, FRUITS, pictures
+from driftline.eval.reporting.report import results_of
+from driftline.pipelines.demo.real import CUTS, FRUITS, pictures
 
 x, y, step, time = [], [], [], []
 for picture, fruit, year in pictures(32):

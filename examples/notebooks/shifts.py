@@ -32,8 +32,8 @@ import pandas as pd
 from PIL import Image
 
 import driftline as dl
-from pipelines.demo.real import packed
-from stream_builder.export.contact_sheet import write_contact_sheet
+from driftline.pipelines.demo.real import packed
+from driftline.stream_builder.export.contact_sheet import write_contact_sheet
 
 FRUITS = ("apples", "peaches", "pears", "plums")
 x, y = [], []

@@ -24,7 +24,7 @@ if find_spec("driftline") is None:  # in Colab
 import numpy as np
 
 import driftline as dl
-from pipelines.demo.real import CUTS, FRUITS, pictures
+from driftline.pipelines.demo.real import CUTS, FRUITS, pictures
 
 x, y, step, time = [], [], [], []
 for picture, fruit, year in pictures(32):

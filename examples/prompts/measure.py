@@ -23,18 +23,18 @@ import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image, ImageOps
 
-from curate.core.atomic_io import read_json, write_bytes, write_text
-from curate.core.run_log import RunLog
-from curate.encoders import Encoder, EncoderSpec
-from curate.pretrain.small_clip import train
-from curate.retrieval.candidates import query_vectors
-from curate.retrieval.exact_search import search
-from curate.retrieval.settings import Concept
-from curate.retrieval.vector_store import Store
-from pipelines.config.loader import load
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json, write_bytes, write_text
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.encoders import Encoder, EncoderSpec
+from driftline.curate.pretrain.small_clip import train
+from driftline.curate.retrieval.candidates import query_vectors
+from driftline.curate.retrieval.exact_search import search
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.retrieval.vector_store import Store
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
 
 K = 20  # pictures of a bucket that count
 SIZE = 64

@@ -19,18 +19,18 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from curate.core.atomic_io import write_text
-from curate.core.errors import MissingFile
-from curate.core.run_log import RunLog
-from curate.encoders import spec_of
-from curate.pretrain.small_clip import train
-from curate.release import Release
-from eval.run import evaluate
-from pipelines.config.loader import load
-from pipelines.reporting.run_report import journey_report
-from pipelines.runner import run
-from pipelines.stage import Context
-from stream_builder.builders.release import from_release
+from driftline.curate.core.atomic_io import write_text
+from driftline.curate.core.errors import MissingFile
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.encoders import spec_of
+from driftline.curate.pretrain.small_clip import train
+from driftline.curate.release import Release
+from driftline.eval.run import evaluate
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.reporting.run_report import journey_report
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.stream_builder.builders.release import from_release
 
 FRUITS = ["apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries"]
 TRAINED = ["majority", "nearest-mean", "nap", "scratch", "finetune", "cumulative", "er", "der", "der++", "cls-er"]

@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import write_json
-from curate.core.run_log import RunLog
-from curate.core.seeding import time_order
-from curate.pretrain import RECIPES
-from curate.pretrain.gather import ImageArray, fit_image
-from curate.pretrain.probe import Probe
-from curate.pretrain.train import pretrain
-from eval.reporting.report import results_of, write
-from eval.run import evaluate
-from pipelines.feature_zoo import encoded_at
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.atomic_io import write_json
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import time_order
+from driftline.curate.pretrain import RECIPES
+from driftline.curate.pretrain.gather import ImageArray, fit_image
+from driftline.curate.pretrain.probe import Probe
+from driftline.curate.pretrain.train import pretrain
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.run import evaluate
+from driftline.pipelines.cli.feature_zoo import encoded_at
+from driftline.stream_builder.stream import Split, Step, Stream
 
 FRUITS = ("apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries")
 EDGES = (1904, 1908, 1911, 1913, 1918, 1943)  # bucket 0 ends where the first labelled one begins

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from curate.core.atomic_io import write_bytes
-from curate.core.run_log import RunLog
-from pipelines.demo.real import CUTS, FRUITS
-from pipelines.demo.train_early import EDGE, train
+from driftline.curate.core.atomic_io import write_bytes
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.demo.real import CUTS, FRUITS
+from driftline.pipelines.demo.train_early import EDGE, train
 
 PER_CLASS, SIDE, QUALITY = 40, 128, 80
 SEED, EPOCHS = 1904, 12

@@ -23,19 +23,19 @@ import numpy as np
 from build import captions_of, for_model, unpack
 from PIL import Image
 
-from curate.core.atomic_io import sha256_file
-from curate.core.parsing import rows_of
-from curate.core.run_log import RunLog
-from curate.encoders import Encoder
-from curate.encoders.clip import Clip
-from curate.encoders.locked import Locked, opened
-from curate.pretrain import locked
-from curate.release import Release
-from curate.retrieval.candidates import query_vectors
-from eval.run import evaluate
-from pipelines.config.loader import load
-from stream_builder.class_texts import encoded
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import sha256_file
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.encoders import Encoder
+from driftline.curate.encoders.clip import Clip
+from driftline.curate.encoders.locked import Locked, opened
+from driftline.curate.pretrain import locked
+from driftline.curate.release import Release
+from driftline.curate.retrieval.candidates import query_vectors
+from driftline.eval.run import evaluate
+from driftline.pipelines.config.loader import load
+from driftline.stream_builder.class_texts import encoded
+from driftline.stream_builder.stream import Stream
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from locked_towers import WEIGHTS, shipped, text_model

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import read_json
-from curate.core.parsing import rows_of
-from curate.validation.judging.advice import most_helpful, weakest
-from curate.validation.judging.opinions import OPINIONS
-from curate.validation.judging.trust import distrusted
-from pipelines.annotation.batches import opinions_file
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.validation.judging.advice import most_helpful, weakest
+from driftline.curate.validation.judging.opinions import OPINIONS
+from driftline.curate.validation.judging.trust import distrusted
+from driftline.pipelines.annotation.batches import opinions_file
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from curate.core.atomic_io import check_format, write_text
-from curate.core.errors import BadInput
-from curate.core.seeding import rng_for
-from curate.validation.batches import NONE, marketplace_csv
+from driftline.curate.core.atomic_io import check_format, write_text
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.validation.asking.batches import NONE, marketplace_csv
 
 FORMAT = 1
 SCHEMA = """

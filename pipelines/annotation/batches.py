@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 
-from curate.core.errors import BadConfig, MissingFile, UnknownName, did_you_mean
-from curate.core.outside.s3 import S3
-from curate.core.outside.s3 import client as s3_client
-from curate.validation.batches import read_batch
-from curate.validation.judges import round_folder
-from curate.validation.platforms import PLATFORMS
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName, did_you_mean
+from driftline.curate.core.outside.s3 import S3
+from driftline.curate.core.outside.s3 import client as s3_client
+from driftline.curate.validation.asking.batches import read_batch
+from driftline.curate.validation.asking.judges import round_folder
+from driftline.curate.validation.asking.platforms import PLATFORMS
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
@@ -170,7 +170,7 @@ def prolific_action(
 
     group: images in one submission. file: the CSV of `reject` or `bonus`. Raises MissingFile if there is no batch.
     """
-    from curate.validation.platforms import prolific_api as api
+    from driftline.curate.validation.asking.platforms import prolific_api as api
 
     batch, section = open_batch(context), context.config.validation
     if (file is None) == (action in ("reject", "bonus")):

@@ -12,13 +12,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
-from curate.core.atomic_io import json_value
-from curate.core.errors import BadInput
-from curate.validation.platforms.label_studio import prediction
-from pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
-from pipelines.stage import Context
-from pipelines.web.local_server import LOOPBACK, guarded
-from pipelines.web.page import local_app
+from driftline.curate.core.atomic_io import json_value
+from driftline.curate.core.errors import BadInput
+from driftline.curate.validation.asking.platforms.label_studio import prediction
+from driftline.pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.web.local_server import LOOPBACK, guarded
+from driftline.pipelines.web.page import local_app
 
 LARGEST = 32 << 20  # bytes of a request: Label Studio sends many tasks at a time, whose images may be inline
 
@@ -35,7 +35,7 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
     for item, rows in opinions_of(context, batch).items():
         for row in rows:
             answers.setdefault(row["judge"], {})[item] = prediction(row)
-    app = local_app("pipelines.annotation")
+    app = local_app("driftline.pipelines.annotation")
 
     def of(judge: str) -> dict[str, dict[str, Any]]:
         if judge not in answers:

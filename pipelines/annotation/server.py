@@ -23,17 +23,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
-from curate.core.atomic_io import write_json
-from curate.core.errors import BadConfig, DriftlineError
-from curate.core.outside.names import is_count
-from curate.validation.batches import NONE, question_page
-from pipelines.annotation.answer_store import AnswerStore, Progress, unstored
-from pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
-from pipelines.web.local_server import LOOPBACK, guarded
-from pipelines.web.page import local_app
-from pipelines.web.rendering import template
+from driftline.curate.core.atomic_io import write_json
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.outside.names import is_count
+from driftline.curate.validation.asking.batches import NONE, question_page
+from driftline.pipelines.annotation.answer_store import AnswerStore, Progress, unstored
+from driftline.pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.web.local_server import LOOPBACK, guarded
+from driftline.pipelines.web.page import local_app
+from driftline.pipelines.web.rendering import template
 
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 Named = Annotated[str, Field(pattern=NAME)]
@@ -119,7 +119,9 @@ def application(
     blurred = set(store.batch["blur"])
     results = results_of(context)
     page = template(
-        "pipelines.annotation", "annotate.html.j2", share=lambda value: "–" if value is None else f"{value:.0%}"
+        "driftline.pipelines.annotation",
+        "annotate.html.j2",
+        share=lambda value: "–" if value is None else f"{value:.0%}",
     )
     concepts = context.config.retrieve.complete_concepts()
     question = question_page(concepts)
@@ -136,7 +138,7 @@ def application(
         yield
         store.export(results)
 
-    app = local_app("pipelines.annotation", lifespan=lifespan)
+    app = local_app("driftline.pipelines.annotation", lifespan=lifespan)
 
     def refused(_: Any, error: Exception) -> Response:
         return PlainTextResponse(str(error), 400)

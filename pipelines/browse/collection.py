@@ -12,8 +12,8 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from curate.encoders import Encoder
-from curate.retrieval.vector_store import VectorFile
+from driftline.curate.encoders import Encoder
+from driftline.curate.retrieval.vector_store import VectorFile
 
 Row = Mapping[str, Any]
 Ints = npt.NDArray[np.int64]

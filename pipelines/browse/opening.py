@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.core.errors import MissingFile
-from curate.core.run_log import RunLog
-from curate.release import Release
-from pipelines.browse.collection import Collection
-from pipelines.browse.release_table import release_collection, stream_collection
-from pipelines.browse.run_table import run_collection
-from pipelines.config.loader import load
-from pipelines.identity import record_of
-from pipelines.stage import Context
+from driftline.curate.core.errors import MissingFile
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.release import Release
+from driftline.pipelines.browse.collection import Collection
+from driftline.pipelines.browse.release_table import release_collection, stream_collection
+from driftline.pipelines.browse.run_table import run_collection
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.identity import record_of
+from driftline.pipelines.run.stage import Context
 
 
 def open_collection(path: Path) -> Collection:

@@ -13,13 +13,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from curate.core.errors import DriftlineError
-from curate.core.outside.names import inside, is_count
-from curate.release import Release
-from curate.retrieval.vector_store import VectorFile, vector_file
-from pipelines.browse.collection import Collection, Row, Source
-from pipelines.web.dates import labels, period
-from stream_builder.stream import Split, Stream
+from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.outside.names import inside, is_count
+from driftline.curate.release import Release
+from driftline.curate.retrieval.vector_store import VectorFile, vector_file
+from driftline.pipelines.browse.collection import Collection, Row, Source
+from driftline.pipelines.web.dates import labels, period
+from driftline.stream_builder.stream import Split, Stream
 
 RELEASE = """
 SELECT id, uploaded, title, coalesce(url, page_url) AS place, page_url, shard, member, r.row AS vector,

@@ -9,22 +9,22 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import DriftlineError, MissingFile
-from curate.encoders import Encoder
-from curate.images.local_files import read_local
-from curate.images.shards import Reader
-from curate.retrieval.retrieve import FATES, text_encoder
-from curate.retrieval.vector_store import Store
-from curate.validation.verdicts import BEST
-from pipelines.browse.collection import Collection, Row, Source, view
-from pipelines.reporting.dropped import drops
-from pipelines.reporting.trace import trace
-from pipelines.stage import Context
-from pipelines.stage_folder import done_of, folder_of
-from pipelines.stages import STAGES
-from pipelines.stages.embed import spec_of
-from pipelines.web.dates import labels
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import DriftlineError, MissingFile
+from driftline.curate.encoders import Encoder
+from driftline.curate.images.local_files import read_local
+from driftline.curate.images.shards import Reader
+from driftline.curate.retrieval.retrieve import FATES, text_encoder
+from driftline.curate.retrieval.vector_store import Store
+from driftline.curate.validation.answers.verdicts import BEST
+from driftline.pipelines.browse.collection import Collection, Row, Source, view
+from driftline.pipelines.reporting.dropped import drops
+from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.embed import spec_of
+from driftline.pipelines.web.dates import labels
 
 LARGEST = 64 << 20  # bytes of a local file that is shown
 TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files, columns

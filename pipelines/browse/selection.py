@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig, did_you_mean
-from curate.core.outside.names import is_count
-from pipelines.browse.collection import FACETS, LISTS, Collection, Ints, quoted
-from pipelines.browse.recent import Recent
-from pipelines.browse.vectors import Vectors
+from driftline.curate.core.errors import BadConfig, did_you_mean
+from driftline.curate.core.outside.names import is_count
+from driftline.pipelines.browse.collection import FACETS, LISTS, Collection, Ints, quoted
+from driftline.pipelines.browse.recent import Recent
+from driftline.pipelines.browse.vectors import Vectors
 
 VALUES = 12  # of a facet that are shown; the page asks for more
 BINS = 160  # of the timeline

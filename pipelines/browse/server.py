@@ -14,17 +14,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp
 
-from curate.core.atomic_io import csv_text
-from curate.core.errors import BadConfig, BadInput
-from curate.core.outside.escaping import no_formula
-from pipelines.browse.collection import Collection
-from pipelines.browse.selection import BINS, Asked, Selections, headings
-from pipelines.browse.vectors import Vectors
-from pipelines.web.dates import day
-from pipelines.web.local_server import guarded
-from pipelines.web.page import LocalApp, local_app
-from pipelines.web.rendering import template
-from pipelines.web.thumbnails import LARGE, Thumbnails, cache_folder, small
+from driftline.curate.core.atomic_io import csv_text
+from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.outside.escaping import no_formula
+from driftline.pipelines.browse.collection import Collection
+from driftline.pipelines.browse.selection import BINS, Asked, Selections, headings
+from driftline.pipelines.browse.vectors import Vectors
+from driftline.pipelines.web.dates import day
+from driftline.pipelines.web.local_server import guarded
+from driftline.pipelines.web.page import LocalApp, local_app
+from driftline.pipelines.web.rendering import template
+from driftline.pipelines.web.thumbnails import LARGE, Thumbnails, cache_folder, small
 
 PAGE = 120  # photos that one answer brings
 SCREEN = 48  # of these are on the first screen
@@ -53,8 +53,8 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Loc
     cache = cache_folder(f"browse {collection.source.kind}", collection.source.inputs)
     vectors = Vectors(collection, cache)
     selections, thumbnails = Selections(collection, vectors), Thumbnails(cache)
-    page = template("pipelines.browse", "browse.html.j2")
-    app = local_app("pipelines.browse")
+    page = template("driftline.pipelines.browse", "browse.html.j2")
+    app = local_app("driftline.pipelines.browse")
     seen: dict[int, dict[str, Any]] = {}  # rows on the pages, whose pictures are asked for next
 
     def asked_of(request: Request, leave: Sequence[str] = ()) -> Asked:
@@ -143,7 +143,7 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Loc
         """The history of one photo."""
         if collection.source.trace is None:
             return {"lines": []}
-        from pipelines.reporting.trace import text
+        from driftline.pipelines.reporting.trace import text
 
         return {"lines": text(collection.source.trace(one(number)["id"])).splitlines()}
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.atomic_io import write_array
-from curate.core.errors import BadConfig
-from pipelines.browse.collection import Collection
-from pipelines.browse.recent import Recent
+from driftline.curate.core.atomic_io import write_array
+from driftline.curate.core.errors import BadConfig
+from driftline.pipelines.browse.collection import Collection
+from driftline.pipelines.browse.recent import Recent
 
 BLOCK = 1024  # vectors that are widened at a time: they stay in the cache of the processor
 SAMPLE = 50_000  # vectors from which the axes of the map are computed

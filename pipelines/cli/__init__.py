@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pipelines.cli.app import main
+from driftline.pipelines.cli.app import main
 
 __all__ = ["main"]

@@ -1,8 +1,8 @@
-"""`python -m pipelines.cli`."""
+"""`python -m driftline.pipelines.cli`."""
 
 from __future__ import annotations
 
-from pipelines.cli.app import main
+from driftline.pipelines.cli.app import main
 
 if __name__ == "__main__":
     main()

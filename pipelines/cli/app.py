@@ -11,23 +11,23 @@ from typing import Annotated
 import typer
 from typer.main import get_command_name
 
-from curate.core.digests import code_of
-from curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting, explained, shortened
-from curate.core.system.calls import collect_rarely
-from pipelines.cli.common import OUTPUT, PlainGroup, Quiet, Verbose, set_output
-from pipelines.cli.curation import curation_app
-from pipelines.cli.eval import eval_app
-from pipelines.cli.exchange.results import results_app
-from pipelines.cli.figure import figure_app
-from pipelines.cli.ledger import ledger_app
-from pipelines.cli.listing import list_app
-from pipelines.cli.living.growing import living_app
-from pipelines.cli.living.store import store_app
-from pipelines.cli.machine import doctor_app, models_app
-from pipelines.cli.pretrain import pretrain_app
-from pipelines.cli.runs import runs_app
-from pipelines.cli.stream import stream_app
-from pipelines.cli.submission import submit_app
+from driftline.curate.core.digests import code_of
+from driftline.curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting, explained, shortened
+from driftline.curate.core.system.calls import collect_rarely
+from driftline.pipelines.cli.common import OUTPUT, PlainGroup, Quiet, Verbose, set_output
+from driftline.pipelines.cli.curation import curation_app
+from driftline.pipelines.cli.eval import eval_app
+from driftline.pipelines.cli.figure import figure_app
+from driftline.pipelines.cli.growing import living_app
+from driftline.pipelines.cli.ledger import ledger_app
+from driftline.pipelines.cli.listing import list_app
+from driftline.pipelines.cli.machine import doctor_app, models_app
+from driftline.pipelines.cli.pretrain import pretrain_app
+from driftline.pipelines.cli.results import results_app
+from driftline.pipelines.cli.runs import runs_app
+from driftline.pipelines.cli.store import store_app
+from driftline.pipelines.cli.stream import stream_app
+from driftline.pipelines.cli.submission import submit_app
 
 LONGEST = 3000  # characters of a message
 app = typer.Typer(

@@ -16,10 +16,10 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 from typer.core import TyperGroup
 
-from curate.core.errors import BadConfig
-from curate.core.executor import Engine as EngineName
-from curate.core.executor import Executor
-from curate.core.run_log import RunLog
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.executor import Engine as EngineName
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.run_log import RunLog
 
 Panel = Literal["Build", "Validate", "Stream", "Evaluate", "Tools"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -159,8 +159,8 @@ def log_of(path: Path | None, as_json: bool = False) -> RunLog:
 
 def context_of(directory: Path, sets: list[str] | None, quiet: bool, executor: Executor | None = None) -> Any:
     """Configuration, log and folder of a run."""
-    from pipelines.config.loader import load
-    from pipelines.stage import Context
+    from driftline.pipelines.config.loader import load
+    from driftline.pipelines.run.stage import Context
 
     changes = tuple(sets or ())
     config = load(directory / "driftline.yaml", changes)
@@ -169,7 +169,7 @@ def context_of(directory: Path, sets: list[str] | None, quiet: bool, executor: E
 
 def last_changes(directory: Path) -> list[str]:
     """--set of the last run."""
-    from pipelines.identity import record_of
+    from driftline.pipelines.run.identity import record_of
 
     return list(record_of(directory).get("changes") or [])
 

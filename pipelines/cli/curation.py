@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from curate.core.errors import BadConfig
-from curate.core.executor import Executor
-from curate.core.executor.local import default_workers
-from pipelines.cli.common import (
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import default_workers
+from driftline.pipelines.cli.common import (
     Json,
     RunFolder,
     Sets,
@@ -23,8 +23,8 @@ from pipelines.cli.common import (
     say_address,
     show,
 )
-from pipelines.cli.exchange.publishing import check_target, publish
-from pipelines.cli.listing import named
+from driftline.pipelines.cli.listing import named
+from driftline.pipelines.cli.publishing import check_target, publish
 
 curation_app = typer.Typer()
 
@@ -45,9 +45,9 @@ def browse(
     Also dropped ones, with the reason. Filters with counts, a timeline, a map of similar photos, "more like this", each
     photo's history, and lists to save.
     """
-    from pipelines.browse.opening import open_collection
-    from pipelines.browse.server import application
-    from pipelines.web.local_server import serve
+    from driftline.pipelines.browse.opening import open_collection
+    from driftline.pipelines.browse.server import application
+    from driftline.pipelines.web.local_server import serve
 
     collection = open_collection(path)
     serve(lambda taken: application(collection, taken, ahead=True), port, say_address(as_json, open_page))
@@ -80,14 +80,14 @@ def explore(
             "Only one of --prompt and --out was given.", "Expected both for sheets, or neither for the page."
         )
     if prompts is not None and out is not None:
-        from pipelines.prompt_explorer.contact_sheets import sheets
-        from pipelines.prompt_explorer.explorer import Explorer
+        from driftline.pipelines.prompt_explorer.contact_sheets import sheets
+        from driftline.pipelines.prompt_explorer.explorer import Explorer
 
         made = sheets(Explorer(context), [p.replace("\\n", "\n") for p in prompts], concept, k, out)
         show(as_json, {"sheets": made}, "\n".join(f"{m['picture']}  {m['prompt']}" for m in made))
         return
-    from pipelines.prompt_explorer.server import application
-    from pipelines.web.local_server import serve
+    from driftline.pipelines.prompt_explorer.server import application
+    from driftline.pipelines.web.local_server import serve
 
     serve(lambda taken: application(context, taken), port, say_address(as_json, open_page))
 
@@ -122,8 +122,8 @@ def annotate(
     Each annotator enters a name; the page can be used with the keyboard alone. driftline run continues with the
     answers.
     """
-    from pipelines.annotation.server import answer_store_of, application, results_of, study_address, study_of
-    from pipelines.web.local_server import serve
+    from driftline.pipelines.annotation.server import answer_store_of, application, results_of, study_address, study_of
+    from driftline.pipelines.web.local_server import serve
 
     context = context_of_last(directory, sets, True)
     if export:
@@ -168,9 +168,9 @@ def judges(
     """
     from dataclasses import asdict
 
-    from pipelines.annotation.advice import advice
-    from pipelines.annotation.ml_backend import application
-    from pipelines.web.local_server import serve
+    from driftline.pipelines.annotation.advice import advice
+    from driftline.pipelines.annotation.ml_backend import application
+    from driftline.pipelines.web.local_server import serve
 
     context = context_of_last(directory, sets, True)
     if serve_them:
@@ -212,8 +212,8 @@ def batch(
     as_json: Json = False,
 ) -> None:
     """Write the open batch as files for a platform or tool."""
-    from curate.core.outside.s3 import S3
-    from pipelines.annotation.batches import write_batches
+    from driftline.curate.core.outside.s3 import S3
+    from driftline.pipelines.annotation.batches import write_batches
 
     rules = S3(profile=profile, endpoint=endpoint)
     context = context_of_last(directory, sets, True)
@@ -249,7 +249,7 @@ def prolific(
     The token is read from the environment variable PROLIFIC_TOKEN. Nothing is published or paid twice, even after a
     crash: the same command continues. collect writes the answers into DIR/answers; driftline run continues with them.
     """
-    from pipelines.annotation.batches import prolific_action
+    from driftline.pipelines.annotation.batches import prolific_action
 
     context = context_of_last(directory, sets, as_json)
     result = prolific_action(context, action, workspace, group, max_spend, endpoint, file)
@@ -284,10 +284,10 @@ def release(
     After a checksum test. An upload continues where it stopped; a version becomes visible at its end, and never
     changes.
     """
-    from curate.core.outputs import refill
-    from curate.export import EXPORTS
-    from curate.release import Release
-    from curate.release.card_sections import missing_sections
+    from driftline.curate.core.outputs import refill
+    from driftline.curate.export import EXPORTS
+    from driftline.curate.release import Release
+    from driftline.curate.release.card_sections import missing_sections
 
     check_target(to, comma_separated(formats))
     exporters = {name: EXPORTS.resolve(name) for name in comma_separated(formats)}
@@ -302,7 +302,7 @@ def release(
     counts = {name: refill(out / name, partial(export, opened)) for name, export in exporters.items()}
     document, text = {"release": opened.name, "exports": counts}, counts_text(counts, out)
     if to is not None:
-        from curate.publishing.plan import Settings
+        from driftline.curate.publishing.plan import Settings
 
         sent = publish(out / next(iter(exporters)), to, dry_run, Settings(public, token_file, endpoint, profile))
         document, text = {**document, "published": sent[0]}, f"{text}\n{sent[1]}"
@@ -330,9 +330,9 @@ def audit(
     Class balance, near-duplicates across splits and buckets, uploaders in both splits, labels to check, drift, label
     correlation and the shift S that it suggests.
     """
-    from curate.core.atomic_io import write_json, write_text
-    from pipelines.reporting.audit import audit as findings_of
-    from pipelines.reporting.audit_page import lines, page, pictures
+    from driftline.curate.core.atomic_io import write_json, write_text
+    from driftline.pipelines.reporting.audit import audit as findings_of
+    from driftline.pipelines.reporting.audit_page import lines, page, pictures
 
     findings = findings_of(path, against, bits, cosine)
     if out is not None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
-from curate.core.executor import Executor
-from curate.core.executor.local import default_workers, visible_gpus
-from pipelines.cli.common import (
+from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import default_workers, visible_gpus
+from driftline.pipelines.cli.common import (
     Device,
     Engine,
     Json,
@@ -23,10 +23,10 @@ from pipelines.cli.common import (
     next_step,
     show,
 )
-from pipelines.cli.listing import named
+from driftline.pipelines.cli.listing import named
 
 if TYPE_CHECKING:
-    from eval.run import Plan
+    from driftline.eval.run import Plan
 
 eval_app = typer.Typer()
 
@@ -81,17 +81,17 @@ def evaluate(
 
     With several protocols or streams, --json prints a list of documents.
     """
-    from eval.experiment.learner_sets import expand, split
-    from eval.experiment.learner_spec import spec_of
-    from eval.experiment.presets import fitting
-    from eval.experiment.settings import seeds_of, setting_names
-    from eval.learners import LEARNERS
-    from eval.protocol import PROTOCOLS
-    from eval.rows import keep_skipped
-    from eval.run import evaluate as run_grid
-    from eval.run import evaluate_draws, plan
-    from pipelines.config.loader import given
-    from stream_builder.stream import Stream
+    from driftline.eval.experiment.learner_sets import expand, split
+    from driftline.eval.experiment.learner_spec import spec_of
+    from driftline.eval.experiment.presets import fitting
+    from driftline.eval.experiment.settings import seeds_of, setting_names
+    from driftline.eval.learners import LEARNERS
+    from driftline.eval.protocol import PROTOCOLS
+    from driftline.eval.rows import keep_skipped
+    from driftline.eval.run import evaluate as run_grid
+    from driftline.eval.run import evaluate_draws, plan
+    from driftline.pipelines.config.loader import given
+    from driftline.stream_builder.stream import Stream
 
     draws = {path: found for path in paths if (found := _draws(path, seeds))}
     streams = {path: Stream.load(path) for path in paths if path not in draws}
@@ -152,8 +152,8 @@ def evaluate(
 
 def _draws(path: Path, seeds: str | None) -> dict[int, Path]:
     """The draws of a folder that is no stream itself: all, or those of --seeds. Raises BadConfig for a missing one."""
-    from eval.experiment.settings import seeds_of
-    from eval.run import draws_of
+    from driftline.eval.experiment.settings import seeds_of
+    from driftline.eval.run import draws_of
 
     found = {} if (path / "stream.json").is_file() else draws_of(path)
     chosen = seeds_of(seeds) if seeds and found else list(found)
@@ -172,7 +172,7 @@ def _name(learner: str) -> str:
 
 def _grid(tune: Sequence[str]) -> dict[str, list[Any]]:
     """`KEY=VALUE,VALUE` of --tune → candidates of each setting. Raises BadConfig."""
-    from curate.core.settings import value_of
+    from driftline.curate.core.settings import value_of
 
     grid = {}
     for candidates in tune:
@@ -185,8 +185,8 @@ def _grid(tune: Sequence[str]) -> dict[str, list[Any]]:
 
 def _encoded(streams: Any, encoders: list[str], out: Path, device: str, run_log: Any) -> list[Path]:
     """Folders with each stream as vectors of each encoder."""
-    from curate.core.atomic_io import fingerprint
-    from pipelines.feature_zoo import encoded_at
+    from driftline.curate.core.atomic_io import fingerprint
+    from driftline.pipelines.cli.feature_zoo import encoded_at
 
     folders = []
     for stream in streams:
@@ -213,15 +213,15 @@ def _device(name: Device) -> str:
     """ "auto" → "cuda" if there is one, else "cpu". Raises BadConfig for "cuda" without a GPU."""
     if name == "cpu":  # without importing torch
         return name
-    from eval.training.sgd_learner import place
+    from driftline.eval.training.sgd_learner import place
 
     return place(name)
 
 
 def _scores(document: dict[str, Any]) -> str:
     """A table of learners and scores, in order of the primary score, and why learners were skipped."""
-    from eval.protocol import primary_of, scores_of
-    from eval.scoring.ranking import ranked
+    from driftline.eval.protocol import primary_of, scores_of
+    from driftline.eval.scoring.ranking import ranked
 
     lines, scores, places = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document), []
     if document["results"]:
@@ -255,16 +255,16 @@ def compare(
     Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
     may. Rows: says which learners score higher in B than in A, and which do not differ; writes a report of both.
     """
-    from eval.reporting.two_runs import two_runs
-    from stream_builder.stream import Stream
+    from driftline.eval.reporting.two_runs import two_runs
+    from driftline.stream_builder.stream import Stream
 
     releases = [path for path in (first, second) if _is_release(path)]
     if len(releases) == 1:
         other = first if releases[0] == second else second
         raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
     if releases:
-        from curate.release import Release
-        from curate.release.versions.comparison import compare_releases, comparison_text
+        from driftline.curate.release import Release
+        from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 
         found = compare_releases(Release.open(first), Release.open(second))
         show(as_json, found, comparison_text(found))
@@ -282,7 +282,7 @@ def _is_release(path: Path) -> bool:
 
 def _shares(entry: dict[str, Any]) -> str:
     """A, B and the p of one learner."""
-    from eval.reporting.compared import p_text
+    from driftline.eval.reporting.compared import p_text
 
     values = ["–" if entry[side] is None else f"{100 * entry[side]:.1f}" for side in ("a", "b")]
     return f"{entry['score']} {values[0]} → {values[1]}, {p_text(entry['p'])}"
@@ -312,9 +312,9 @@ def report(
 
     An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
     """
-    from eval.protocol import protocol_named
-    from eval.reporting.report import results_of, write
-    from stream_builder.stream import Stream
+    from driftline.eval.protocol import protocol_named
+    from driftline.eval.reporting.report import results_of, write
+    from driftline.stream_builder.stream import Stream
 
     for plugin in plugins or ():
         protocol_named(protocol_named(plugin)[1])  # rows name the class or, from a command line, package.module:Name
@@ -326,8 +326,8 @@ def report(
             f"--run was given with {len(known)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
         )
     else:
-        from curate.release import Release
-        from pipelines.reporting.run_report import journey_report
+        from driftline.curate.release import Release
+        from driftline.pipelines.reporting.run_report import journey_report
 
         context = context_of_last(run_folder, None, True)
         page = journey_report(context, Release.open(run_folder), known[0], paths[0], out)

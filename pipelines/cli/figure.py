@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from pipelines.cli.common import Json, command, log_of, show
-from pipelines.cli.listing import named
+from driftline.pipelines.cli.common import Json, command, log_of, show
+from driftline.pipelines.cli.listing import named
 
 figure_app = typer.Typer(no_args_is_help=True, help="Plot what networks learned (Seq-to-Final).", rich_markup_mode=None)
 Stream = Annotated[Path, typer.Argument(metavar="S", help="The stream of the evaluation.")]
@@ -65,9 +65,9 @@ def _draw(
     norm: str = "interpolate",
     count: int = 1000,
 ) -> None:
-    from eval.experiment.learner_sets import split
-    from eval.plotting.finetuning import draw
-    from stream_builder.stream import Stream
+    from driftline.eval.experiment.learner_sets import split
+    from driftline.eval.plotting.finetuning import draw
+    from driftline.stream_builder.stream import Stream
 
     stream = Stream.load(path)
     written = draw(kind, runs, stream, out, split(learners), norm, count, log_of(None, as_json).say)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.common import Json, command, show
+from driftline.pipelines.cli.common import Json, command, show
 
 ledger_app = typer.Typer(no_args_is_help=True, help="Check records of corrections.", rich_markup_mode=None)
 LedgerFile = Annotated[Path, typer.Argument(metavar="FILE", help="A ledger.")]
@@ -27,9 +27,9 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check every byte; name the entry that was changed."""
-    from curate.core.errors import BadConfig
-    from eval.memory.correction_ledger import verify as check
-    from eval.memory.ledger_proof import check_signature
+    from driftline.curate.core.errors import BadConfig
+    from driftline.eval.memory.correction_ledger import verify as check
+    from driftline.eval.memory.ledger_proof import check_signature
 
     if (signature is None) != (public is None) or (signature is not None and head is not None):
         raise BadConfig("--signature needs --public, and replaces --head.", "Expected both, or neither.")
@@ -44,8 +44,8 @@ def verify(
 @command(ledger_app, "export", f"driftline ledger export {BOOK} --out corrections.jsonl")
 def export(path: LedgerFile, out: Out = None, as_json: Json = False) -> None:
     """Write the entries as JSONL."""
-    from curate.core.atomic_io import writing
-    from eval.memory.correction_ledger import lines
+    from driftline.curate.core.atomic_io import writing
+    from driftline.eval.memory.correction_ledger import lines
 
     if out is None and as_json:
         print(json.dumps([json.loads(line) for line in lines(path)]))
@@ -64,7 +64,7 @@ def erase(path: LedgerFile, number: Number, as_json: Json = False) -> None:
 
     The hash chain still holds.
     """
-    from eval.memory.correction_ledger import erase as erase_entry
+    from driftline.eval.memory.correction_ledger import erase as erase_entry
 
     verdict = erase_entry(path, number)
     text = f"{path}: entry {number} is erased; {verdict.entries} entries, head {verdict.head}"
@@ -83,7 +83,7 @@ def proof(
 
     Who has the Merkle root checks it with `driftline ledger included`, without the ledger.
     """
-    from eval.memory.ledger_proof import prove
+    from driftline.eval.memory.ledger_proof import prove
 
     _write(prove(path, number, count), out, as_json)
 
@@ -95,7 +95,7 @@ def included(
     as_json: Json = False,
 ) -> None:
     """Check a proof of one entry against a root, without the ledger."""
-    from eval.memory.ledger_proof import check_proof
+    from driftline.eval.memory.ledger_proof import check_proof
 
     found = check_proof(path, root)
     content = "erased" if found["facts"] is None else json.dumps(found["facts"], sort_keys=True)
@@ -110,14 +110,14 @@ def sign(
     as_json: Json = False,
 ) -> None:
     """Sign the head and the number of entries."""
-    from eval.memory.ledger_proof import sign as signature
+    from driftline.eval.memory.ledger_proof import sign as signature
 
     _write(signature(path, key), out, as_json)
 
 
 def _write(document: object, out: Path | None, as_json: bool) -> None:
     """JSON to a file or to standard output."""
-    from curate.core.atomic_io import write_json
+    from driftline.curate.core.atomic_io import write_json
 
     if out is None:
         print(json.dumps(document))

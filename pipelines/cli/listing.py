@@ -10,30 +10,33 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.core.errors import BadConfig, BadPlugin, explained
-from curate.core.registry import HOME, Registry
-from pipelines.cli.common import Json, command, show
+from driftline.curate.core.errors import BadConfig, BadPlugin, explained
+from driftline.curate.core.registry import HOME, Registry
+from driftline.pipelines.cli.common import Json, command, show
 
 list_app = typer.Typer()
 
 KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are used)
-    "sources": ("curate.sources:SOURCES", "collection.source in driftline.yaml"),
-    "encoders": ("curate.encoders:ENCODERS", "embed.encoder, release.features in driftline.yaml; eval --encoders"),
-    "stages": ("pipelines.stages:STAGES", "run --until, run --from"),
-    "platforms": ("curate.validation.platforms:PLATFORMS", "batch --format"),
-    "exports": ("curate.export:EXPORTS", "release --format"),
-    "publishers": ("curate.publishing:PUBLISHERS", "release --to"),
-    "recipes": ("curate.pretrain:RECIPES", "pretrain --recipe"),
-    "datasets": ("stream_builder.datasets:DATASETS", "stream compose --base, stream from-texts"),
-    "importers": ("stream_builder.importers:IMPORTERS", "stream from-NAME"),
-    "shifts": ("stream_builder.shifts:SHIFTS", "stream compose --sequence"),
-    "measures": ("stream_builder.measures:DISTANCES", "stream measure --distance"),
-    "stream-exports": ("stream_builder.export:EXPORTS", "stream export --format"),
-    "protocols": ("eval.protocol:PROTOCOLS", "eval --protocol"),
-    "learners": ("eval.learners:LEARNERS", "eval --learners"),
-    "networks": ("eval.nets:NETS", "eval --set net=NAME, eval --set network=NAME"),
-    "samplers": ("eval.memory.samplers:SAMPLERS", "eval --set sampler=NAME"),
-    "presets": ("eval.experiment.presets:PRESETS", "init --preset, eval --preset"),
+    "sources": ("driftline.curate.sources:SOURCES", "collection.source in driftline.yaml"),
+    "encoders": (
+        "driftline.curate.encoders:ENCODERS",
+        "embed.encoder, release.features in driftline.yaml; eval --encoders",
+    ),
+    "stages": ("driftline.pipelines.stages:STAGES", "run --until, run --from"),
+    "platforms": ("driftline.curate.validation.asking.platforms:PLATFORMS", "batch --format"),
+    "exports": ("driftline.curate.export:EXPORTS", "release --format"),
+    "publishers": ("driftline.curate.publishing:PUBLISHERS", "release --to"),
+    "recipes": ("driftline.curate.pretrain:RECIPES", "pretrain --recipe"),
+    "datasets": ("driftline.stream_builder.datasets:DATASETS", "stream compose --base, stream from-texts"),
+    "importers": ("driftline.stream_builder.importers:IMPORTERS", "stream from-NAME"),
+    "shifts": ("driftline.stream_builder.shifts:SHIFTS", "stream compose --sequence"),
+    "measures": ("driftline.stream_builder.measures:DISTANCES", "stream measure --distance"),
+    "stream-exports": ("driftline.stream_builder.export:EXPORTS", "stream export --format"),
+    "protocols": ("driftline.eval.protocol:PROTOCOLS", "eval --protocol"),
+    "learners": ("driftline.eval.learners:LEARNERS", "eval --learners"),
+    "networks": ("driftline.eval.nets:NETS", "eval --set net=NAME, eval --set network=NAME"),
+    "samplers": ("driftline.eval.memory.samplers:SAMPLERS", "eval --set sampler=NAME"),
+    "presets": ("driftline.eval.experiment.presets:PRESETS", "init --preset, eval --preset"),
 }
 FAMILIES = {  # how a learner takes its data: its declared need → heading, the least demanding first
     "": "batch by batch: under every protocol",
@@ -103,7 +106,7 @@ def list_(
 
 def learner_page() -> str:
     """docs/guides/learners.md: driftline's own learners."""
-    from pipelines.reporting.learner_page import page
+    from driftline.pipelines.reporting.learner_page import page
 
     registry: Registry = REGISTRIES["learners"]
     rows = [{"name": name} for name in registry if registry.entry(name).origin == HOME]
@@ -117,7 +120,7 @@ def learner_page() -> str:
 
 def _with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dict[str, str]]:
     """The rows with the family of each learner; only those that run under the protocol. Raises UnknownName."""
-    from eval.learner import Needs
+    from driftline.eval.learner import Needs
 
     registry: Registry = REGISTRIES["learners"]
     refused = () if protocol is None else REGISTRIES["protocols"].resolve(protocol).refuses
@@ -162,7 +165,7 @@ def list_registered(kind: str) -> list[dict[str, str]]:
 
 
 def _build_presets() -> list[dict[str, str]]:
-    from pipelines.config import presets
+    from driftline.pipelines.config import presets
 
     return [
         {

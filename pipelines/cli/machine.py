@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.core.errors import BadConfig
-from pipelines.cli.common import Device, IncludeTests, Json, command, context_of_last, log_of, show
-from pipelines.cli.listing import columns
+from driftline.curate.core.errors import BadConfig
+from driftline.pipelines.cli.common import Device, IncludeTests, Json, command, context_of_last, log_of, show
+from driftline.pipelines.cli.listing import columns
 
 doctor_app = typer.Typer()
 models_app = typer.Typer(no_args_is_help=True, help="List, download and train the models that embed photos.")
@@ -26,13 +26,13 @@ def doctor(
 
     Takes about ten seconds.
     """
-    from pipelines.doctor import examine, text
+    from driftline.pipelines.cli.doctor import examine, text
 
     context = None if directory is None else context_of_last(directory, None, True)
     found = examine()
     if context is not None:
-        from pipelines.forecast import forecast
-        from pipelines.plan import plan
+        from driftline.pipelines.forecast.needs import forecast
+        from driftline.pipelines.run.plan import plan
 
         found["problems"] = forecast(context, plan(context))["problems"]
     show(as_json, found, text(found))
@@ -45,8 +45,8 @@ def models_list(as_json: Json = False) -> None:
     Every other model of open_clip works, too. To measure drift, take a model whose training photos are older than
     yours: RN50:yfcc15m ends in 2014.
     """
-    from curate.encoders.weights import KNOWN, is_here
-    from pipelines.stages.embed import BUILT_IN
+    from driftline.curate.encoders.weights import KNOWN, is_here
+    from driftline.pipelines.stages.embed import BUILT_IN
 
     rows: list[dict[str, Any]] = [
         {
@@ -79,7 +79,7 @@ def models_list(as_json: Json = False) -> None:
 
 
 def _known(incomplete: str) -> list[str]:
-    from curate.encoders.weights import KNOWN
+    from driftline.curate.encoders.weights import KNOWN
 
     return list(KNOWN)
 
@@ -96,7 +96,7 @@ def models_get(
 
     Without --out into the hub's cache on this machine, where driftline run finds it.
     """
-    from curate.encoders.weights import download
+    from driftline.curate.encoders.weights import download
 
     files = download(name, out)
     model, _, weights = name.partition(":")
@@ -133,15 +133,15 @@ def models_train(
     newest photo. With --image and --text both towers are encoders that you have, which stay as they are; only a linear
     map of each is trained, on the CPU.
     """
-    from curate.core.executor.torch_threads import idle_cores
-    from curate.encoders import spec_of
-    from curate.encoders.locked import RECORD, opened
-    from curate.encoders.network import resolve_device
-    from curate.encoders.seen import joint, seen, write_seen
-    from curate.encoders.weights import CONFIG
-    from curate.pretrain import locked, small_clip
-    from curate.pretrain.captions import captioned
-    from curate.pretrain.pool import tests_note
+    from driftline.curate.core.executor.torch_threads import idle_cores
+    from driftline.curate.encoders import spec_of
+    from driftline.curate.encoders.locked import RECORD, opened
+    from driftline.curate.encoders.network import resolve_device
+    from driftline.curate.encoders.seen import joint, seen, write_seen
+    from driftline.curate.encoders.weights import CONFIG
+    from driftline.curate.pretrain import locked, small_clip
+    from driftline.curate.pretrain.captions import captioned
+    from driftline.curate.pretrain.pool import tests_note
 
     if size % 32:
         raise BadConfig(f"--size is {size}.", "Expected a multiple of 32.")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.core.errors import BadConfig
-from curate.core.run_log import RunLog
-from pipelines.cli.common import Device, IncludeTests, Json, Sets, command, log_of, show
-from pipelines.cli.listing import named
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.cli.common import Device, IncludeTests, Json, Sets, command, log_of, show
+from driftline.pipelines.cli.listing import named
 
 if TYPE_CHECKING:
-    from curate.pretrain import Recipe
+    from driftline.curate.pretrain import Recipe
 
 pretrain_app = typer.Typer()
 
@@ -44,14 +44,14 @@ def pretrain(
     """Learn features from images without labels (MoCo v2).
 
     Test images of every split, photos by their uploaders and near copies of them are left out and counted.
-    For several processes: torchrun -m pipelines.cli pretrain …
+    For several processes: torchrun -m driftline.pipelines.cli pretrain …
     """
-    from curate.encoders.network import resolve_device
-    from curate.pretrain import RECIPES
-    from curate.pretrain.gather import gather
-    from curate.pretrain.pool import tests_note
-    from curate.pretrain.train import ProcessGroup
-    from curate.pretrain.train import pretrain as train
+    from driftline.curate.encoders.network import resolve_device
+    from driftline.curate.pretrain import RECIPES
+    from driftline.curate.pretrain.gather import gather
+    from driftline.curate.pretrain.pool import tests_note
+    from driftline.curate.pretrain.train import ProcessGroup
+    from driftline.curate.pretrain.train import pretrain as train
 
     rules = _changed(RECIPES[recipe], sets or [])
     group = ProcessGroup.join(resolve_device(device))
@@ -71,7 +71,7 @@ def pretrain(
 
 
 def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
-    from pipelines.config.loader import given
+    from driftline.pipelines.config.loader import given
 
     known = {f.name: f.type for f in fields(recipe)}
     changes: dict[str, Any] = {}
@@ -92,12 +92,12 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Any:
     """
     import numpy as np
 
-    from curate.core.atomic_io import sha256_bytes
-    from curate.pretrain.gather import ImageArray
-    from curate.pretrain.pool import Photo, seen_of
-    from curate.release.pool import TEST, UPLOADER
-    from stream_builder.builders.encoded import is_image
-    from stream_builder.stream import Stream
+    from driftline.curate.core.atomic_io import sha256_bytes
+    from driftline.curate.pretrain.gather import ImageArray
+    from driftline.curate.pretrain.pool import Photo, seen_of
+    from driftline.curate.release.pool import TEST, UPLOADER
+    from driftline.stream_builder.builders.encoded import is_image
+    from driftline.stream_builder.stream import Stream
 
     stream = Stream.load(place)
     if not is_image(stream):
@@ -137,8 +137,8 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Any:
 def _probe(place: Path, room: int) -> Any:
     import numpy as np
 
-    from curate.pretrain.probe import Probe
-    from stream_builder.stream import Stream
+    from driftline.curate.pretrain.probe import Probe
+    from driftline.stream_builder.stream import Stream
 
     stream = Stream.load(place)
     train, test = stream.flat("train"), stream.flat("test")

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.core.errors import BadConfig, Waiting
-from curate.core.executor import Executor
-from curate.core.executor.local import default_workers
-from pipelines.cli.common import (
+from driftline.curate.core.errors import BadConfig, Waiting
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import default_workers
+from driftline.pipelines.cli.common import (
     Engine,
     Json,
     RunFolder,
@@ -27,7 +27,7 @@ from pipelines.cli.common import (
     next_step,
     show,
 )
-from pipelines.cli.listing import named
+from driftline.pipelines.cli.listing import named
 
 runs_app = typer.Typer()
 
@@ -56,16 +56,16 @@ def demo(
         if quick or grow:
             other = "--quick" if quick else "--grow"
             raise BadConfig(f"--real and {other} exclude each other.", "", f"Leave out {other}.")
-        from pipelines.demo.real import demo as real_demo
+        from driftline.pipelines.demo.real import demo as real_demo
 
         result = real_demo(out, run_log)
     else:
-        from pipelines.demo.journey import QUICK, Scale
-        from pipelines.demo.journey import demo as journey
+        from driftline.pipelines.demo.journey import QUICK, Scale
+        from driftline.pipelines.demo.journey import demo as journey
 
         scale = QUICK if quick else Scale()
         if grow:
-            from pipelines.demo.growth import demo_grown, text
+            from driftline.pipelines.demo.growth import demo_grown, text
 
             result = demo_grown(out, scale, run_log)
             return show(as_json, result, text(result))
@@ -74,7 +74,7 @@ def demo(
 
 
 def _presets() -> list[str]:
-    from pipelines.config import presets
+    from driftline.pipelines.config import presets
 
     return presets.names()
 
@@ -90,10 +90,10 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write DIR/driftline.yaml: every setting, with a comment."""
-    from curate.core.settings import resolve_path
-    from curate.sources.base import FileSource
-    from pipelines.config.loader import load
-    from pipelines.config.presets import write_run_file
+    from driftline.curate.core.settings import resolve_path
+    from driftline.curate.sources.base import FileSource
+    from driftline.pipelines.config.loader import load
+    from driftline.pipelines.config.presets import write_run_file
 
     path = write_run_file(directory, preset, sets or (), force)
     source = load(path).collection
@@ -149,8 +149,8 @@ def run(
     """
     from dataclasses import replace
 
-    from pipelines import bucket_copy, runner
-    from pipelines.stage import retry_of
+    from driftline.pipelines.run import bucket_copy, runner
+    from driftline.pipelines.run.stage import retry_of
 
     executor = Executor(engine, workers or default_workers())
     sets = [*(sets or ()), *(["release.purge=true"] if purge else [])]
@@ -172,7 +172,7 @@ def _following(directory: Path, entries: Sequence[Mapping[str, Any]], sets: list
     """Where the release is and what it is for, or how the run goes on."""
     if entries[-1]["state"] != "done":
         return next_step("run", directory, *(f"--set={change}" for change in sets or ()))
-    from pipelines.stage_folder import folder_of
+    from driftline.pipelines.run.stage_folder import folder_of
 
     release = f"release: {folder_of(directory, 'publish') / 'release'}"
     return f"{release}\n{next_step('stream', 'from-release', directory, '--out', 'stream')}"
@@ -200,10 +200,10 @@ def plan_(
     """
     from dataclasses import asdict
 
-    from pipelines import cluster
-    from pipelines.forecast import forecast
-    from pipelines.forecast_text import text
-    from pipelines.plan import plan
+    from driftline.pipelines.forecast import cluster
+    from driftline.pipelines.forecast.needs import forecast
+    from driftline.pipelines.forecast.text import text
+    from driftline.pipelines.run.plan import plan
 
     if price is not None and nodes is None:
         raise BadConfig("--price needs --nodes.", "Expected the number of machines.", "Add --nodes 1.")
@@ -228,7 +228,7 @@ def status(
 
     Without --set, with the settings of the last run. Missing and cut files are named, with the command that repairs.
     """
-    from pipelines import runner
+    from driftline.pipelines.run import runner
 
     changes = sets or last_changes(directory)
     entries = runner.status(context_of(directory, changes, True), verify)
@@ -245,8 +245,8 @@ def dropped(
     as_json: Json = False,
 ) -> None:
     """List the photos that were dropped: stage, reason, path or URL."""
-    from pipelines.reporting.dropped import dropped as rows_of
-    from pipelines.reporting.dropped import text
+    from driftline.pipelines.reporting.dropped import dropped as rows_of
+    from driftline.pipelines.reporting.dropped import text
 
     config = context_of_last(directory, None, True).config
     rows = rows_of(directory, stage, reason)
@@ -263,8 +263,8 @@ def trace(
 
     Where it entered, where it was dropped and why, its bucket, scores and votes.
     """
-    from pipelines.reporting.trace import text
-    from pipelines.reporting.trace import trace as history_of
+    from driftline.pipelines.reporting.trace import text
+    from driftline.pipelines.reporting.trace import trace as history_of
 
     history = history_of(directory, id_)
     show(as_json, history, text(history))

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from curate.core.errors import BadConfig
-from pipelines.cli.common import Json, comma_separated, command, counts_text, log_of, show
-from pipelines.cli.exchange.imports import import_app
-from pipelines.cli.listing import completion
-from pipelines.cli.stream_from import (
+from driftline.curate.core.errors import BadConfig
+from driftline.pipelines.cli.common import Json, comma_separated, command, counts_text, log_of, show
+from driftline.pipelines.cli.imports import import_app
+from driftline.pipelines.cli.listing import completion
+from driftline.pipelines.cli.stream_from import (
     Base,
     Bits,
     DataDir,
@@ -56,7 +56,7 @@ def stream_features(
 
     Writes one stream per encoder. What is already encoded is not encoded again.
     """
-    from pipelines.feature_zoo import encoded_at, opened, zoo_of
+    from driftline.pipelines.cli.feature_zoo import encoded_at, opened, zoo_of
 
     encoders = zoo_of(zoo) if zoo is not None else {}
     for text in features or ():
@@ -141,17 +141,17 @@ def stream_compose(
 
     Shifts accumulate from step to step.
     """
-    from curate.core.outside.names import is_count
-    from stream_builder.builders.sampling import Composition
-    from stream_builder.builders.shift_sequence import compose
-    from stream_builder.datasets import Options, open_dataset
+    from driftline.curate.core.outside.names import is_count
+    from driftline.stream_builder.builders.sampling import Composition
+    from driftline.stream_builder.builders.shift_sequence import compose
+    from driftline.stream_builder.datasets import Options, open_dataset
 
     if sizes is not None and not all(is_count(part.strip()) for part in sizes.split(",")):
         raise BadConfig(f"--sizes is {sizes!r}.", "Expected numbers separated by commas, as in 6000,4000,6000,4000.")
     if seeds is not None and sequence == "portraits":
         raise BadConfig(f"--seeds is {seeds!r} and the sequence is portraits.", "Expected a sequence of shifts.")
     if sequence == "portraits":
-        from stream_builder.builders.portraits import portraits
+        from driftline.stream_builder.builders.portraits import portraits
 
         tell(as_json, [save(portraits(Path(base), size, seed, fidelity), out)], "seq-to-final")
         return
@@ -162,8 +162,8 @@ def stream_compose(
         made = compose(dataset, sequence, numbers, test_size, seed, composition, workers, oracle)
         tell(as_json, [save(made, out)], "seq-to-final")
         return
-    from curate.core.atomic_io import fingerprint
-    from eval.experiment.settings import seeds_of
+    from driftline.curate.core.atomic_io import fingerprint
+    from driftline.eval.experiment.settings import seeds_of
 
     saved = []
     for each in seeds_of(seeds):
@@ -215,8 +215,14 @@ def stream_measure(
     Distances are from each step's training data to the last step's test data. Of a large stream, evenly spaced samples
     of each split are used, and the output says so.
     """
-    from stream_builder.measures.shift_distance import affordable, distances, label_statistics, measure, sharing
-    from stream_builder.stream import Stream
+    from driftline.stream_builder.measures.shift_distance import (
+        affordable,
+        distances,
+        label_statistics,
+        measure,
+        sharing,
+    )
+    from driftline.stream_builder.stream import Stream
 
     # The transport library imports torch, JAX and others if it may: 400 MB; only arrays are given to it.
     for backend in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):
@@ -258,14 +264,14 @@ def stream_show(
 
     With --out, also draw contact sheets with a row per step.
     """
-    from stream_builder.stream import Stream
+    from driftline.stream_builder.stream import Stream
 
     stream = Stream.load(path)
     if verify:
         stream.verify(path)
     sheets = []
     if out is not None:
-        from stream_builder.export.contact_sheet import write_contact_sheet
+        from driftline.stream_builder.export.contact_sheet import write_contact_sheet
 
         splits = dict.fromkeys(name for step in stream.steps for name in step.splits)
         sheets = [str(write_contact_sheet(stream, out / f"{name}.png", name)) for name in splits]
@@ -302,9 +308,9 @@ def stream_export(
     as_json: Json = False,
 ) -> None:
     """Export a stream in layouts that other libraries load."""
-    from curate.core.outputs import refill
-    from stream_builder.export import EXPORTS
-    from stream_builder.stream import Stream
+    from driftline.curate.core.outputs import refill
+    from driftline.stream_builder.export import EXPORTS
+    from driftline.stream_builder.stream import Stream
 
     exporters = {name: EXPORTS.resolve(name) for name in comma_separated(formats)}
     stream = Stream.load(path)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from curate.core.errors import BadConfig
-from pipelines.cli.common import Device, Json, command, log_of, next_step, show
-from pipelines.cli.listing import completion
+from driftline.curate.core.errors import BadConfig
+from driftline.pipelines.cli.common import Device, Json, command, log_of, next_step, show
+from driftline.pipelines.cli.listing import completion
 
 from_app = typer.Typer()
 
@@ -103,8 +103,8 @@ def tell(as_json: bool, saved: Sequence[dict[str, Any]], protocol: str = "clear-
 
 def published_facts(published: str | None, trained_until: str | None = None) -> dict[str, str]:
     """What the user says of the data. Raises BadConfig for data without published values, and for no date."""
-    from curate.encoders.seen import Seen, checked
-    from eval.scoring.published_values import names
+    from driftline.curate.encoders.seen import Seen, checked
+    from driftline.eval.scoring.published_values import names
 
     if published is not None and published not in names():
         raise BadConfig(f"--published is {published!r}.", f"Expected one of {', '.join(names())}.")
@@ -153,7 +153,7 @@ def stream_from_release(
     as_json: Json = False,
 ) -> None:
     """Turn a release into a stream: a step for each bucket."""
-    from stream_builder.builders.release import from_release
+    from driftline.stream_builder.builders.release import from_release
 
     if (template or text_encoder) and not texts:
         raise BadConfig("--template and --text-encoder need --texts.")
@@ -164,9 +164,9 @@ def stream_from_release(
 
 def _text_encoder(path: Path, given: str | None, device: str) -> Any:
     """The encoder of the release's prompts. Raises BadConfig for a release that does not name it."""
-    from curate.encoders import spec_of
-    from curate.release import Release
-    from pipelines.stages.embed import built_in
+    from driftline.curate.encoders import spec_of
+    from driftline.curate.release import Release
+    from driftline.pipelines.stages.embed import built_in
 
     if given is not None:
         spec = spec_of(given, device)
@@ -200,7 +200,7 @@ def stream_from_arrays(
 
     Without steps, times are cut into ten steps; without splits, a test split is drawn.
     """
-    from stream_builder.builders.arrays import from_arrays
+    from driftline.stream_builder.builders.arrays import from_arrays
 
     facts = published_facts(published, trained_until)
     tell(as_json, [save(from_arrays(file, test_share, seed, split), out, facts, bits)])
@@ -235,7 +235,7 @@ def stream_from_order(
 
     A step is a period with equally many samples; some of them are its test samples.
     """
-    from stream_builder.builders.time_order import in_time_order, open_timed
+    from driftline.stream_builder.builders.time_order import in_time_order, open_timed
 
     made = in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed, split)
     tell(as_json, [save(made, out)], "near-future")
@@ -260,10 +260,10 @@ def stream_from_texts(
 
     Samples are texts, for learners that read, or vectors of an encoder.
     """
-    from curate.encoders import spec_of
-    from stream_builder.builders.encoded import count_samples, encode
-    from stream_builder.builders.texts import from_texts
-    from stream_builder.datasets import Options, open_dataset
+    from driftline.curate.encoders import spec_of
+    from driftline.stream_builder.builders.encoded import count_samples, encode
+    from driftline.stream_builder.builders.texts import from_texts
+    from driftline.stream_builder.datasets import Options, open_dataset
 
     spec = None if encoder == "none" else spec_of(encoder, device)
     stream = from_texts(open_dataset(texts, Options(data_dir=data_dir, download=download)))
@@ -293,8 +293,8 @@ def stream_from_held_out(
 
     A stream for corrections (OCRR).
     """
-    from stream_builder.builders.held_out_classes import hold_out_classes
-    from stream_builder.datasets import Options, open_dataset
+    from driftline.stream_builder.builders.held_out_classes import hold_out_classes
+    from driftline.stream_builder.datasets import Options, open_dataset
 
     dataset = open_dataset(base, Options(data_dir, labels, size, download))
     tell(as_json, [save(hold_out_classes(dataset, held_out, evaluate, seed, order), out)], "ocrr")
@@ -310,7 +310,7 @@ def stream_portraits(
     as_json: Json = False,
 ) -> None:
     """Split yearbook portraits by decade, as in Seq-to-Final."""
-    from stream_builder.builders.portraits import portraits
+    from driftline.stream_builder.builders.portraits import portraits
 
     tell(as_json, [save(portraits(folder, size, seed, fidelity), out)], "seq-to-final")
 
@@ -325,6 +325,6 @@ def stream_from_baseline(
 
     Compare your own with them: driftline leaderboard ours.zip --baselines --stream OUT --out board.md.
     """
-    from eval.leaderboard.baselines import options_of, unpacked
+    from driftline.eval.leaderboard.baselines import options_of, unpacked
 
     tell(as_json, [facts_of(unpacked(name, out), out)], *options_of(name))

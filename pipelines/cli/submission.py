@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.core.errors import BadConfig, IntegrityError
-from pipelines.cli.common import Json, command, show
+from driftline.curate.core.errors import BadConfig, IntegrityError
+from driftline.pipelines.cli.common import Json, command, show
 
 submit_app = typer.Typer()
 Streams = Annotated[
@@ -47,7 +47,7 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Pack rows, hashes and the environment into one file."""
-    from eval.leaderboard.submission import pack
+    from driftline.eval.leaderboard.submission import pack
 
     manifest = pack(paths, name, out, contact, code or ())
     runs, scores = sum(m.endswith("run.json") for m in manifest["files"]), len(manifest["scores"])
@@ -68,8 +68,8 @@ def verify(
 
     It is read and run in processes without network. Exits with code 1 if anything differs.
     """
-    from eval.leaderboard.isolation import Limits
-    from eval.leaderboard.verification import verify as check
+    from driftline.eval.leaderboard.isolation import Limits
+    from driftline.eval.leaderboard.verification import verify as check
 
     verdict = check(path, stream or (), again, public_value, Limits(seconds), run_code)
     told = [(run, run["differs"] or "the same") for run in verdict.again]
@@ -119,14 +119,14 @@ def leaderboard(
 
     A submission that does not hold is an error; so is one without its stream, unless --unverified is said.
     """
-    from curate.core.atomic_io import write_text
-    from eval.leaderboard.board import board
-    from eval.leaderboard.isolation import Limits
-    from eval.leaderboard.verification import verify as check
+    from driftline.curate.core.atomic_io import write_text
+    from driftline.eval.leaderboard.board import board
+    from driftline.eval.leaderboard.isolation import Limits
+    from driftline.eval.leaderboard.verification import verify as check
 
     paths = list(paths or ())
     if baselines:
-        from eval.leaderboard.baselines import on
+        from driftline.eval.leaderboard.baselines import on
 
         paths += on(stream or ())
     if not paths:
@@ -137,7 +137,7 @@ def leaderboard(
     document: dict[str, Any] = {"leaderboard": str(out)}
     text = f"leaderboard: {out}"
     if site is not None:
-        from eval.leaderboard.site import write_site
+        from driftline.eval.leaderboard.site import write_site
 
         counts = write_site(paths, verdicts, stream or (), site, limits)
         document["site"] = {"folder": str(site), **counts}

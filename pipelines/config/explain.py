@@ -11,10 +11,10 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from curate.core.settings import expected, keys_of
-from curate.sources import SOURCES
-from curate.sources.base import Source
-from pipelines.config.schema import Config
+from driftline.curate.core.settings import expected, keys_of
+from driftline.curate.sources import SOURCES
+from driftline.curate.sources.base import Source
+from driftline.pipelines.config.schema import Config
 
 Where = Sequence[int | str]
 

@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from curate.core.errors import BadConfig, DriftlineError, MissingFile, reason
-from curate.core.settings import keys_of, resolve_path, value_of
-from curate.sources import SOURCES
-from pipelines.config.explain import explain
-from pipelines.config.schema import Config
+from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile, reason
+from driftline.curate.core.settings import keys_of, resolve_path, value_of
+from driftline.curate.sources import SOURCES
+from driftline.pipelines.config.explain import explain
+from driftline.pipelines.config.schema import Config
 
 
 def load(path: Path, changes: Sequence[str] = ()) -> Config:

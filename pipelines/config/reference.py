@@ -10,10 +10,10 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from curate.core.settings import Section, expected, keys_of
-from curate.sources import SOURCES
-from curate.sources.base import Source
-from pipelines.config.schema import Config
+from driftline.curate.core.settings import Section, expected, keys_of
+from driftline.curate.sources import SOURCES
+from driftline.curate.sources.base import Source
+from driftline.pipelines.config.schema import Config
 
 HEAD = """# The run file
 

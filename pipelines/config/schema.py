@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, SerializeAsAny
 
-from curate.bucketing.settings import BucketSettings
-from curate.core.settings import Section
-from curate.embedding.settings import EmbedSettings
-from curate.fetch.settings import FetchSettings
-from curate.metadata.settings import FilterSettings
-from curate.release.settings import ReleaseSettings
-from curate.retrieval.settings import RetrieveSettings
-from curate.sources.base import Source, source_of
-from curate.store.settings import StoreSettings
-from curate.validation.settings import ValidationSettings
+from driftline.curate.bucketing.settings import BucketSettings
+from driftline.curate.core.settings import Section
+from driftline.curate.embedding.settings import EmbedSettings
+from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.metadata.settings import FilterSettings
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.retrieval.settings import RetrieveSettings
+from driftline.curate.sources.base import Source, source_of
+from driftline.curate.store.settings import StoreSettings
+from driftline.curate.validation.settings import ValidationSettings
 
 
 class Config(Section):

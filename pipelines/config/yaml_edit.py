@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig
 
 Path_ = Sequence[str | int]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipelines.demo.draw import CHANGES, CONCEPTS, HALFWAY
-from pipelines.demo.world import END, START
+from driftline.pipelines.demo.draw import CHANGES, CONCEPTS, HALFWAY
+from driftline.pipelines.demo.world import END, START
 
 WORKER_ERROR = 0.05
 NOTICE = (

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import read_json, write_json
-from curate.core.executor import Executor
-from curate.core.executor.local import default_workers
-from curate.core.run_log import RunLog
-from curate.release import Release
-from curate.release.versions.comparison import compare_releases
-from eval.reporting.report import report
-from eval.run import evaluate
-from pipelines.annotation.batches import open_batch
-from pipelines.config.loader import load
-from pipelines.demo import world as worlds
-from pipelines.demo.journey import FEATURES, Scale, demo, simulate_answers
-from pipelines.living import grow
-from pipelines.stage import Context
-from stream_builder.builders.release import from_release
+from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.release import Release
+from driftline.curate.release.versions.comparison import compare_releases
+from driftline.eval.reporting.report import report
+from driftline.eval.run import evaluate
+from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo import world as worlds
+from driftline.pipelines.demo.journey import FEATURES, Scale, demo, simulate_answers
+from driftline.pipelines.run.living import grow
+from driftline.pipelines.run.stage import Context
+from driftline.stream_builder.builders.release import from_release
 
 LEARNERS = ["nearest-mean", "nap", "finetune", "cumulative"]
 PROTOCOL = "clear-iid"

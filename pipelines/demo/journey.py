@@ -8,33 +8,33 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.core.atomic_io import write_json, write_text
-from curate.core.errors import BadConfig
-from curate.core.executor import Executor
-from curate.core.executor.local import default_workers
-from curate.core.run_log import RunLog
-from curate.release import Release
-from curate.retrieval.settings import BACKGROUND
-from curate.validation.batches import read_batch
-from eval.plotting.charts import Section
-from eval.run import evaluate
-from pipelines.config import presets
-from pipelines.config.loader import load
-from pipelines.demo.about import NOTICE, PROMPTS_ALONE, WORKER_ERROR, about
-from pipelines.demo.draw import CONCEPTS
-from pipelines.demo.parts import Parts
-from pipelines.demo.workers import answer
-from pipelines.demo.world import World, build, has_grown, serve
-from pipelines.reporting.audit import audit
-from pipelines.reporting.audit_page import lines as audit_lines
-from pipelines.reporting.audit_page import page as audit_page
-from pipelines.reporting.audit_page import pictures as audit_pictures
-from pipelines.reporting.run_report import journey_report
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
-from pipelines.stages.embed import OF_2004, spec_of
-from stream_builder.builders.release import MADE_BY_EMBED, from_release
+from driftline.curate.core.atomic_io import write_json, write_text
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.release import Release
+from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.asking.batches import read_batch
+from driftline.eval.plotting.charts import Section
+from driftline.eval.run import evaluate
+from driftline.pipelines.config import presets
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.about import NOTICE, PROMPTS_ALONE, WORKER_ERROR, about
+from driftline.pipelines.demo.draw import CONCEPTS
+from driftline.pipelines.demo.parts import Parts
+from driftline.pipelines.demo.workers import answer
+from driftline.pipelines.demo.world import World, build, has_grown, serve
+from driftline.pipelines.reporting.audit import audit
+from driftline.pipelines.reporting.audit_page import lines as audit_lines
+from driftline.pipelines.reporting.audit_page import page as audit_page
+from driftline.pipelines.reporting.audit_page import pictures as audit_pictures
+from driftline.pipelines.reporting.run_report import journey_report
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.stages.embed import OF_2004, spec_of
+from driftline.stream_builder.builders.release import MADE_BY_EMBED, from_release
 
 CLOSED = ["nearest-mean", "slda", "ridge", "ranpac", "fecam"]
 LEARNERS = ["majority", *CLOSED, "nap", "scratch", "finetune", "cumulative", "er", "der++"]

@@ -12,21 +12,21 @@ from typing import Any
 
 from PIL import Image
 
-from curate.core.atomic_io import write_bytes, write_json, write_text
-from curate.core.executor import Executor
-from curate.core.executor.local import default_workers
-from curate.core.run_log import RunLog
-from curate.release import Release
-from eval.plotting.charts import Section
-from eval.run import evaluate
-from pipelines.config import presets
-from pipelines.config.loader import load
-from pipelines.demo.parts import Parts
-from pipelines.reporting.run_report import journey_report
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stages.embed import BEFORE_1904
-from stream_builder.builders.release import from_release
+from driftline.curate.core.atomic_io import write_bytes, write_json, write_text
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.release import Release
+from driftline.eval.plotting.charts import Section
+from driftline.eval.run import evaluate
+from driftline.pipelines.config import presets
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.parts import Parts
+from driftline.pipelines.reporting.run_report import journey_report
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.embed import BEFORE_1904
+from driftline.stream_builder.builders.release import from_release
 
 FRUITS = ("apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries")
 CUTS = (1904, 1908, 1911, 1913, 1918)  # a network saw what is older than the first; five periods follow
@@ -95,7 +95,7 @@ def pictures(edge: int) -> Iterator[tuple[Image.Image, str, int]]:
 
 def packed() -> bytes:
     """The zip file of the package."""
-    return files("pipelines").joinpath("demo/watercolours/pictures.zip").read_bytes()
+    return files("driftline.pipelines").joinpath("demo/watercolours/pictures.zip").read_bytes()
 
 
 def configuration() -> dict[str, Any]:

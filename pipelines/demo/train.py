@@ -1,4 +1,4 @@
-"""Train the small CLIP model of the demo: `python -m pipelines.demo.train [OUT]` (about three minutes on two cores).
+"""Train the small CLIP model of the demo: `python -m driftline.pipelines.demo.train [OUT]` (3 minutes, two cores).
 
 The training photos and captions come from a photo world with another seed, so that they contain no photo of the demo.
 Most are of the early years: like every model, it is used on photos that are newer than its training data.
@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.pretrain.small_clip import train
-from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.pretrain.small_clip import train
+from driftline.pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
 
 SEED = 90_210  # the demo's worlds use seeds below 90,000
 PHOTOS = 9_000

@@ -1,5 +1,6 @@
-"""Train the network whose features the demo evaluates: `python -m pipelines.demo.train_early [OUT]` (some minutes on
-two cores).
+"""Train the network whose features the demo evaluates: `python -m driftline.pipelines.demo.train_early [OUT]`.
+
+It takes some minutes on two cores.
 
 It saw photos of 2004 only, the first year of the world, as the networks of a decade ago saw only photos of their time.
 The photos come from a world with another seed, so that they contain no photo of the demo. The folder has the files
@@ -18,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from curate.core.atomic_io import write_bytes, write_json
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.pretrain.small_clip import flip_and_shift
-from curate.pretrain.views import full_views, render_views
-from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
-from pipelines.demo.world import END, START
+from driftline.curate.core.atomic_io import write_bytes, write_json
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.pretrain.small_clip import flip_and_shift
+from driftline.curate.pretrain.views import full_views, render_views
+from driftline.pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
+from driftline.pipelines.demo.world import END, START
 
 SEED = 90_211  # the demo's worlds use seeds below 90,000
 NETWORK, EDGE = "test_resnet", 64

@@ -6,8 +6,8 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
-from curate.core.seeding import rng_for
-from curate.validation.batches import NONE
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.validation.asking.batches import NONE
 
 HEADER = (
     "HITId", "HITTypeId", "Title", "Reward", "MaxAssignments", "AssignmentId", "WorkerId", "AssignmentStatus",

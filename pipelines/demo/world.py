@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
-from curate.core.atomic_io import read_json, write_bytes, write_json
-from curate.core.errors import Busy
-from curate.core.outside.names import is_count
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
+from driftline.curate.core.atomic_io import read_json, write_bytes, write_json
+from driftline.curate.core.errors import Busy
+from driftline.curate.core.outside.names import is_count
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
 
 START, END = datetime(2004, 1, 5, tzinfo=UTC), datetime(2014, 4, 20, tzinfo=UTC)
 LATER = (1.001, 1.1)  # age of the photos that `grow` adds: the year after END

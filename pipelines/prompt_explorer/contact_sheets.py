@@ -6,9 +6,9 @@ import io
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import csv_text, write_bytes, write_text
-from curate.core.outside.escaping import no_formula
-from pipelines.prompt_explorer.explorer import Explorer, Query, View
+from driftline.curate.core.atomic_io import csv_text, write_bytes, write_text
+from driftline.curate.core.outside.escaping import no_formula
+from driftline.pipelines.prompt_explorer.explorer import Explorer, Query, View
 
 LABEL = 130  # pixels to the left of a row
 SIDE = 80  # pixels of a picture

@@ -16,26 +16,26 @@ import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
-from curate.core.atomic_io import read_json, write_text
-from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
-from curate.core.seeding import rng_for
-from curate.core.settings import resolve_path
-from curate.encoders import Encoder
-from curate.images.shards import Reader
-from curate.retrieval.candidates import query_vectors
-from curate.retrieval.exact_search import Ranked, SearchResult, search
-from curate.retrieval.retrieve import text_encoder
-from curate.retrieval.settings import Concept
-from curate.retrieval.vector_store import Store
-from curate.validation.batches import estimate
-from pipelines.annotation.advice import advice, said_of
-from pipelines.config.loader import load
-from pipelines.config.yaml_edit import set_value
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
-from pipelines.stages.embed import spec_of
-from pipelines.web.dates import labels
-from pipelines.web.thumbnails import Thumbnails, cache_folder
+from driftline.curate.core.atomic_io import read_json, write_text
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.core.settings import resolve_path
+from driftline.curate.encoders import Encoder
+from driftline.curate.images.shards import Reader
+from driftline.curate.retrieval.candidates import query_vectors
+from driftline.curate.retrieval.exact_search import Ranked, SearchResult, search
+from driftline.curate.retrieval.retrieve import text_encoder
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.retrieval.vector_store import Store
+from driftline.curate.validation.asking.batches import estimate
+from driftline.pipelines.annotation.advice import advice, said_of
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.config.yaml_edit import set_value
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.stages.embed import spec_of
+from driftline.pipelines.web.dates import labels
+from driftline.pipelines.web.thumbnails import Thumbnails, cache_folder
 
 BINS = 200  # of the histogram, over cosines from -1 to 1
 Z = 1.959964  # 95 % of a normal distribution

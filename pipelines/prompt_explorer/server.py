@@ -12,12 +12,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from curate.core.errors import DriftlineError
-from pipelines.prompt_explorer.explorer import BINS, BucketView, Explorer, Query, Share, View
-from pipelines.stage import Context
-from pipelines.web.local_server import guarded
-from pipelines.web.page import LocalApp, local_app
-from pipelines.web.rendering import template
+from driftline.curate.core.errors import DriftlineError
+from driftline.pipelines.prompt_explorer.explorer import BINS, BucketView, Explorer, Query, Share, View
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.web.local_server import guarded
+from driftline.pipelines.web.page import LocalApp, local_app
+from driftline.pipelines.web.rendering import template
 
 MAX_IMAGES = 200  # of a bucket on one page
 MAX_PROMPT = 8000  # characters of a prompt field
@@ -30,8 +30,10 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
     """(app for one run folder, path to open, which contains a secret). Raises DriftlineError if the folder has no
     embedded images."""
     explorer = Explorer(context)
-    page_of = template("pipelines.prompt_explorer", "explore.html.j2", address=address, share=share_text, bars=bars)
-    app = local_app("pipelines.prompt_explorer")
+    page_of = template(
+        "driftline.pipelines.prompt_explorer", "explore.html.j2", address=address, share=share_text, bars=bars
+    )
+    app = local_app("driftline.pipelines.prompt_explorer")
 
     def views(a: str, b: str, concept: str, k: int) -> list[View]:
         return [explorer.view(Query.parse(text), concept, k) for text in (a, b) if Query.parse(text).prompts]
@@ -51,8 +53,8 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
 
     @cache
     def collection() -> LocalApp:
-        from pipelines.browse.run_table import run_collection
-        from pipelines.browse.server import pages
+        from driftline.pipelines.browse.run_table import run_collection
+        from driftline.pipelines.browse.server import pages
 
         return pages(run_collection(context), prompts="../")
 

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import MissingFile
-from curate.core.group_split import describe_splits, draw_sides
-from curate.core.seeding import rng_for, time_order
-from curate.images.near_duplicates import copy_report, hashes_of, near_copies
-from curate.release import Release
-from curate.release.drift import drift
-from pipelines.reporting.leaks import leaks
-from pipelines.web.dates import labels as bucket_labels
-from stream_builder.builders.release import release_groups
-from stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
-from stream_builder.stream import Stream
-from stream_builder.ties import drawn, sentence, ties_of
+from driftline.curate.core.errors import MissingFile
+from driftline.curate.core.group_split import describe_splits, draw_sides
+from driftline.curate.core.seeding import rng_for, time_order
+from driftline.curate.images.near_duplicates import copy_report, hashes_of, near_copies
+from driftline.curate.release import Release
+from driftline.curate.release.drift import drift
+from driftline.pipelines.reporting.leaks import leaks
+from driftline.pipelines.web.dates import labels as bucket_labels
+from driftline.stream_builder.builders.release import release_groups
+from driftline.stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
+from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.ties import drawn, sentence, ties_of
 
 NEIGHBOURS = 10  # of an image, whose labels are compared with its own
 DRAWS = 100  # of the signs of groups, for the noise floor; 95 of them are below it

@@ -9,14 +9,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from curate.core.errors import DriftlineError
-from curate.release import Release
-from eval.plotting.charts import lines as line_chart
-from pipelines.browse.collection import Collection
-from pipelines.browse.release_table import release_collection, stream_collection
-from pipelines.reporting.leaks import sentence
-from pipelines.web.rendering import stylesheet, template
-from pipelines.web.thumbnails import small
+from driftline.curate.core.errors import DriftlineError
+from driftline.curate.release import Release
+from driftline.eval.plotting.charts import lines as line_chart
+from driftline.pipelines.browse.collection import Collection
+from driftline.pipelines.browse.release_table import release_collection, stream_collection
+from driftline.pipelines.reporting.leaks import sentence
+from driftline.pipelines.web.rendering import stylesheet, template
+from driftline.pipelines.web.thumbnails import small
 
 EDGE = 120  # pixels of a picture
 GROUP = 8  # pictures of one group
@@ -67,7 +67,7 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
     shown = shown or {}
     names = findings.get("bucket_names", {})
     charts = {"drift": _drift(findings), "blind": _blind(findings)}
-    return template("pipelines.reporting", "audit.html.j2").render(
+    return template("driftline.pipelines.reporting", "audit.html.j2").render(
         name=str(findings["name"]), kind=findings["kind"], style=stylesheet(), sentences=lines(findings),
         groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
         distance=_distance(findings), balance=findings["balance"], drift=findings.get("drift"),

@@ -1,4 +1,4 @@
-"""Dependencies with versions and licences: `python -m pipelines.reporting.dependency_licences`.
+"""Dependencies with versions and licences: `python -m driftline.pipelines.reporting.dependency_licences`.
 
 Prints a Markdown table of the installed packages, or with --json a CycloneDX 1.5 bill of materials.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
-from pipelines import VERSION
+from driftline.pipelines import VERSION
 
 NAME = re.compile(r"^[A-Za-z0-9._-]+")
 

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.errors import UnknownName, did_you_mean
-from curate.core.parsing import best_of
-from curate.images.phone_formats import HEIC_NEEDS
-from curate.retrieval.retrieve import FATES
-from curate.sources.folder import Folder
-from curate.validation.verdicts import BEST
-from pipelines.config.schema import Config
-from pipelines.stage import Counts, parts_of
-from pipelines.stage_folder import done_of, folder_of
-from pipelines.stages import STAGES
+from driftline.curate.core.errors import UnknownName, did_you_mean
+from driftline.curate.core.parsing import best_of
+from driftline.curate.images.phone_formats import HEIC_NEEDS
+from driftline.curate.retrieval.retrieve import FATES
+from driftline.curate.sources.folder import Folder
+from driftline.curate.validation.answers.verdicts import BEST
+from driftline.pipelines.config.schema import Config
+from driftline.pipelines.run.stage import Counts, parts_of
+from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.stages import STAGES
 
 KEPT = r"\A(kept|background)\z"  # values of columns that name the reason of a drop
 ORDERS = {"fate": FATES, "verdict": BEST}  # columns that may have several values for a photo: the best one counts

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.arrays import mapped
-from curate.release import Release
-from stream_builder.stream import Stream, pick
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.arrays import mapped
+from driftline.curate.release import Release
+from driftline.stream_builder.stream import Stream, pick
 
 BLOCK = 1 << 22  # pairs that are compared at a time
 EXAMPLES = 20  # findings that are listed

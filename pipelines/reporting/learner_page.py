@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eval.experiment.learner_guide import GUIDE
-from eval.learners import LEARNERS
+from driftline.eval.experiment.learner_guide import GUIDE
+from driftline.eval.learners import LEARNERS
 
 NEEDS = {  # declared need → what the page says; the first that a learner has
     "class_texts": "vectors with class texts",

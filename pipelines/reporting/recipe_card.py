@@ -5,19 +5,19 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from curate.release.data_card import plain, section_text
-from curate.retrieval.settings import BACKGROUND
-from curate.validation.batches import estimate, wage
-from curate.validation.rule_text import rule_text
-from pipelines.config import presets
-from pipelines.config.schema import Config
+from driftline.curate.release.data_card import plain, section_text
+from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.answers.rule_text import rule_text
+from driftline.curate.validation.asking.batches import estimate, wage
+from driftline.pipelines.config import presets
+from driftline.pipelines.config.schema import Config
 
 
 def recipe_card(preset: str, judgement: str) -> str:
     """Markdown. judgement: text of a judgement file. Raises UnknownName for an unknown preset."""
     from jinja2 import Environment, StrictUndefined
 
-    template = files("pipelines.reporting").joinpath("templates/recipe.md.j2").read_text(encoding="utf-8")
+    template = files("driftline.pipelines.reporting").joinpath("templates/recipe.md.j2").read_text(encoding="utf-8")
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["md"] = plain
     config = Config.model_validate(presets.values(preset))

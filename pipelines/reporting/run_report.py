@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import read_json
-from curate.core.parsing import rows_of
-from curate.release import Release
-from eval.plotting.charts import Section
-from eval.reporting.report import results_of, write
-from pipelines.reporting.trace import shown
-from pipelines.runner import status
-from pipelines.stage import Context, parts_of
-from pipelines.stage_folder import folder_of
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.release import Release
+from driftline.eval.plotting.charts import Section
+from driftline.eval.reporting.report import results_of, write
+from driftline.pipelines.reporting.trace import shown
+from driftline.pipelines.run.runner import status
+from driftline.pipelines.run.stage import Context, parts_of
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.stream_builder.stream import Stream
 
 THUMBNAIL = 116  # pixels
 
@@ -39,7 +39,7 @@ def journey_report(
     extra: Sequence[Section] = (),
     title: str = "",
 ) -> Path:
-    """Write the site of `eval.reporting` with the run's sections; returns the path of its first page.
+    """Write the site of `driftline.eval.reporting` with the run's sections; returns the path of its first page.
 
     truth: id → known class, for retrieval precision (default: labels of the source, if it has some).
     """

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.bucketing.assign import iso
-from curate.core.errors import DriftlineError, UnknownName
-from curate.store.database import opened
-from curate.store.photos import history as past
-from pipelines.config.loader import load
-from pipelines.identity import record_of
-from pipelines.reporting.dropped import drops
-from pipelines.stage import parts_of
-from pipelines.stage_folder import done_of, folder_of
-from pipelines.stages import STAGES
+from driftline.curate.bucketing.assign import iso
+from driftline.curate.core.errors import DriftlineError, UnknownName
+from driftline.curate.store.database import opened
+from driftline.curate.store.photos import history as past
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.reporting.dropped import drops
+from driftline.pipelines.run.identity import record_of
+from driftline.pipelines.run.stage import parts_of
+from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.stages import STAGES
 
 TIMES = {"uploaded": " UTC", "taken": " on the camera's clock"}
 NAMES = {"uploaded": "date", "taken": "date taken"}  # for people: own photos were never uploaded

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from curate.core.registry import Registry
+from driftline.curate.core.registry import Registry
 
 STAGES = Registry(
     "stage",
     {
-        "ingest": "pipelines.stages.ingest:Ingest",
-        "filter": "pipelines.stages.filter:FilterTable",
-        "fetch": "pipelines.stages.fetch:Fetch",
-        "bucket": "pipelines.stages.bucket:Bucket",
-        "embed": "pipelines.stages.embed:Embed",
-        "retrieve": "pipelines.stages.retrieve:Retrieve",
-        "ask": "pipelines.stages.ask:Ask",
-        "tally": "pipelines.stages.tally:Tally",
-        "publish": "pipelines.stages.publish:Publish",
+        "ingest": "driftline.pipelines.stages.ingest:Ingest",
+        "filter": "driftline.pipelines.stages.filter:FilterTable",
+        "fetch": "driftline.pipelines.stages.fetch:Fetch",
+        "bucket": "driftline.pipelines.stages.bucket:Bucket",
+        "embed": "driftline.pipelines.stages.embed:Embed",
+        "retrieve": "driftline.pipelines.stages.retrieve:Retrieve",
+        "ask": "driftline.pipelines.stages.ask:Ask",
+        "tally": "driftline.pipelines.stages.tally:Tally",
+        "publish": "driftline.pipelines.stages.publish:Publish",
     },
 )

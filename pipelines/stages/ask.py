@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from curate.core.atomic_io import write_parquet
-from curate.core.errors import BadInput
-from curate.retrieval.settings import BACKGROUND
-from curate.validation.judging.settings import key_of
-from pipelines.stage import Context, Counts, Records, Stage, parts_of
-from pipelines.stages.embed import spec_of
+from driftline.curate.core.atomic_io import write_parquet
+from driftline.curate.core.errors import BadInput
+from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.judging.settings import key_of
+from driftline.pipelines.run.stage import Context, Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.embed import spec_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from curate.store.answers import Answers
-    from curate.validation.judging.panel import Panel
+    from driftline.curate.store.answers import Answers
+    from driftline.curate.validation.judging.panel import Panel
 
 
 ASKED = ("people", "audit")  # routes of the images that people answer
@@ -58,7 +58,7 @@ class Ask(Stage):
 
     def check(self) -> None:
         """The gold questions can be read, and judges have their keys."""
-        from curate.validation.batches import read_gold
+        from driftline.curate.validation.asking.batches import read_gold
 
         for path in self.outside():
             read_gold(path, [c.name for c in self.context.config.retrieve.concepts])
@@ -70,7 +70,7 @@ class Ask(Stage):
         items = items_of(inputs["retrieve"])
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
-            from pipelines.stage_folder import folder_of
+            from driftline.pipelines.run.stage_folder import folder_of
 
             routes, opinions = routes_of(self.context, items.to_pylist(), inputs)
             if opinions is not None:
@@ -112,9 +112,9 @@ def routes_of(
         return dict.fromkeys((item["id"] for item in items), "people"), None
     import numpy as np
 
-    from curate.release.packing import FetchedImages
-    from curate.retrieval.vector_store import vectors_of
-    from curate.validation.judging.panel import first_opinions
+    from driftline.curate.release.packing import FetchedImages
+    from driftline.curate.retrieval.vector_store import vectors_of
+    from driftline.curate.validation.judging.panel import first_opinions
 
     ids = {item["id"] for item in items}
     images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", ids)
@@ -134,8 +134,8 @@ def routes_of(
 
 def panel_of(context: Context, inputs: Mapping[str, Path], opinions: pa.Table) -> Panel:
     """The judges of a run, with the opinions of those that need no answers of people."""
-    from curate.retrieval.vector_store import vectors_of
-    from curate.validation.judging.panel import Panel
+    from driftline.curate.retrieval.vector_store import vectors_of
+    from driftline.curate.validation.judging.panel import Panel
 
     config = context.config
     names = tuple(concept.name for concept in config.retrieve.concepts)
@@ -148,9 +148,9 @@ def _groups(context: Context, inputs: Mapping[str, Path], ids: Sequence[str]) ->
     import numpy as np
     import pyarrow.parquet as pq
 
-    from curate.core.parsing import rows_of
-    from curate.release.compose import near_copy_groups
-    from curate.release.selection import split_groups
+    from driftline.curate.core.parsing import rows_of
+    from driftline.curate.release.compose import near_copy_groups
+    from driftline.curate.release.selection import split_groups
 
     copy_of = near_copy_groups(inputs["embed"], ids, context.config.release)
     users = dict(rows_of(pq.read_table(parts_of(inputs["filter"]), columns=["id", "user"]), "id", "user"))
@@ -172,8 +172,8 @@ def batch_of(
     asked: ids of earlier batches, which are not asked again as gold questions. after: name of the batch before.
     standing: folder of the output that this batch replaces.
     """
-    from curate.release.packing import FetchedImages
-    from curate.validation.batches import write_batch
+    from driftline.curate.release.packing import FetchedImages
+    from driftline.curate.validation.asking.batches import write_batch
 
     config = context.config
     ids = {item["id"] for item in items}
@@ -204,8 +204,8 @@ def answers_of(context: Context, bucketed: Path) -> Answers | None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from curate.core.parsing import rows_of
-    from curate.store.answers import Answers, options_of
+    from driftline.curate.core.parsing import rows_of
+    from driftline.curate.store.answers import Answers, options_of
 
     def digests(ids: Collection[str]) -> dict[str, str]:
         table = pq.ParquetFile(bucketed / "members.parquet").read(["id", "sha256"])
@@ -226,7 +226,7 @@ def gold_of(
         return {}
     import pyarrow.parquet as pq
 
-    from curate.validation.batches import NONE, draw_gold, read_gold
+    from driftline.curate.validation.asking.batches import NONE, draw_gold, read_gold
 
     known = read_gold(context.path(section.gold), [c.name for c in context.config.retrieve.concepts])
     stored = set(pq.ParquetFile(bucketed / "members.parquet").read(["id"])["id"].to_pylist())
@@ -252,8 +252,8 @@ def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:
         return set()
     import numpy as np
 
-    from curate.retrieval.retrieve import text_encoder
-    from curate.retrieval.vector_store import vectors_of
+    from driftline.curate.retrieval.retrieve import text_encoder
+    from driftline.curate.retrieval.vector_store import vectors_of
 
     texts = text_encoder(spec_of(context), embedded, context.run_log).texts(section.sensitive_prompts)
     scores = (vectors_of(embedded, list(ids)).astype(np.float32) @ texts.T).max(1)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.core.atomic_io import read_json, write_bytes, write_json, write_parquet, writing
-from pipelines.stage import Counts, Records, Stage
+from driftline.curate.core.atomic_io import read_json, write_bytes, write_json, write_parquet, writing
+from driftline.pipelines.run.stage import Counts, Records, Stage
 
 
 def borders_of(root: Path) -> Path:
@@ -46,11 +46,11 @@ class Bucket(Stage):
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from curate.bucketing.assign import assign
-        from curate.bucketing.frozen import assign_frozen
-        from curate.bucketing.timeline_plot import timeline
-        from curate.images.shards import good
-        from curate.metadata.schema import REJECTS, whole
+        from driftline.curate.bucketing.assign import assign
+        from driftline.curate.bucketing.frozen import assign_frozen
+        from driftline.curate.bucketing.timeline_plot import timeline
+        from driftline.curate.images.shards import good
+        from driftline.curate.metadata.schema import REJECTS, whole
 
         index = inputs["fetch"] / "index.parquet"
         times = pq.read_table(index, columns=["id", "uploaded", "fault"])

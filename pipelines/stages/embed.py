@@ -8,11 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.core.atomic_io import read_json, write_json
-from curate.core.errors import MissingFile
-from curate.encoders import EncoderSpec, describe
-from curate.encoders.seen import NOBODY, seen
-from pipelines.stage import Context, Counts, Records, Stage
+from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.curate.core.errors import MissingFile
+from driftline.curate.encoders import EncoderSpec, describe
+from driftline.curate.encoders.seen import NOBODY, seen
+from driftline.pipelines.run.stage import Context, Counts, Records, Stage
 
 BUILT_IN = "driftline-photo-world"  # a small CLIP, trained on rendered photos of all years
 OF_2004 = "driftline-photos-of-2004"  # a small network, trained on rendered photos of their first year
@@ -22,7 +22,7 @@ FOLDERS = {BUILT_IN: "demo/model", OF_2004: "demo/early", BEFORE_1904: "demo/wat
 
 def built_in(model: str) -> str:
     """Folder of a model that is part of driftline; "" for other models."""
-    return str(files("pipelines").joinpath(FOLDERS[model])) if model in FOLDERS else ""
+    return str(files("driftline.pipelines").joinpath(FOLDERS[model])) if model in FOLDERS else ""
 
 
 def spec_of(context: Context) -> EncoderSpec:
@@ -81,8 +81,8 @@ class Embed(Stage):
         """shards → img_emb/, metadata/, encoder.json."""
         import pyarrow.parquet as pq
 
-        from curate.embedding.embed import embed
-        from curate.embedding.import_vectors import import_vectors
+        from driftline.curate.embedding.embed import embed
+        from driftline.curate.embedding.import_vectors import import_vectors
 
         section = self.context.config.embed
         spec = spec_of(self.context)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.store.database import opened, register_run
-from pipelines.stage import Counts, Records, Stage, parts_of
+from driftline.curate.store.database import opened, register_run
+from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Fetch(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table → NNNNN.tar, NNNNN.parquet, index.parquet."""
-        from curate.fetch.run import Again, fetch
+        from driftline.curate.fetch.run import Again, fetch
 
         context, retry = self.context, self.context.retry
         again = None if retry is None else Again(frozenset(retry.reasons), retry.output or out, retry.before)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.metadata.settings import FilterSettings
-from pipelines.stage import Counts, Records, Stage
+from driftline.curate.metadata.settings import FilterSettings
+from driftline.pipelines.run.stage import Counts, Records, Stage
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FilterTable(Stage):
 
     def check(self) -> None:
         """The list of withdrawn ids and the expression can be read."""
-        from curate.metadata.filters import check
+        from driftline.curate.metadata.filters import check
 
         check(self._located())
 
@@ -49,7 +49,7 @@ class FilterTable(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table/*.parquet → table/*.parquet and rejects/*.parquet, part by part."""
-        from curate.metadata.filtering import filter_table
+        from driftline.curate.metadata.filtering import filter_table
 
         parts = sorted((inputs["ingest"] / "table").glob("part-*.parquet"))
         counts = filter_table(parts, out, self._located(), self.context.run_log, self.context.executor)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.core.atomic_io import write_parquet
-from curate.core.outside.s3 import fetch
-from curate.sources.base import FileSource, Workplace
-from pipelines.stage import Counts, Records, Stage
+from driftline.curate.core.atomic_io import write_parquet
+from driftline.curate.core.outside.s3 import fetch
+from driftline.curate.sources.base import FileSource, Workplace
+from driftline.pipelines.run.stage import Counts, Records, Stage
 
 ROWS = 65_536  # records a part
 
@@ -73,7 +73,7 @@ class Ingest(Stage):
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from curate.metadata.schema import REJECTS, REPEATED, TABLE, judge_times
+        from driftline.curate.metadata.schema import REJECTS, REPEATED, TABLE, judge_times
 
         done = sorted((out / "rejects").glob("part-*.parquet"))
         skip = sum(_rows(out / "table" / p.name) + _rows(p) for p in done)
@@ -107,7 +107,7 @@ def _keep(earlier: Path, out: Path, number: int) -> None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from curate.metadata.schema import REJECTS, REPEATED, TABLE
+    from driftline.curate.metadata.schema import REJECTS, REPEATED, TABLE
 
     parts = [out / "table" / f"part-{i:05d}.parquet" for i in range(number)]
     ids = pa.concat_tables([pq.read_table(part, columns=["id"]) for part in parts])["id"]

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig
-from curate.encoders import EncoderSpec
-from curate.encoders.seen import seen
-from pipelines import VERSION
-from pipelines.stage import Counts, Records, Stage, parts_of
-from pipelines.stages.embed import built_in
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.encoders import EncoderSpec
+from driftline.curate.encoders.seen import seen
+from driftline.pipelines import VERSION
+from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.embed import built_in
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Publish(Stage):
 
     def check(self) -> None:
         """The texts, lists and releases that the settings name can be read."""
-        from curate.metadata.filters import withdrawn_ids
-        from curate.release import Release
+        from driftline.curate.metadata.filters import withdrawn_ids
+        from driftline.curate.release import Release
 
         section = self.context.config.release
         self._text(section.judgement), self._text(section.card)
@@ -60,9 +60,9 @@ class Publish(Stage):
         """verdicts → release/."""
         import pyarrow.parquet as pq
 
-        from curate.metadata.filters import withdrawn_ids
-        from curate.release import Release
-        from curate.release.compose import Collection, compose
+        from driftline.curate.metadata.filters import withdrawn_ids
+        from driftline.curate.release import Release
+        from driftline.curate.release.compose import Collection, compose
 
         context, config, section = self.context, self.context.config, self.context.config.release
         collection = Collection(
@@ -110,7 +110,7 @@ class Publish(Stage):
 
     def _provenance(self, inputs: Mapping[str, Path]) -> dict[str, Any]:
         """What the release says of its run."""
-        from pipelines.reporting.dropped import counts_of
+        from driftline.pipelines.reporting.dropped import counts_of
 
         config = self.context.config
         rules = {"method", "workers", "agree", "rule", "aggregate", "confidence", "sensitive_drop", "sensitive_hold",
@@ -142,7 +142,7 @@ def _people(path: Path) -> dict[str, int] | None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from curate.core.parsing import rows_of
+    from driftline.curate.core.parsing import rows_of
 
     answers = pq.read_table(path, columns=["id", "fault"])
     counts = answers.filter(pc.is_null(answers["fault"])).group_by("id").aggregate([([], "count_all")])

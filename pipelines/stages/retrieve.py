@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.core.atomic_io import read_json
-from pipelines.stage import Counts, Records, Stage, parts_of
-from pipelines.stages.embed import spec_of
+from driftline.curate.core.atomic_io import read_json
+from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.embed import spec_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Retrieve(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """vectors → candidates.parquet, queries.npy, search.json."""
-        from curate.retrieval.retrieve import Collection, retrieve, text_encoder
+        from driftline.curate.retrieval.retrieve import Collection, retrieve, text_encoder
 
         context, config = self.context, self.context.config
         buckets = config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json"))

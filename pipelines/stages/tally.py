@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from curate.core.atomic_io import read_json, write_parquet
-from pipelines.stage import Counts, Records, Stage, parts_of
-from pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of
+from driftline.curate.core.atomic_io import read_json, write_parquet
+from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from curate.validation.judges import Catalogue, Crowd, Items
+    from driftline.curate.validation.asking.judges import Catalogue, Crowd, Items
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Tally(Stage):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from curate.core.parsing import best_of
-        from curate.validation.verdicts import BEST
+        from driftline.curate.core.parsing import best_of
+        from driftline.curate.validation.answers.verdicts import BEST
 
         config = self.context.config
         judge = self._catalogue(inputs) if config.validation.method == "catalogue" else self._crowd(inputs)
@@ -89,7 +89,7 @@ class Tally(Stage):
         """Items of the next round: none if every class is full, no candidates are left, or the rounds are used up."""
         import pyarrow.parquet as pq
 
-        from curate.validation.rounds import describe_short, next_candidates, short_cells
+        from driftline.curate.validation.asking.rounds import describe_short, next_candidates, short_cells
 
         config = self.context.config
         buckets = config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json"))
@@ -110,8 +110,8 @@ class Tally(Stage):
     def _catalogue(self, inputs: Mapping[str, Path]) -> Catalogue:
         import pyarrow.parquet as pq
 
-        from curate.core.parsing import rows_of
-        from curate.validation.judges import Catalogue
+        from driftline.curate.core.parsing import rows_of
+        from driftline.curate.validation.asking.judges import Catalogue
 
         table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "label"])
         known = dict(rows_of(table, "id", "label"))
@@ -120,9 +120,9 @@ class Tally(Stage):
     def _crowd(self, inputs: Mapping[str, Path]) -> Crowd:
         import pyarrow.parquet as pq
 
-        from curate.validation.answers import read_lines
-        from curate.validation.batches import read_batch
-        from curate.validation.judges import Crowd
+        from driftline.curate.validation.answers.answers import read_lines
+        from driftline.curate.validation.asking.batches import read_batch
+        from driftline.curate.validation.asking.judges import Crowd
 
         context = self.context
 

@@ -11,9 +11,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from curate.core.errors import BadConfig
-from curate.core.outside.limits import BODY
-from curate.core.outside.names import is_count
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.outside.limits import BODY
+from driftline.curate.core.outside.names import is_count
 
 # Only this server's own styles, scripts and images; no frames, no forms to other hosts.
 POLICY = (

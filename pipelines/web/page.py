@@ -14,8 +14,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from curate.core.atomic_io import json_value
-from curate.core.errors import BadInput, DriftlineError, shortened
+from driftline.curate.core.atomic_io import json_value
+from driftline.curate.core.errors import BadInput, DriftlineError, shortened
 
 KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,7 +66,9 @@ def _object(body: bytes) -> dict[str, Any]:
 def local_app(package: str, **options: Any) -> LocalApp:
     """An app with the shared files and those of `package` under static/, and errors of driftline as {"error": text}."""
     known = {
-        path.name: path for folder in ("pipelines.web", package) for path in files(folder).joinpath("static").iterdir()
+        path.name: path
+        for folder in ("driftline.pipelines.web", package)
+        for path in files(folder).joinpath("static").iterdir()
     }
 
     def refused(_: Request, error: Exception) -> Response:

@@ -17,4 +17,4 @@ def template(package: str, name: str, **filters: Any) -> Template:
 
 def stylesheet() -> str:
     """The stylesheet of all local pages, for pages that must be one file."""
-    return files("pipelines.web").joinpath("static/page.css").read_text(encoding="utf-8")
+    return files("driftline.pipelines.web").joinpath("static/page.css").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from curate.core.atomic_io import fingerprint
-from curate.core.errors import BadInput
+from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.errors import BadInput
 
 THUMBNAIL = 192  # pixels of the longer edge
 LARGE = 1280  # of the picture of one photo

@@ -9,15 +9,15 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, BadConfig, BadInput, reason
-from curate.core.group_split import draw_sides
-from curate.core.outside.arrays import read_arrays
-from curate.core.outside.limits import CLASSES
-from curate.core.seeding import rng_for
-from stream_builder.splitting import no_test, numbered
-from stream_builder.stream import SPLITS, Array, Split, Step, Stream
-from stream_builder.ties import FACT, KEPT
-from stream_builder.validate import check
+from driftline.curate.core.errors import BadArray, BadConfig, BadInput, reason
+from driftline.curate.core.group_split import draw_sides
+from driftline.curate.core.outside.arrays import read_arrays
+from driftline.curate.core.outside.limits import CLASSES
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.splitting import no_test, numbered
+from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
+from driftline.stream_builder.ties import FACT, KEPT
+from driftline.stream_builder.validate import check
 
 KEYS = {"x", "y", "step", "time", "split", "group", "id", "classes"}
 NAMED = {"y", "split", "group", "id", "classes"}  # arrays that may be texts

@@ -8,17 +8,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from curate.core.errors import BadArray
-from curate.core.outside.images import opened
-from stream_builder.lazy_images import LazyImages
-from stream_builder.stream import Array, Step, Stream, pick
+from driftline.curate.core.errors import BadArray
+from driftline.curate.core.outside.images import opened
+from driftline.stream_builder.lazy_images import LazyImages
+from driftline.stream_builder.stream import Array, Step, Stream, pick
 
 BATCH = 256  # samples encoded at once
 Tick = Callable[[int], None]
 
 
 class Encoder(Protocol):
-    """What this module needs of an encoder; those of `curate.encoders` have it."""
+    """What this module needs of an encoder; those of `driftline.curate.encoders` have it."""
 
     width: int
     """dimensions of a vector"""

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from curate.core.errors import BadConfig
-from stream_builder.datasets import Dataset, Samples
-from stream_builder.stream import Array, Split, Step, Stream, pick
+from driftline.curate.core.errors import BadConfig
+from driftline.stream_builder.datasets import Dataset, Samples
+from driftline.stream_builder.stream import Array, Split, Step, Stream, pick
 
 
 def hold_out_classes(

@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.images import opened
-from curate.core.seeding import rng_for
-from stream_builder.lazy_images import IMAGE_SUFFIXES
-from stream_builder.stream import SPLITS, Split, Step, Stream
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.images import opened
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES
+from driftline.stream_builder.stream import SPLITS, Split, Step, Stream
 
 FIRST, LAST = 1930, 2013
 FOLDERS = ("M", "F")  # class 0, class 1

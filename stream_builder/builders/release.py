@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig, IntegrityError
-from curate.core.outside.images import opened
-from curate.core.outside.names import is_count
-from curate.core.seeding import time_order
-from curate.release import Release, left_out_of_unlabelled
-from stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
-from stream_builder.lazy_images import LazyImages, as_locations, tar_members
-from stream_builder.lazy_images import join as join_images
-from stream_builder.splitting import Group, numbered
-from stream_builder.stream import Array, Split, Step, Stream, pick
-from stream_builder.ties import drawn
+from driftline.curate.core.errors import BadConfig, IntegrityError
+from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.names import is_count
+from driftline.curate.core.seeding import time_order
+from driftline.curate.release import Release, left_out_of_unlabelled
+from driftline.stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
+from driftline.stream_builder.lazy_images import LazyImages, as_locations, tar_members
+from driftline.stream_builder.lazy_images import join as join_images
+from driftline.stream_builder.splitting import Group, numbered
+from driftline.stream_builder.stream import Array, Split, Step, Stream, pick
+from driftline.stream_builder.ties import drawn
 
 MADE_BY_EMBED = "clip"  # the release's features by the encoder of its run, which read the prompts
 

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, IncompatibleStream, Shortage
-from curate.core.seeding import rng_for
-from stream_builder.datasets import Dataset, Samples
-from stream_builder.shifts.base import Shares, Shift
-from stream_builder.stream import Array
+from driftline.curate.core.errors import BadConfig, IncompatibleStream, Shortage
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.datasets import Dataset, Samples
+from driftline.stream_builder.shifts.base import Shares, Shift
+from driftline.stream_builder.stream import Array
 
 Counts = npt.NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, IncompatibleStream
-from curate.core.seeding import rng_for
-from stream_builder.builders.sampling import (
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.builders.sampling import (
     Composition,
     class_shares,
     draw_oracle,
@@ -24,10 +24,10 @@ from stream_builder.builders.sampling import (
     published_draws,
     quotas,
 )
-from stream_builder.datasets import Dataset, Samples, open_dataset
-from stream_builder.shifts.base import ORDER, Labels, Shift
-from stream_builder.shifts.grammar import Rendering, accumulated, canonical, parse, sizes_of
-from stream_builder.stream import Array, Split, Step, Stream
+from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
+from driftline.stream_builder.shifts.base import ORDER, Labels, Shift
+from driftline.stream_builder.shifts.grammar import Rendering, accumulated, canonical, parse, sizes_of
+from driftline.stream_builder.stream import Array, Split, Step, Stream
 
 TEST_SIZE = 5000
 LEVELS = 64  # different amounts of a growing shift within a step
@@ -46,7 +46,7 @@ def compose(
 ) -> Stream:
     """A stream with a source step and one step for each part of the sequence; shifts accumulate.
 
-    dataset: opened, or what `open_dataset` takes. sequence: see `stream_builder.shifts.grammar`. sizes: samples of each
+    dataset: opened, or what `open_dataset` takes. sequence: see `shifts.grammar`. sizes: samples of each
     step, train and val together (None: the paper's). test_size: test samples of the last step. workers: steps, test
     samples and oracle rendered in parallel; the result is the same. oracle: also draw as many samples of the last
     step's distribution as all steps have, including those of the last step, if the dataset is large enough.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_builder.datasets import Dataset
-from stream_builder.stream import Split, Step, Stream
+from driftline.stream_builder.datasets import Dataset
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def from_texts(dataset: Dataset) -> Stream:

@@ -12,19 +12,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
-from curate.core.group_split import draw_sides
-from curate.core.outside.arrays import number_of_classes, open_array
-from curate.core.outside.limits import UNPACKED
-from curate.core.outside.names import is_count
-from curate.core.outside.tables import read_parquet, readable
-from curate.core.seeding import rng_for, time_order
-from curate.release import Release
-from stream_builder.builders.release import release_groups, release_images
-from stream_builder.lazy_images import LazyImages, from_files
-from stream_builder.splitting import no_test, numbered
-from stream_builder.stream import Array, Split, Step, Stream, join, pick
-from stream_builder.ties import drawn
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
+from driftline.curate.core.group_split import draw_sides
+from driftline.curate.core.outside.arrays import number_of_classes, open_array
+from driftline.curate.core.outside.limits import UNPACKED
+from driftline.curate.core.outside.names import is_count
+from driftline.curate.core.outside.tables import read_parquet, readable
+from driftline.curate.core.seeding import rng_for, time_order
+from driftline.curate.release import Release
+from driftline.stream_builder.builders.release import release_groups, release_images
+from driftline.stream_builder.lazy_images import LazyImages, from_files
+from driftline.stream_builder.splitting import no_test, numbered
+from driftline.stream_builder.stream import Array, Split, Step, Stream, join, pick
+from driftline.stream_builder.ties import drawn
 
 KEY = "store_list"  # the data set in each of EvalOCL's HDF5 files
 

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile, UnknownName, reason
-from curate.core.registry import Registry
-from stream_builder.shifts.base import Labels
-from stream_builder.stream import Array
-from stream_builder.validate import check
+from driftline.curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile, UnknownName, reason
+from driftline.curate.core.registry import Registry
+from driftline.stream_builder.shifts.base import Labels
+from driftline.stream_builder.stream import Array
+from driftline.stream_builder.validate import check
 
 
 @dataclass(frozen=True)
@@ -94,26 +94,26 @@ class Format:
 DATASETS = Registry(
     "dataset",
     {
-        "cifar10": "stream_builder.datasets.vision:cifar10",
-        "cifar100": "stream_builder.datasets.vision:cifar100",
-        "mnist": "stream_builder.datasets.vision:mnist",
-        "fashion-mnist": "stream_builder.datasets.vision:fashion_mnist",
-        "banking77": "stream_builder.datasets.intents:banking77",
-        "clinc150": "stream_builder.datasets.intents:clinc150",
-        "imagenet": "stream_builder.datasets.folder:imagenet",
+        "cifar10": "driftline.stream_builder.datasets.vision:cifar10",
+        "cifar100": "driftline.stream_builder.datasets.vision:cifar100",
+        "mnist": "driftline.stream_builder.datasets.vision:mnist",
+        "fashion-mnist": "driftline.stream_builder.datasets.vision:fashion_mnist",
+        "banking77": "driftline.stream_builder.datasets.intents:banking77",
+        "clinc150": "driftline.stream_builder.datasets.intents:clinc150",
+        "imagenet": "driftline.stream_builder.datasets.folder:imagenet",
     },
     group="datasets",
 )
 FORMATS = Registry(  # in the order in which they are tried
     "dataset format",
     {
-        "arrays": "stream_builder.datasets.arrays:FORMAT",
-        "release": "stream_builder.datasets.release:FORMAT",
-        "parquet": "stream_builder.datasets.parquet:FORMAT",
-        "cifar": "stream_builder.datasets.vision:FORMAT",
-        "tars": "stream_builder.datasets.tars:FORMAT",
-        "texts": "stream_builder.datasets.texts:FORMAT",
-        "folder": "stream_builder.datasets.folder:FORMAT",
+        "arrays": "driftline.stream_builder.datasets.arrays:FORMAT",
+        "release": "driftline.stream_builder.datasets.release:FORMAT",
+        "parquet": "driftline.stream_builder.datasets.parquet:FORMAT",
+        "cifar": "driftline.stream_builder.datasets.vision:FORMAT",
+        "tars": "driftline.stream_builder.datasets.tars:FORMAT",
+        "texts": "driftline.stream_builder.datasets.texts:FORMAT",
+        "folder": "driftline.stream_builder.datasets.folder:FORMAT",
     },
 )
 

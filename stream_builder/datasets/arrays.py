@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.core.errors import BadArray, BadInput
-from curate.core.outside.arrays import number_of_classes, read_arrays
-from stream_builder.datasets import Dataset, Format, Options, Samples
+from driftline.curate.core.errors import BadArray, BadInput
+from driftline.curate.core.outside.arrays import number_of_classes, read_arrays
+from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
 
 
 def open_arrays(path: Path, options: Options) -> Dataset:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.core.errors import BadInput, MissingFile
-from stream_builder.datasets import Dataset, Format, Options, Samples
-from stream_builder.lazy_images import IMAGE_SUFFIXES, from_files
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
+from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES, from_files
 
 
 def open_folder(path: Path, options: Options) -> Dataset:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.core.atomic_io import sha256_bytes, write_bytes
-from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.http import Client, Policy, Temporary
-from stream_builder.datasets import Dataset, Options
-from stream_builder.datasets.texts import open_texts
+from driftline.curate.core.atomic_io import sha256_bytes, write_bytes
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.http import Client, Policy, Temporary
+from driftline.stream_builder.datasets import Dataset, Options
+from driftline.stream_builder.datasets.texts import open_texts
 
 LARGEST = 64 * 2**20  # bytes of a file
 BANKING77 = "https://raw.githubusercontent.com/PolyAI-LDN/task-specific-datasets/master/banking_data/"

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.core.atomic_io import read_object
-from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.arrays import number_of_classes, read_arrays
-from curate.core.outside.images import opened
-from curate.core.outside.tables import read_parquet
-from stream_builder.datasets import Dataset, Format, Options, Samples, coarse
-from stream_builder.stream import Array
+from driftline.curate.core.atomic_io import read_object
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.arrays import number_of_classes, read_arrays
+from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.tables import read_parquet
+from driftline.stream_builder.datasets import Dataset, Format, Options, Samples, coarse
+from driftline.stream_builder.stream import Array
 
 THREADS = 8  # Pillow decodes without Python's lock
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.release import Release
-from stream_builder.builders.release import release_images
-from stream_builder.datasets import Dataset, Format, Options, Samples
+from driftline.curate.release import Release
+from driftline.stream_builder.builders.release import release_images
+from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
 
 
 def open_release(path: Path, options: Options) -> Dataset:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.arrays import number_of_classes
-from curate.core.outside.documents import read_text
-from stream_builder.datasets import Dataset, Format, Options, Samples
-from stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, as_locations, tar_members
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.arrays import number_of_classes
+from driftline.curate.core.outside.documents import read_text
+from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
+from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, as_locations, tar_members
 
 
 def open_tars(path: Path, options: Options) -> Dataset:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadArray, BadInput, MissingFile, reason
-from curate.core.outside.documents import read_text
-from curate.core.outside.tables import csv_rows
-from stream_builder.datasets import Dataset, Format, Options, Samples
+from driftline.curate.core.errors import BadArray, BadInput, MissingFile, reason
+from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.outside.tables import csv_rows
+from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
 
 TEXT = ("text", "utterance", "sentence", "question", "query", "content")  # names of a column of texts
 LABEL = ("category", "label", "intent", "class", "target")  # names of a column of labels

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import DriftlineError, MissingFile
-from stream_builder.datasets import Dataset, Format, Options, Samples, coarse
-from stream_builder.shifts.base import Labels
+from driftline.curate.core.errors import DriftlineError, MissingFile
+from driftline.stream_builder.datasets import Dataset, Format, Options, Samples, coarse
+from driftline.stream_builder.shifts.base import Labels
 
 # Sub-classes of CIFAR-100's twenty super-classes, in the order in which Seq-to-Final's code introduces them [spec].
 ORDER = (

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from curate.core.registry import Registry
+from driftline.curate.core.registry import Registry
 
 if TYPE_CHECKING:
-    from stream_builder.stream import Stream
+    from driftline.stream_builder.stream import Stream
 
 
 class Exporter(Protocol):
@@ -25,11 +25,11 @@ class Exporter(Protocol):
 EXPORTS = Registry(
     "stream export",
     {
-        "arrays": "stream_builder.export.arrays:export",
-        "imagefolder": "stream_builder.export.imagefolder:export",
-        "filelists": "stream_builder.export.filelists:export",
-        "webdataset": "stream_builder.export.webdataset:export",
-        "huggingface": "stream_builder.export.huggingface:export",
+        "arrays": "driftline.stream_builder.export.arrays:export",
+        "imagefolder": "driftline.stream_builder.export.imagefolder:export",
+        "filelists": "driftline.stream_builder.export.filelists:export",
+        "webdataset": "driftline.stream_builder.export.webdataset:export",
+        "huggingface": "driftline.stream_builder.export.huggingface:export",
     },
     group="stream_exports",
 )

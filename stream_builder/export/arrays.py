@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.core.atomic_io import writing
-from stream_builder.stream import Stream, join
+from driftline.curate.core.atomic_io import writing
+from driftline.stream_builder.stream import Stream, join
 
 
 def export(stream: Stream, out: Path) -> dict[str, int]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import write_bytes
-from curate.core.errors import IncompatibleStream
-from stream_builder.stream import Split, Stream
+from driftline.curate.core.atomic_io import write_bytes
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.stream_builder.stream import Split, Stream
 
 MAX_CLASSES = 12
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from curate.core.atomic_io import write_bytes, write_text
-from stream_builder.export.images import images
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import write_bytes, write_text
+from driftline.stream_builder.export.images import images
+from driftline.stream_builder.stream import Stream
 
 
 def export(stream: Stream, out: Path) -> dict[str, int]:

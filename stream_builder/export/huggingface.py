@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import write_text, writing
-from stream_builder.export.images import EncodedImage, images
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import write_text, writing
+from driftline.stream_builder.export.images import EncodedImage, images
+from driftline.stream_builder.stream import Stream
 
 GROUP = 500  # images per row group
 

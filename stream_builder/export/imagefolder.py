@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.core.atomic_io import write_bytes
-from stream_builder.export.images import class_folder, images
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import write_bytes
+from driftline.stream_builder.export.images import class_folder, images
+from driftline.stream_builder.stream import Stream
 
 
 def export(stream: Stream, out: Path) -> dict[str, int]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.core.errors import IncompatibleStream
-from stream_builder.stream import Step, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.stream_builder.stream import Step, Stream
 
 
 @dataclass(frozen=True)

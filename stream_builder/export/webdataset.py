@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from curate.core.atomic_io import writing
-from stream_builder.export.images import EncodedImage, images
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import writing
+from driftline.stream_builder.export.images import EncodedImage, images
+from driftline.stream_builder.stream import Stream
 
 
 def export(stream: Stream, out: Path) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Importers: data sets with dates that people already have → streams, as their authors meant the steps and splits.
 
-A new importer is one file here, one line in `IMPORTERS` and one command in `pipelines/cli/exchange/imports.py`.
+A new importer is one file here, one line in `IMPORTERS` and one command in `pipelines/cli/imports.py`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from curate.core.registry import Registry
-from stream_builder.stream import Stream
+from driftline.curate.core.registry import Registry
+from driftline.stream_builder.stream import Stream
 
 
 class Importer(Protocol):
@@ -24,11 +24,11 @@ class Importer(Protocol):
 IMPORTERS = Registry(
     "importer",
     {
-        "clear": "stream_builder.importers.clear:from_clear",
-        "folder-by-time": "stream_builder.importers.folder_by_time:from_folder_by_time",
-        "hub": "stream_builder.importers.hub:from_hub",
-        "tic": "stream_builder.importers.tic:from_tic",
-        "wild-time": "stream_builder.importers.wild_time:from_wild_time",
-        "wilds": "stream_builder.importers.wilds:from_wilds",
+        "clear": "driftline.stream_builder.importers.clear:from_clear",
+        "folder-by-time": "driftline.stream_builder.importers.folder_by_time:from_folder_by_time",
+        "hub": "driftline.stream_builder.importers.hub:from_hub",
+        "tic": "driftline.stream_builder.importers.tic:from_tic",
+        "wild-time": "driftline.stream_builder.importers.wild_time:from_wild_time",
+        "wilds": "driftline.stream_builder.importers.wilds:from_wilds",
     },
 )

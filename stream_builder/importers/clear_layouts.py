@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadInput, IntegrityError, MissingFile
-from curate.core.outside.dates import seconds_of
-from curate.core.outside.documents import read_text
-from curate.core.outside.names import inside, is_count
-from stream_builder.importers.pickles import read_tensors
-from stream_builder.stream import Array
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile
+from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.outside.names import inside, is_count
+from driftline.stream_builder.importers.pickles import read_tensors
+from driftline.stream_builder.stream import Array
 
 AGAIN = "Download and unpack it again."
 CLEAR10 = [

@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.core.group_split import draw_sides
-from curate.core.outside.dates import seconds_of
-from curate.core.outside.names import fault, is_count
-from curate.core.outside.tables import csv_rows, read_parquet
-from curate.core.seeding import rng_for, time_order
-from stream_builder.lazy_images import LazyImages, from_download
-from stream_builder.splitting import numbered
-from stream_builder.stream import SPLITS, Array, Split, Step, Stream, pick
-from stream_builder.ties import drawn
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.group_split import draw_sides
+from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.outside.names import fault, is_count
+from driftline.curate.core.outside.tables import csv_rows, read_parquet
+from driftline.curate.core.seeding import rng_for, time_order
+from driftline.stream_builder.lazy_images import LazyImages, from_download
+from driftline.stream_builder.splitting import numbered
+from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream, pick
+from driftline.stream_builder.ties import drawn
 
 UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 LATEST = 10**11  # seconds: the year 5138; larger numbers are milliseconds or smaller units

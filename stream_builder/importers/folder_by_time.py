@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.dates import DATES
-from stream_builder.importers.dated import Cut, Dated, images_of, stream_of
-from stream_builder.lazy_images import IMAGE_SUFFIXES
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.dates import DATES
+from driftline.stream_builder.importers.dated import Cut, Dated, images_of, stream_of
+from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES
+from driftline.stream_builder.stream import Stream
 
 OTHERS = (".heic", ".heif", ".avif")
 PLACES = ("exif", "sidecar", "path")

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
-from curate.core.outside.tables import check_offsets, readable
-from stream_builder.importers.dated import Cut, Dated, stream_of, texts_of, times_of
-from stream_builder.lazy_images import LazyImages
-from stream_builder.stream import Array, Stream
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
+from driftline.curate.core.outside.tables import check_offsets, readable
+from driftline.stream_builder.importers.dated import Cut, Dated, stream_of, texts_of, times_of
+from driftline.stream_builder.lazy_images import LazyImages
+from driftline.stream_builder.stream import Array, Stream
 
 ROWS = 1024  # at once in memory
 BINARY = (pa.large_binary(), pa.binary())

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.errors import BadInput, MissingFile, reason
 
 Array = npt.NDArray[Any]
 STORAGES = {

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.core.outside.arrays import mapped, open_array
-from curate.core.outside.names import is_count
-from stream_builder.importers.dated import Cut, Dated, column_of, images_of, stream_of, table_of, texts_of
-from stream_builder.importers.pickles import read_pickle
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.outside.arrays import mapped, open_array
+from driftline.curate.core.outside.names import is_count
+from driftline.stream_builder.importers.dated import Cut, Dated, column_of, images_of, stream_of, table_of, texts_of
+from driftline.stream_builder.importers.pickles import read_pickle
+from driftline.stream_builder.stream import Stream
 
 
 def from_tic(

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadInput, MissingFile, UnknownName
-from curate.core.seeding import time_order
-from stream_builder.importers.dated import images_of
-from stream_builder.importers.pickles import read_pickle
-from stream_builder.stream import Array, Split, Step, Stream, pick
-from stream_builder.ties import drawn
-from stream_builder.validate import check
+from driftline.curate.core.errors import BadInput, MissingFile, UnknownName
+from driftline.curate.core.seeding import time_order
+from driftline.stream_builder.importers.dated import images_of
+from driftline.stream_builder.importers.pickles import read_pickle
+from driftline.stream_builder.stream import Array, Split, Step, Stream, pick
+from driftline.stream_builder.ties import drawn
+from driftline.stream_builder.validate import check
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.core.errors import BadInput, MissingFile
-from stream_builder.importers.dated import Cut, Dated, column_of, images_of, stream_of, table_of, texts_of, times_of
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.stream_builder.importers.dated import (
+    Cut,
+    Dated,
+    column_of,
+    images_of,
+    stream_of,
+    table_of,
+    texts_of,
+    times_of,
+)
+from driftline.stream_builder.stream import Stream
 
 TABLES = ("rgb_metadata.csv", "metadata.csv")
 SIDES = {"train": "train", "val": "val", "id_val": "val", "test": "test", "id_test": "test"}

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
-from curate.core.errors import BadConfig, IncompatibleStream
-from stream_builder.interop.torch_loader import Policy, policy_of
-from stream_builder.stream import Split, Stream
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.stream_builder.interop.torch_loader import Policy, policy_of
+from driftline.stream_builder.stream import Split, Stream
 
 
 def to_avalanche(stream: Stream, policy: Policy | None = None) -> Any:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from curate.core.seeding import rng_for
-from stream_builder.lazy_images import LazyImages
-from stream_builder.stream import Split, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.lazy_images import LazyImages
+from driftline.stream_builder.stream import Split, Stream
 
 PAD = 4  # pixels of padding before a random crop
 MAX_ANGLE = 10.0  # degrees

@@ -6,16 +6,16 @@ A new distance is a function (a (n, d), b (m, d), seed) → float and one line i
 
 from __future__ import annotations
 
-from curate.core.registry import Registry
+from driftline.curate.core.registry import Registry
 
 DISTANCES = Registry(
     "distance",
     {
-        "w2": "stream_builder.measures.distances:wasserstein2",
-        "sliced": "stream_builder.measures.distances:sliced",
-        "entropic": "stream_builder.measures.distances:entropic",
-        "mmd": "stream_builder.measures.distances:mmd",
-        "c2st": "stream_builder.measures.distances:c2st",
+        "w2": "driftline.stream_builder.measures.distances:wasserstein2",
+        "sliced": "driftline.stream_builder.measures.distances:sliced",
+        "entropic": "driftline.stream_builder.measures.distances:entropic",
+        "mmd": "driftline.stream_builder.measures.distances:mmd",
+        "c2st": "driftline.stream_builder.measures.distances:c2st",
     },
     group="measures",
 )

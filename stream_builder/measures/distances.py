@@ -11,8 +11,8 @@ from math import erf, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, IncompatibleStream
-from curate.core.seeding import rng_for
+from driftline.curate.core.errors import BadArray, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
 
 Points = npt.NDArray[np.float64]
 ITERATIONS = 20_000_000  # the solver's default, 100,000, stops before the optimum at the paper's sizes

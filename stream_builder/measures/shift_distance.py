@@ -18,12 +18,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import IncompatibleStream
-from stream_builder.measures import DISTANCES
-from stream_builder.measures.distances import ITERATIONS, check_points, class_priors, wasserstein2
-from stream_builder.measures.label_correlation import correlation_of_stream
-from stream_builder.splitting import shared_with_training
-from stream_builder.stream import Split, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.stream_builder.measures import DISTANCES
+from driftline.stream_builder.measures.distances import ITERATIONS, check_points, class_priors, wasserstein2
+from driftline.stream_builder.measures.label_correlation import correlation_of_stream
+from driftline.stream_builder.splitting import shared_with_training
+from driftline.stream_builder.stream import Split, Stream
 
 Floats = npt.NDArray[np.float64]
 THREADS = 4  # each needs the memory of one transport

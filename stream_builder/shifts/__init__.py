@@ -6,7 +6,7 @@ of Seq-to-Final [Yu et al.; spec]; common corruptions have their published names
 
 from __future__ import annotations
 
-from curate.core.registry import Registry
+from driftline.curate.core.registry import Registry
 
 COMMON = (
     "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "gaussian_blur", "defocus_blur", "motion_blur",
@@ -15,19 +15,19 @@ COMMON = (
 SHIFTS = Registry(
     "shift",
     {
-        "C": "stream_builder.shifts.corruption:Corruption",
-        "R": "stream_builder.shifts.rotation:Rotation",
-        "r": "stream_builder.shifts.conditional_rotation:ConditionalRotation",
-        "T": "stream_builder.shifts.tint:Tint",
-        "t": "stream_builder.shifts.conditional_tint:ConditionalTint",
-        "L": "stream_builder.shifts.label_flip:LabelFlip",
-        "s": "stream_builder.shifts.subpopulation:Subpopulation",
-        "p": "stream_builder.shifts.label_shift:LabelShift",
-        "A": "stream_builder.shifts.appearance:Appearance",
-        "D": "stream_builder.shifts.disappearance:Disappearance",
-        "P": "stream_builder.shifts.prior_drift:PriorDrift",
-        **{name: f"stream_builder.shifts.common:{name}" for name in COMMON},
+        "C": "driftline.stream_builder.shifts.corruption:Corruption",
+        "R": "driftline.stream_builder.shifts.rotation:Rotation",
+        "r": "driftline.stream_builder.shifts.conditional_rotation:ConditionalRotation",
+        "T": "driftline.stream_builder.shifts.tint:Tint",
+        "t": "driftline.stream_builder.shifts.conditional_tint:ConditionalTint",
+        "L": "driftline.stream_builder.shifts.label_flip:LabelFlip",
+        "s": "driftline.stream_builder.shifts.subpopulation:Subpopulation",
+        "p": "driftline.stream_builder.shifts.label_shift:LabelShift",
+        "A": "driftline.stream_builder.shifts.appearance:Appearance",
+        "D": "driftline.stream_builder.shifts.disappearance:Disappearance",
+        "P": "driftline.stream_builder.shifts.prior_drift:PriorDrift",
+        **{name: f"driftline.stream_builder.shifts.common:{name}" for name in COMMON},
     },
     group="shifts",
-    base="stream_builder.shifts.base:Shift",
+    base="driftline.stream_builder.shifts.base:Shift",
 )

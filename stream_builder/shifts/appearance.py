@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from curate.core.errors import IncompatibleStream
-from stream_builder.shifts.base import Shares, Shift
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.stream_builder.shifts.base import Shares, Shift
 
 
 @dataclass(frozen=True)

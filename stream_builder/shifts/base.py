@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray
+from driftline.curate.core.errors import BadArray
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from stream_builder.shifts.base import Images, Labels, Shift, check_images
+from driftline.stream_builder.shifts.base import Images, Labels, Shift, check_images
 
 SMALL = 64  # pixels of the shorter edge
 Floats = npt.NDArray[np.float32]

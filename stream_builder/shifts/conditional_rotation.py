@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stream_builder.shifts.base import Images, Labels, Shift, check_images, rotate
+from driftline.stream_builder.shifts.base import Images, Labels, Shift, check_images, rotate
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from stream_builder.shifts.base import Images, Labels, Shift, check_images
+from driftline.stream_builder.shifts.base import Images, Labels, Shift, check_images
 
 Bytes = npt.NDArray[np.uint8]
 BLOCK = 1 << 20  # values drawn at a time: another number gives other noise

@@ -24,10 +24,10 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from curate.core.errors import BadConfig, BadPlugin, UnknownName, did_you_mean
-from curate.core.settings import expected
-from stream_builder.shifts import SHIFTS
-from stream_builder.shifts.base import ORDER, Shift
+from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName, did_you_mean
+from driftline.curate.core.settings import expected
+from driftline.stream_builder.shifts import SHIFTS
+from driftline.stream_builder.shifts.base import ORDER, Shift
 
 SHIFT = re.compile(r"\s*(~?)(?:\{([^{}]*)\}|([^\s~{}(),:]+))(?:\(([^()]*)\))?\s*([,:]|\Z)")
 NAMES = {"CLR": "C:L:R", "RCL": "R:C:L", "rrr": "r:r:r", "TTT": "T:T:T", "sss": "s:s:s"}

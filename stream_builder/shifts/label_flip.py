@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from stream_builder.shifts.base import Images, Labels, Shift
+from driftline.stream_builder.shifts.base import Images, Labels, Shift
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stream_builder.shifts.base import Shares, Shift
+from driftline.stream_builder.shifts.base import Shares, Shift
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from curate.core.errors import IncompatibleStream
-from stream_builder.shifts.base import Shares, Shift
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.stream_builder.shifts.base import Shares, Shift
 
 TABLE = ((1 / 2, 1 / 2, 0, 0, 0), (1 / 3, 1 / 3, 1 / 3, 0, 0), (0, 1 / 3, 1 / 3, 1 / 3, 0), (0, 0, 1 / 3, 1 / 3, 1 / 3))
 

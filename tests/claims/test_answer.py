@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eval.protocol import Score
-from eval.reporting.ageing import oldest, points
-from eval.reporting.answer import answer
+from driftline.eval.protocol import Score
+from driftline.eval.reporting.ageing import oldest, points
+from driftline.eval.reporting.answer import answer
 
 SCORE = Score("first", "first")
 

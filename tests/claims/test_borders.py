@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.bucketing.assign import assign
-from curate.bucketing.settings import BucketSettings
-from curate.core.seeding import rng_for
-from curate.retrieval.candidates import Lookup, Ranked, choose
-from curate.retrieval.settings import Concept, RetrieveSettings
-from curate.validation.agreement import Answers, fleiss_kappa
-from curate.validation.answers import ANSWERS
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import agreement, tally, verdict
-from eval.protocols.ocrr.policies import parse
+from driftline.curate.bucketing.assign import assign
+from driftline.curate.bucketing.settings import BucketSettings
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.retrieval.candidates import Lookup, Ranked, choose
+from driftline.curate.retrieval.settings import Concept, RetrieveSettings
+from driftline.curate.validation.answers.agreement import Answers, fleiss_kappa
+from driftline.curate.validation.answers.answers import ANSWERS
+from driftline.curate.validation.answers.verdicts import agreement, tally, verdict
+from driftline.curate.validation.settings import ValidationSettings
+from driftline.eval.protocols.ocrr.policies import parse
 
 BUS, CAR = frozenset({"bus"}), frozenset({"car"})
 DAYS = ("2010-01-01", "2010-01-02", "2010-01-03", "2010-01-05")

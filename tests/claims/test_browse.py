@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.core.atomic_io import write_array
-from curate.core.seeding import rng_for
-from curate.retrieval.vector_store import vector_file
-from pipelines.browse.collection import Collection, Source
-from pipelines.browse.opening import open_collection
-from pipelines.browse.selection import VALUES, Asked, Selections
-from pipelines.browse.server import _points
-from pipelines.browse.vectors import Vectors
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import write_array
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.retrieval.vector_store import vector_file
+from driftline.pipelines.browse.collection import Collection, Source
+from driftline.pipelines.browse.opening import open_collection
+from driftline.pipelines.browse.selection import VALUES, Asked, Selections
+from driftline.pipelines.browse.server import _points
+from driftline.pipelines.browse.vectors import Vectors
+from driftline.pipelines.run.stage_folder import folder_of
 
 N = 400
 

@@ -10,25 +10,25 @@ import pytest
 from scipy.stats import t as student
 from support.helpers import drifting
 
-from curate.core.errors import IncompatibleStream
-from curate.core.seeding import rng_for
-from curate.release.drift import drift
-from curate.validation.agreement import Answers, dawid_skene, worker_table
-from curate.validation.judging.guarantee import Sample, precision, recall
-from curate.validation.judging.opinions import opinion, table_of
-from curate.validation.judging.routing import Rules, route
-from eval.learner import Task
-from eval.learners.label_shift import Bbse
-from eval.outcomes import check_stream
-from eval.protocols.ocrr.score import scored
-from eval.rows import Row, Run
-from eval.scoring.cells import Resampling
-from eval.scoring.comparing import _p_of_scores, _ties
-from eval.scoring.decay import half_lives
-from eval.scoring.timeline import record
-from stream_builder.builders.sampling import quotas
-from stream_builder.shifts.label_shift import LabelShift
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release.drift import drift
+from driftline.curate.validation.answers.agreement import Answers, dawid_skene, worker_table
+from driftline.curate.validation.judging.guarantee import Sample, precision, recall
+from driftline.curate.validation.judging.opinions import opinion, table_of
+from driftline.curate.validation.judging.routing import Rules, route
+from driftline.eval.learner import Task
+from driftline.eval.learners.label_shift import Bbse
+from driftline.eval.outcomes import check_stream
+from driftline.eval.protocols.ocrr.score import scored
+from driftline.eval.rows import Row, Run
+from driftline.eval.scoring.cells import Resampling
+from driftline.eval.scoring.comparing import _p_of_scores, _ties
+from driftline.eval.scoring.decay import half_lives
+from driftline.eval.scoring.timeline import record
+from driftline.stream_builder.builders.sampling import quotas
+from driftline.stream_builder.shifts.label_shift import LabelShift
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def test_a_half_life_has_the_middle_95_percent_of_its_replicates() -> None:

@@ -22,45 +22,45 @@ from PIL import Image, ImageOps
 from support.helpers import photo_config
 from support.serving import serving
 
-from curate.core.atomic_io import read_json, sha256_bytes, write_json, write_text
-from curate.core.errors import IntegrityError
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.export import EXPORTS
-from curate.fetch.run import Again, fetch
-from curate.fetch.settings import FetchSettings
-from curate.images.changes import alters
-from curate.images.checks import ImageLimits, check_image
-from curate.images.phone_formats import reads_heic
-from curate.images.shards import read_tar, write_tar
-from curate.images.strip_exif import strip_metadata
-from curate.publishing.plan import plan_of
-from curate.publishing.zenodo import _metadata
-from curate.release import Release
-from curate.release.compose import _unalterable
-from curate.release.croissant import croissant
-from curate.release.data_card import card
-from curate.release.settings import ReleaseSettings
-from curate.release.versions.comparison import compare_releases, comparison_text
-from curate.release.versions.identity import FILE, bucket_identities, of_steps, unlabelled_of
-from curate.release.versions.tombstones import FILE as TOMBSTONES
-from curate.sources.flickr import Flickr
-from curate.sources.folder import Folder
-from curate.sources.iiif import Iiif, image_of
-from curate.sources.wikimedia import Wikimedia
-from curate.store.database import Place
-from curate.validation.rule_text import rule_text
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import verdict
-from eval.reporting.versions import compared
-from eval.scoring.versions import shared, version_of
-from pipelines.annotation.batches import open_batch
-from pipelines.config.loader import load
-from pipelines.demo.draw import photo
-from pipelines.runner import run
-from pipelines.stage import Context, parts_of
-from pipelines.stage_folder import folder_of
-from stream_builder.builders.release import from_release
+from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_json, write_text
+from driftline.curate.core.errors import IntegrityError
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.export import EXPORTS
+from driftline.curate.fetch.run import Again, fetch
+from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.images.changes import alters
+from driftline.curate.images.checks import ImageLimits, check_image
+from driftline.curate.images.phone_formats import reads_heic
+from driftline.curate.images.shards import read_tar, write_tar
+from driftline.curate.images.strip_exif import strip_metadata
+from driftline.curate.publishing.plan import plan_of
+from driftline.curate.publishing.zenodo import _metadata
+from driftline.curate.release import Release
+from driftline.curate.release.compose import _unalterable
+from driftline.curate.release.croissant import croissant
+from driftline.curate.release.data_card import card
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.release.versions.comparison import compare_releases, comparison_text
+from driftline.curate.release.versions.identity import FILE, bucket_identities, of_steps, unlabelled_of
+from driftline.curate.release.versions.tombstones import FILE as TOMBSTONES
+from driftline.curate.sources.flickr import Flickr
+from driftline.curate.sources.folder import Folder
+from driftline.curate.sources.iiif import Iiif, image_of
+from driftline.curate.sources.wikimedia import Wikimedia
+from driftline.curate.store.database import Place
+from driftline.curate.validation.answers.rule_text import rule_text
+from driftline.curate.validation.answers.verdicts import verdict
+from driftline.curate.validation.settings import ValidationSettings
+from driftline.eval.reporting.versions import compared
+from driftline.eval.scoring.versions import shared, version_of
+from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context, parts_of
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.stream_builder.builders.release import from_release
 
 GPS = Image.Exif()
 GPS[0x010E] = "at home"

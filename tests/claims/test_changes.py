@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.helpers import release_of
 
-from curate.core.errors import BadConfig
-from curate.release import Release
-from curate.release.settings import ReleaseSettings
-from curate.release.versions.changelog import changes_markdown, changes_since, check_version, with_parts
-from curate.release.versions.comparison import compare_releases, comparison_text
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.release import Release
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.release.versions.changelog import changes_markdown, changes_since, check_version, with_parts
+from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
 CLASSES = ["bus", "car"]

@@ -15,18 +15,18 @@ import pytest
 from support.console import answer as console
 from support.living import Town, answer, context, counted, linked_copy, requests
 
-from curate.core.errors import Unfinished
-from curate.core.parsing import best_of
-from curate.fetch import native
-from curate.fetch.outcome import Download
-from curate.release import Release
-from curate.validation.verdicts import BEST
-from pipelines.browse.opening import open_collection
-from pipelines.living import grow, heal
-from pipelines.reporting.dropped import dropped
-from pipelines.reporting.trace import trace
-from pipelines.runner import run, status
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.errors import Unfinished
+from driftline.curate.core.parsing import best_of
+from driftline.curate.fetch import native
+from driftline.curate.fetch.outcome import Download
+from driftline.curate.release import Release
+from driftline.curate.validation.answers.verdicts import BEST
+from driftline.pipelines.browse.opening import open_collection
+from driftline.pipelines.reporting.dropped import dropped
+from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.run.living import grow, heal
+from driftline.pipelines.run.runner import run, status
+from driftline.pipelines.run.stage_folder import folder_of
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from curate.core.seeding import rng_for
-from curate.release.drift import drift
-from eval.protocol import Score
-from eval.reporting.ageing import curves, facts_of, table
-from eval.reporting.overview import alike, cells_of, critical_difference, ranks
-from eval.rows import Row, Run
-from eval.scoring.ageing import ageing
-from eval.scoring.aggregate import _compare, summary
-from eval.scoring.cells import Resampling
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release.drift import drift
+from driftline.eval.protocol import Score
+from driftline.eval.reporting.ageing import curves, facts_of, table
+from driftline.eval.reporting.overview import alike, cells_of, critical_difference, ranks
+from driftline.eval.rows import Row, Run
+from driftline.eval.scoring.ageing import ageing
+from driftline.eval.scoring.aggregate import _compare, summary
+from driftline.eval.scoring.cells import Resampling
 
 
 def _documents(scores: Any) -> list[dict[str, Any]]:

@@ -23,9 +23,9 @@ from PIL import Image
 from support.worlds import across_seeds, permuted
 from typer.testing import CliRunner
 
-from pipelines.cli.app import app
-from stream_builder.importers import IMPORTERS
-from stream_builder.stream import Stream
+from driftline.pipelines.cli.app import app
+from driftline.stream_builder.importers import IMPORTERS
+from driftline.stream_builder.stream import Stream
 
 YEARS = (2012, 2013, 2015)
 EACH = 40  # samples of a class and year

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from curate.validation.judging.opinions import opinion, table_of
-from curate.validation.judging.report import _probability, guarantee
-from curate.validation.judging.routing import Route
-from curate.validation.judging.student import answers_of, cross_fitted
-from curate.validation.judging.trust import judge_table
-from curate.validation.settings import ValidationSettings
+from driftline.curate.validation.judging.opinions import opinion, table_of
+from driftline.curate.validation.judging.report import _probability, guarantee
+from driftline.curate.validation.judging.routing import Route
+from driftline.curate.validation.judging.student import answers_of, cross_fitted
+from driftline.curate.validation.judging.trust import judge_table
+from driftline.curate.validation.settings import ValidationSettings
 
 BUS, CAR = frozenset({"bus"}), frozenset({"car"})
 

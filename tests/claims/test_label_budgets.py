@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 from support.campaigns import Campaign
 
-from curate.validation.batches import affordable, draw_gold, estimate
-from curate.validation.judging.opinions import opinion, table_of
-from curate.validation.judging.routing import Rules, route
-from curate.validation.settings import ValidationSettings
+from driftline.curate.validation.asking.batches import affordable, draw_gold, estimate
+from driftline.curate.validation.judging.opinions import opinion, table_of
+from driftline.curate.validation.judging.routing import Rules, route
+from driftline.curate.validation.settings import ValidationSettings
 
 JUDGES = [{"name": "m", "kind": "margin"}]
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.retrieval.candidates import Lookup, choose
-from curate.retrieval.exact_search import Ranked
-from curate.retrieval.settings import RetrieveSettings
-from curate.validation.rounds import next_candidates
+from driftline.curate.retrieval.candidates import Lookup, choose
+from driftline.curate.retrieval.exact_search import Ranked
+from driftline.curate.retrieval.settings import RetrieveSettings
+from driftline.curate.validation.asking.rounds import next_candidates
 
 
 def lists(n: int) -> list[Ranked]:

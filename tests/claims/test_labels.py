@@ -12,20 +12,20 @@ import pyarrow.compute as pc
 import pytest
 from support.campaigns import Campaign, answers_table, coverage
 
-from curate.core.seeding import rng_for
-from curate.retrieval.settings import Concept
-from curate.store.answers import _counts, options_of
-from curate.validation.agreement import Answers, dawid_skene, one_coin, worker_table
-from curate.validation.answers import ANSWERS, read_answers
-from curate.validation.batches import write_batch
-from curate.validation.judging.guarantee import Sample, recall
-from curate.validation.judging.opinions import opinion, table_of
-from curate.validation.judging.panel import Panel
-from curate.validation.judging.settings import JudgeSettings
-from curate.validation.judging.student import cross_fitted
-from curate.validation.judging.trust import judge_table
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import agreement, people_say, tally, verdict
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.store.answers import _counts, options_of
+from driftline.curate.validation.answers.agreement import Answers, dawid_skene, one_coin, worker_table
+from driftline.curate.validation.answers.answers import ANSWERS, read_answers
+from driftline.curate.validation.answers.verdicts import agreement, people_say, tally, verdict
+from driftline.curate.validation.asking.batches import write_batch
+from driftline.curate.validation.judging.guarantee import Sample, recall
+from driftline.curate.validation.judging.opinions import opinion, table_of
+from driftline.curate.validation.judging.panel import Panel
+from driftline.curate.validation.judging.settings import JudgeSettings
+from driftline.curate.validation.judging.student import cross_fitted
+from driftline.curate.validation.judging.trust import judge_table
+from driftline.curate.validation.settings import ValidationSettings
 
 BUS, CAR, VAN, NOTHING = (frozenset({name}) for name in ("bus", "car", "van", "none"))
 

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from eval.engine.scores import softmax
-from eval.learner import Array, Labels, Learner, Task
-from eval.learners import LEARNERS
-from eval.protocols.ocrr.protocol import Ocrr
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.eval.engine.scores import softmax
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocols.ocrr.protocol import Ocrr
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 Log = list[tuple[Any, ...]]
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from eval.learner import Task
-from eval.learners.knn import Knn
-from eval.learners.label_shift import Bbse
-from eval.learners.majority import Majority
-from eval.memory.buffers import balanced, class_reservoirs
-from eval.memory.dark import Dark
-from eval.memory.samplers import Balanced, Fifo
+from driftline.eval.learner import Task
+from driftline.eval.learners.knn import Knn
+from driftline.eval.learners.label_shift import Bbse
+from driftline.eval.learners.majority import Majority
+from driftline.eval.memory.buffers import balanced, class_reservoirs
+from driftline.eval.memory.dark import Dark
+from driftline.eval.memory.samplers import Balanced, Fifo
 
 
 def past(labels: list[int], start: int) -> Any:

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from curate.core.seeding import rng_for
-from pipelines.cli.app import app
-from pipelines.reporting.audit import FEWEST, NEIGHBOURS, audit_stream, disagreeing, distances
-from pipelines.reporting.audit_page import lines, page
-from stream_builder.measures.distances import sliced
-from stream_builder.measures.shift_distance import sharing
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.pipelines.cli.app import app
+from driftline.pipelines.reporting.audit import FEWEST, NEIGHBOURS, audit_stream, disagreeing, distances
+from driftline.pipelines.reporting.audit_page import lines, page
+from driftline.stream_builder.measures.distances import sliced
+from driftline.stream_builder.measures.shift_distance import sharing
+from driftline.stream_builder.stream import Split, Step, Stream
 
 World = tuple[np.ndarray, np.ndarray, np.ndarray]  # vectors, buckets, groups
 BUCKETS, WIDTH, WORLDS = 4, 16, 150

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from support.worlds import null_world
 
-from eval.reporting.answer import _apart
-from eval.reporting.document import shown
-from eval.reporting.report import results_of, write
-from eval.run import evaluate
-from pipelines.cli.eval import _scores
+from driftline.eval.reporting.answer import _apart
+from driftline.eval.reporting.document import shown
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.run import evaluate
+from driftline.pipelines.cli.eval import _scores
 
 CROWN = re.compile(r"has the best|is the most accurate|ages (?:least|fastest)|differs from all|are significant")
 WORLDS = 20

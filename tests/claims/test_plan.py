@@ -16,19 +16,19 @@ from support.living import answer as people_answer
 from support.living import context as town_context
 from support.vision_server import vision_server
 
-from curate.core.atomic_io import read_json, write_text
-from curate.core.errors import Unconfirmed
-from curate.core.run_log import RunLog
-from curate.validation.batches import estimate
-from pipelines.annotation.batches import open_batch
-from pipelines.config.loader import load
-from pipelines.forecast import forecast
-from pipelines.forecast_text import text
-from pipelines.living import grow
-from pipelines.plan import plan
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json, write_text
+from driftline.curate.core.errors import Unconfirmed
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.validation.asking.batches import estimate
+from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.forecast.needs import forecast
+from driftline.pipelines.forecast.text import text
+from driftline.pipelines.run.living import grow
+from driftline.pipelines.run.plan import plan
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
 
 CROWD = ("store.use=false", "validation.method=crowd")
 MARGIN = ('validation.judges=[{"name": "m", "kind": "margin", "margin": 0.0}]',)

@@ -14,27 +14,27 @@ import pytest
 from PIL import Image
 from support.helpers import photo_config
 
-from curate.core.atomic_io import read_json, sha256_bytes, write_text
-from curate.core.errors import BadInput
-from curate.core.parsing import rows_of
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.encoders.seen import UNKNOWN, Seen, joint, seen
-from curate.images.near_duplicates import hashes_of
-from curate.pretrain.captions import captioned
-from curate.pretrain.gather import gather
-from curate.pretrain.pool import open_pool
-from curate.release import Release
-from curate.release.pool import COPY, TEST, UPLOADER, Tested
-from pipelines.cli.pretrain import _of_stream
-from pipelines.config.loader import load
-from pipelines.demo.draw import photo
-from pipelines.reporting.audit import audit
-from pipelines.reporting.audit_page import lines, page
-from pipelines.reporting.leaks import sentence
-from pipelines.runner import run
-from pipelines.stage import Context
-from stream_builder.builders.release import from_release
+from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_text
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.encoders.seen import UNKNOWN, Seen, joint, seen
+from driftline.curate.images.near_duplicates import hashes_of
+from driftline.curate.pretrain.captions import captioned
+from driftline.curate.pretrain.gather import gather
+from driftline.curate.pretrain.pool import open_pool
+from driftline.curate.release import Release
+from driftline.curate.release.pool import COPY, TEST, UPLOADER, Tested
+from driftline.pipelines.cli.pretrain import _of_stream
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.reporting.audit import audit
+from driftline.pipelines.reporting.audit_page import lines, page
+from driftline.pipelines.reporting.leaks import sentence
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.stream_builder.builders.release import from_release
 
 LAST = {0: "2009-05-12", 1: "2010-05-12", 2: "2011-05-12"}  # of each bucket, of the photos below
 
@@ -233,8 +233,8 @@ class TestTimeSeen:
     def test_it_is_read_where_may_have_seen_is_decided(self, folder: Path, tmp_path: Path) -> None:
         from dataclasses import replace
 
-        from curate.pretrain import SMALL
-        from curate.pretrain.train import pretrain
+        from driftline.curate.pretrain import SMALL
+        from driftline.curate.pretrain.train import pretrain
 
         images = gather(folder, 1, 72, tmp_path / "moco")
         recipe = replace(SMALL, epochs=1, batch=2, groups=1, queue=2)

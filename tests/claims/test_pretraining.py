@@ -12,18 +12,18 @@ import pytest
 import torch
 from PIL import Image
 
-from curate.core.errors import BadConfig, BadInput
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.pretrain import Recipe, captions, moco
-from curate.pretrain.captions import captioned
-from curate.pretrain.gather import ImageArray
-from curate.pretrain.moco import Moco
-from curate.pretrain.pool import Photo, Pool
-from curate.pretrain.small_clip import contrast
-from curate.pretrain.train import STATE, ProcessGroup, Training, pretrain
-from pipelines.cli.pretrain import _of_stream
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.pretrain import Recipe, captions, moco
+from driftline.curate.pretrain.captions import captioned
+from driftline.curate.pretrain.gather import ImageArray
+from driftline.curate.pretrain.moco import Moco
+from driftline.curate.pretrain.pool import Photo, Pool
+from driftline.curate.pretrain.small_clip import contrast
+from driftline.curate.pretrain.train import STATE, ProcessGroup, Training, pretrain
+from driftline.pipelines.cli.pretrain import _of_stream
+from driftline.stream_builder.stream import Split, Step, Stream
 
 TINY = Recipe(
     "resnet10t", size=16, room=16, epochs=2, batch=8, queue=16, key_momentum=0.9, groups=2, precision="float32"
@@ -116,7 +116,9 @@ class TestOwnKeysAreNoNegatives:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pictures = ImageArray(images(24), {}, "noise")
-        monkeypatch.setattr("curate.pretrain.train._finish", lambda out, moco, facts: kept.append(facts["loss"]))
+        monkeypatch.setattr(
+            "driftline.curate.pretrain.train._finish", lambda out, moco, facts: kept.append(facts["loss"])
+        )
         kept: list[list[float]] = []
         pretrain(pictures, TINY, tmp_path / "whole", device="cpu")
         plain = Training.epoch

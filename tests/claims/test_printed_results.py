@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 import pytest
 
-from eval import outcomes
-from eval.reporting.report import results_of, write
-from eval.run import evaluate
-from eval.scoring.comparing import compare
-from stream_builder.stream import Split, Step, Stream
+from driftline.eval import outcomes
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.comparing import compare
+from driftline.stream_builder.stream import Split, Step, Stream
 
 Floats = npt.NDArray[np.float64]
 YEAR = 31_556_952

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 from support.worlds import across_seeds
 
-from curate.core.group_split import describe_splits, draw_sides
-from curate.core.seeding import rng_for
+from driftline.curate.core.group_split import describe_splits, draw_sides
+from driftline.curate.core.seeding import rng_for
 
 N, SHARE = 900, 0.3
 Array = npt.NDArray[np.int64]

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import mannwhitneyu
 
-from curate.core.errors import BadConfig
-from curate.core.group_split import count_groups, describe_splits, draw_sides, too_large
-from curate.core.seeding import rng_for
-from curate.release import Release
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.group_split import count_groups, describe_splits, draw_sides, too_large
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release import Release
 
 SHARE, SPLITS = 0.3, 15
 N, BUCKETS, CLASSES = 1500, 6, 8

@@ -7,13 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from curate.core.errors import IncompatibleStream
-from curate.core.seeding import rng_for
-from stream_builder.builders.sampling import Composition, quotas
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Dataset, Samples
-from stream_builder.shifts.grammar import accumulated, parse
-from stream_builder.stream import Split
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.builders.sampling import Composition, quotas
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import Dataset, Samples
+from driftline.stream_builder.shifts.grammar import accumulated, parse
+from driftline.stream_builder.stream import Split
 
 
 def dataset(classes: int, per_class: int, subclasses: int = 0, grey: int = 40) -> Dataset:

@@ -15,23 +15,23 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from curate.bucketing.assign import assign
-from curate.bucketing.frozen import assign_frozen, freeze
-from curate.bucketing.settings import BucketSettings
-from curate.core.errors import BadInput
-from curate.core.seeding import rng_for, tie_ranks, time_order
-from curate.release.compose import _later_copies
-from eval.experiment.settings import setting_names
-from eval.protocol import PROTOCOLS
-from eval.run import evaluate
-from pipelines.cli.app import app
-from pipelines.reporting.audit import audit_stream
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.builders.time_order import TimedSamples, in_time_order
-from stream_builder.measures.label_correlation import blind_curve, correlation_of_stream
-from stream_builder.measures.shift_distance import label_statistics
-from stream_builder.step import SPLITS
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.bucketing.assign import assign
+from driftline.curate.bucketing.frozen import assign_frozen, freeze
+from driftline.curate.bucketing.settings import BucketSettings
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.seeding import rng_for, tie_ranks, time_order
+from driftline.curate.release.compose import _later_copies
+from driftline.eval.experiment.settings import setting_names
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.run import evaluate
+from driftline.pipelines.cli.app import app
+from driftline.pipelines.reporting.audit import audit_stream
+from driftline.stream_builder.builders.arrays import from_arrays
+from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order
+from driftline.stream_builder.measures.label_correlation import blind_curve, correlation_of_stream
+from driftline.stream_builder.measures.shift_distance import label_statistics
+from driftline.stream_builder.step import SPLITS
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def made(

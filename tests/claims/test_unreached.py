@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval.protocol import PROTOCOLS, Score
-from eval.protocols.ocrr.score import REACHED
-from eval.reporting.answer import _best
-from eval.reporting.document import _cost
-from eval.reporting.exports import scores_tex
-from eval.reporting.overview import Column, ranks, table
-from eval.results import Results
-from eval.scoring.aggregate import _compare, _spread
-from eval.scoring.ranking import best, rank, ranked
-from pipelines.cli.eval import _scores
+from driftline.eval.protocol import PROTOCOLS, Score
+from driftline.eval.protocols.ocrr.score import REACHED
+from driftline.eval.reporting.answer import _best
+from driftline.eval.reporting.document import _cost
+from driftline.eval.reporting.exports import scores_tex
+from driftline.eval.reporting.overview import Column, ranks, table
+from driftline.eval.results import Results
+from driftline.eval.scoring.aggregate import _compare, _spread
+from driftline.eval.scoring.ranking import best, rank, ranked
+from driftline.pipelines.cli.eval import _scores
 
 COST = REACHED[90]
 HIGH = Score("worst", "worst of novel, original")

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.core.registry import HOME
-from curate.core.seeding import rng_for
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import DATASETS, Dataset, Options, open_dataset
+from driftline.curate.core.registry import HOME
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import DATASETS, Dataset, Options, open_dataset
 
 
 def imagenet(folder: Path) -> None:

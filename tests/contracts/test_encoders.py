@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.core.atomic_io import write_json
-from curate.core.errors import BadConfig
-from curate.core.registry import HOME
-from curate.core.seeding import rng_for
-from curate.encoders import ENCODERS, Encoder, EncoderSpec, Vectors
+from driftline.curate.core.atomic_io import write_json
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.registry import HOME
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.encoders import ENCODERS, Encoder, EncoderSpec, Vectors
 
 TEXTS = ["a car", "a bus on a road"]
 Model = tuple[str, str | None]  # model, weights
 
 
 def clip(folder: Path) -> Model:
-    return str(files("pipelines") / "demo" / "model"), None
+    return str(files("driftline.pipelines") / "demo" / "model"), None
 
 
 def table(folder: Path) -> Model:
@@ -49,9 +49,9 @@ def locked(folder: Path) -> Model:
     import timm
     import torch
 
-    from curate.core.run_log import RunLog
-    from curate.encoders.locked import opened
-    from curate.pretrain.locked import train
+    from driftline.curate.core.run_log import RunLog
+    from driftline.curate.encoders.locked import opened
+    from driftline.curate.pretrain.locked import train
 
     torch.manual_seed(0)
     torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), folder / "resnet.pt")

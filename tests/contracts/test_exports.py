@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.export import EXPORTS
-from curate.release import Release
+from driftline.curate.export import EXPORTS
+from driftline.curate.release import Release
 
 
 @pytest.fixture(scope="module")

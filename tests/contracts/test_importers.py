@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from curate.core.errors import BadInput, DriftlineError, MissingFile
-from curate.core.seeding import rng_for
-from pipelines.cli.exchange.imports import import_app
-from stream_builder.importers import IMPORTERS
-from stream_builder.importers.dated import Cut, Dated, stream_of, times_of
-from stream_builder.stream import SPLITS, Stream
+from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile
+from driftline.curate.core.seeding import rng_for
+from driftline.pipelines.cli.imports import import_app
+from driftline.stream_builder.importers import IMPORTERS
+from driftline.stream_builder.importers.dated import Cut, Dated, stream_of, times_of
+from driftline.stream_builder.stream import SPLITS, Stream
 
 YEARS = (2012, 2013, 2015)
 Built = tuple[Path, dict[str, Any]]  # what the importer is called with

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from support.helpers import described, drifting, hinted
 
-from curate.core.errors import IncompatibleStream
-from curate.core.registry import HOME
-from curate.core.seeding import rng_for
-from eval.abilities import correct, learn_sequence, stored_bytes
-from eval.answers import answers, sure_answers
-from eval.experiment.settings import check_settings, setting_names
-from eval.experiment.settings import described as described_settings
-from eval.learner import Labels, Learner, Task
-from eval.learners import LEARNERS
-from eval.training.sgd_learner import NetLearner
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.registry import HOME
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import correct, learn_sequence, stored_bytes
+from driftline.eval.answers import answers, sure_answers
+from driftline.eval.experiment.settings import check_settings, setting_names
+from driftline.eval.experiment.settings import described as described_settings
+from driftline.eval.learner import Labels, Learner, Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.training.sgd_learner import NetLearner
 
 STREAM = described(drifting(drift=0.1))
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
@@ -48,7 +48,7 @@ def ours(name: str) -> bool:
 
 
 def test_those_that_are_left_out_have_tests_of_their_own() -> None:
-    families = {f"eval.learners.{n}" for n in ("seq_to_final", "llm", "lora", "batch_norm", "cotta", "l2p")}
+    families = {f"driftline.eval.learners.{n}" for n in ("seq_to_final", "llm", "lora", "batch_norm", "cotta", "l2p")}
     assert {LEARNERS[name].__module__ for name in LEARNERS if left_out(name) and ours(name)} == families
 
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from curate.core.seeding import rng_for
-from stream_builder.measures import DISTANCES
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.measures import DISTANCES
 
 
 def sets(far: float) -> tuple[np.ndarray, np.ndarray]:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from curate.core.errors import BadConfig
-from eval.nets import NETS, build
-from eval.nets.chain import HEAD, Net
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.nets import NETS, build
+from driftline.eval.nets.chain import HEAD, Net
 
 IMAGES, FEATURES = (32, 32, 3), (8,)
 CLASSES, N = 3, 4

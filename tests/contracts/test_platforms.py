@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from curate.retrieval.settings import Concept
-from curate.validation.platforms import PLATFORMS
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.validation.asking.platforms import PLATFORMS
 
 CONCEPTS = [Concept(name=name, prompts=(name,)) for name in ("bus", "car")]
 ADDRESSES = {f"item{n}": f"https://images.example/item{n}.jpg" for n in range(4)}

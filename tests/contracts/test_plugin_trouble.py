@@ -15,12 +15,12 @@ from support.plugins import importable, install
 from support.small_runs import unpacked
 
 import driftline as dl
-from curate.core.atomic_io import read_json, write_json
-from curate.core.errors import BadPlugin
-from curate.export import EXPORTS
-from eval.leaderboard.submission import pack
-from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS
+from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.curate.core.errors import BadPlugin
+from driftline.curate.export import EXPORTS
+from driftline.eval.leaderboard.submission import pack
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import PROTOCOLS
 
 pytestmark = pytest.mark.usefixtures("packages")
 

@@ -36,22 +36,22 @@ from support.console import answer, driftline
 from support.plugins import ACME, importable
 
 import driftline as dl
-from curate.core.atomic_io import read_json
-from curate.core.registry import Registry
-from curate.core.seeding import rng_for
-from curate.export import EXPORTS
-from pipelines.cli.app import main
-from pipelines.cli.listing import REGISTRIES
-from pipelines.demo.draw import photo
-from pipelines.stages import STAGES
-from stream_builder.export import EXPORTS as STREAM_EXPORTS
-from stream_builder.measures.shift_distance import distances
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.registry import Registry
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.export import EXPORTS
+from driftline.pipelines.cli.app import main
+from driftline.pipelines.cli.listing import REGISTRIES
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.stages import STAGES
+from driftline.stream_builder.export import EXPORTS as STREAM_EXPORTS
+from driftline.stream_builder.measures.shift_distance import distances
 
 pytestmark = pytest.mark.usefixtures("packages")
 STAGE = '''
-from pipelines.stage import Counts, Stage
+from driftline.pipelines.run.stage import Counts, Stage
 import pyarrow.parquet as pq
-from curate.core.atomic_io import write_parquet
+from driftline.curate.core.atomic_io import write_parquet
 
 class Count(Stage):
     """Lists what is in the release."""
@@ -131,7 +131,7 @@ def test_it_is_listed_with_its_package(group: str) -> None:
 
 def test_a_process_of_its_own_needs_nothing_but_the_path(packages: Path) -> None:
     environment = os.environ | {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "pipelines.cli", "list", "learners", "--json"]
+    command = [sys.executable, "-m", "driftline.pipelines.cli", "list", "learners", "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "acme-prototype" in [entry["name"] for entry in json.loads(done.stdout)]
 

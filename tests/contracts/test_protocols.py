@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from curate.core.errors import IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.experiment.settings import described, setting_names
-from eval.learner import Array, Labels, Learner, Task
-from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS, scores_of
-from eval.rows import Row
-from eval.run import evaluate
-from stream_builder.stream import Step, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.settings import described, setting_names
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import PROTOCOLS, scores_of
+from driftline.eval.rows import Row
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Step, Stream
 
 
 @dataclass

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curate.core.seeding import rng_for
-from eval.history import History
-from eval.memory.samplers import SAMPLERS, Sampler
-from stream_builder.stream import Split
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.history import History
+from driftline.eval.memory.samplers import SAMPLERS, Sampler
+from driftline.stream_builder.stream import Split
 
 N, BATCH = 60, 10
 

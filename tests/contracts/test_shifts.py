@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curate.core.errors import BadArray
-from curate.core.seeding import rng_for
-from stream_builder.shifts import SHIFTS
-from stream_builder.shifts.base import ORDER, Shift
+from driftline.curate.core.errors import BadArray
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.shifts import SHIFTS
+from driftline.stream_builder.shifts.base import ORDER, Shift
 
 C = 10
 

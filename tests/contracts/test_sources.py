@@ -18,11 +18,11 @@ from support.flickr_server import FlickrServer, photo
 from support.helpers import yfcc_line
 from support.wikimedia_server import WikimediaServer, file
 
-from curate.core.errors import BadInput, MissingFile
-from curate.metadata.columns import ID
-from curate.metadata.schema import SOURCE
-from curate.sources import SOURCES
-from curate.sources.base import FileSource, Source, Workplace
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.metadata.columns import ID
+from driftline.curate.metadata.schema import SOURCE
+from driftline.curate.sources import SOURCES
+from driftline.curate.sources.base import FileSource, Source, Workplace
 
 
 def photo_bytes(date: str | None = "2012:05:01 10:00:00") -> bytes:
@@ -184,7 +184,7 @@ def test_camera_trap_pictures_go_through_the_folder_source(shared: Path, tmp_pat
     table = pa.Table.from_batches(SOURCES["folder"](path=tmp_path, label="parent").batches())
     expected = list(csv.DictReader((shared / "camtrap" / "camtrapR_index.csv").open()))
     assert len(table) == len(expected) == 168
-    from curate.metadata.column_mapping import seconds_of
+    from driftline.curate.metadata.column_mapping import seconds_of
 
     dates = {r["path"]: r["datetime_original"] for r in expected}
     for path, taken in zip(table["path"].to_pylist(), table["taken"].to_pylist(), strict=True):

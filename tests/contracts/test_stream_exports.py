@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.core.errors import IncompatibleStream
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.export import EXPORTS
-from stream_builder.export.contact_sheet import write_contact_sheet
-from stream_builder.export.images import class_folder
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.stream_builder.builders.arrays import from_arrays
+from driftline.stream_builder.export import EXPORTS
+from driftline.stream_builder.export.contact_sheet import write_contact_sheet
+from driftline.stream_builder.export.images import class_folder
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def images() -> Stream:

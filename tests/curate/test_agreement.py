@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from curate.core.errors import BadInput
-from curate.validation.agreement import (
+from driftline.curate.core.errors import BadInput
+from driftline.curate.validation.answers.agreement import (
     Answers,
     dawid_skene,
     fleiss_kappa,

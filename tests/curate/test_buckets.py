@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 
-from curate.bucketing.assign import assign
-from curate.bucketing.settings import BucketSettings
-from curate.bucketing.timeline_plot import timeline
-from curate.core.errors import Shortage
-from curate.core.seeding import tie_ranks, time_order
+from driftline.curate.bucketing.assign import assign
+from driftline.curate.bucketing.settings import BucketSettings
+from driftline.curate.bucketing.timeline_plot import timeline
+from driftline.curate.core.errors import Shortage
+from driftline.curate.core.seeding import tie_ranks, time_order
 
 DAY = 86_400
 times = st.lists(st.integers(-(10**9), 2 * 10**9), min_size=11, max_size=60)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate.sources.yfcc import bzip2
-from curate.sources.yfcc.bzip2 import AHEAD, BLOCK, END, SEGMENT, Damaged, blocks, decompress
+from driftline.curate.sources.yfcc import bzip2
+from driftline.curate.sources.yfcc.bzip2 import AHEAD, BLOCK, END, SEGMENT, Damaged, blocks, decompress
 
 
 def noise(size: int) -> bytes:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from curate.images import camera_raw
-from curate.images.checks import ImageLimits, check_image
-from curate.sources.folder import Folder
+from driftline.curate.images import camera_raw
+from driftline.curate.images.checks import ImageLimits, check_image
+from driftline.curate.sources.folder import Folder
 
 TAKEN, SECONDS = "2019:03:04 10:00:00", 1551693600
 

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.core import digests
-from curate.core.atomic_io import fingerprint, read_json, sha256_bytes, sweep, write_bytes, writing
-from curate.core.digests import content_digest, full_digest, listing, quick_digest
-from curate.core.errors import BadInput, DriftlineError, UnknownName, explained
-from curate.core.registry import Registry
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.images.shards import write_tar
-from curate.metadata.columns import ID, safe_id
+from driftline.curate.core import digests
+from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_bytes, sweep, write_bytes, writing
+from driftline.curate.core.digests import content_digest, full_digest, listing, quick_digest
+from driftline.curate.core.errors import BadInput, DriftlineError, UnknownName, explained
+from driftline.curate.core.registry import Registry
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.images.shards import write_tar
+from driftline.curate.metadata.columns import ID, safe_id
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_sweep_leaves_what_a_live_process_writes(tmp_path: Path) -> None:
 
 
 def test_the_same_seed_and_names_give_the_same_numbers_in_another_process() -> None:
-    code = "from curate.core.seeding import rng_for; print(rng_for(5, 'tint', 3).integers(10**9))"
+    code = "from driftline.curate.core.seeding import rng_for; print(rng_for(5, 'tint', 3).integers(10**9))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(other) == int(rng_for(5, "tint", 3).integers(10**9))
 
@@ -186,7 +186,7 @@ def test_slow_work_prints_its_progress(
     total: int | None, expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(0, 1000, 11))
-    monkeypatch.setattr("curate.core.run_log.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("driftline.curate.core.run_log.time.monotonic", lambda: next(clock))
     with RunLog().progress("fetch", total, "rows") as tick:
         tick(1000)
     assert capsys.readouterr().err.startswith(expected)

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from curate.core.errors import BadInput
-from curate.metadata.column_mapping import seconds_of
-from curate.sources.delimited import Delimited
+from driftline.curate.core.errors import BadInput
+from driftline.curate.metadata.column_mapping import seconds_of
+from driftline.curate.sources.delimited import Delimited
 
 
 def rows(path: Path, text: str, columns: dict[str, str]) -> list[dict[str, object]]:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from curate.core.seeding import rng_for
-from curate.images.near_duplicates import (
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.images.near_duplicates import (
     copy_report,
     group_pairs,
     near_copies,
@@ -21,7 +21,7 @@ from curate.images.near_duplicates import (
     perceptual_hashes,
     thumbnail,
 )
-from pipelines.demo.draw import photo
+from driftline.pipelines.demo.draw import photo
 
 
 def tensor(image: Image.Image) -> torch.Tensor:
@@ -75,7 +75,7 @@ def test_many_hashes_are_compared_by_parts_and_give_the_pairs_of_all_against_all
         for b in rng.integers(0, 64, i % 9):
             of[i] = of[i - 1000] ^ (np.uint64(1) << np.uint64(b))
     expected = {tuple(p) for p in pairs_by_hash(of, bits).tolist()}
-    monkeypatch.setattr("curate.images.near_duplicates.MANY", 0)
+    monkeypatch.setattr("driftline.curate.images.near_duplicates.MANY", 0)
     assert {tuple(p) for p in pairs_by_hash(of, bits).tolist()} == expected
     assert bits == 0 or expected
 

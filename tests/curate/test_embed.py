@@ -17,28 +17,28 @@ import pytest
 from PIL import Image
 from support.traps import Trap
 
-from curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
-from curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile
-from curate.core.executor import Executor
-from curate.core.executor.torch_threads import one_thread
-from curate.core.registry import Entry
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.embedding.embed import embed
-from curate.embedding.features import filled
-from curate.embedding.import_vectors import import_vectors
-from curate.encoders import ENCODERS, Encoder, EncoderSpec, Vectors, spec_of
-from curate.encoders.backbone import Backbone
-from curate.encoders.clip import Clip
-from curate.images.shards import index_path, shard_path, write_tar
-from curate.retrieval.candidates import query_vectors
-from curate.retrieval.settings import Concept
-from curate.retrieval.vector_store import Store, parts
-from pipelines.demo.draw import jpeg, photo
-from stream_builder.builders.encoded import encode
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
+from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.registry import Entry
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.embedding.embed import embed
+from driftline.curate.embedding.features import filled
+from driftline.curate.embedding.import_vectors import import_vectors
+from driftline.curate.encoders import ENCODERS, Encoder, EncoderSpec, Vectors, spec_of
+from driftline.curate.encoders.backbone import Backbone
+from driftline.curate.encoders.clip import Clip
+from driftline.curate.images.shards import index_path, shard_path, write_tar
+from driftline.curate.retrieval.candidates import query_vectors
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.retrieval.vector_store import Store, parts
+from driftline.pipelines.demo.draw import jpeg, photo
+from driftline.stream_builder.builders.encoded import encode
+from driftline.stream_builder.stream import Split, Step, Stream
 
-MODEL = str(files("pipelines") / "demo" / "model")
+MODEL = str(files("driftline.pipelines") / "demo" / "model")
 SPEC = EncoderSpec(model=MODEL)
 QUIET = RunLog(quiet=True)
 
@@ -299,7 +299,7 @@ class TestEncoderOfAnotherPackage:
     def test_a_class_named_by_its_module_embeds_images_in_worker_processes(
         self, images: tuple[Path, pa.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("curate.core.executor.STARTS", 0.0)
+        monkeypatch.setattr("driftline.curate.core.executor.STARTS", 0.0)
         monkeypatch.setattr(f"{self.KIND.replace(':', '.')}.images", refused)  # in this process, for a trial only
         assert embed(
             *images, EncoderSpec(model="a", encoder=self.KIND), tmp_path, QUIET, executor=Executor(workers=2)

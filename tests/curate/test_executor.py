@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 from support.work import complain, complain_or_sleep, die, die_once, gpu, pid, square
 
-from curate.core.errors import BadConfig, BadInput, DriftlineError
-from curate.core.executor import Executor
-from curate.core.executor.local import AHEAD, ahead, default_workers
-from curate.retrieval.exact_search import search
-from curate.retrieval.vector_store import Store, vector_file
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import AHEAD, ahead, default_workers
+from driftline.curate.retrieval.exact_search import search
+from driftline.curate.retrieval.vector_store import Store, vector_file
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     monkeypatch.setenv("FAKE_SLURM", str(folder))
     monkeypatch.setenv("DRIFTLINE_SLURM_FOLDER", str(folder.parent / "jobs"))
     monkeypatch.setenv("PYTHONPATH", PATH)
-    monkeypatch.setattr("curate.core.executor.slurm.POLL", 0.05)
-    monkeypatch.setattr("curate.core.executor.slurm.ASK", 0.2)
+    monkeypatch.setattr("driftline.curate.core.executor.slurm.POLL", 0.05)
+    monkeypatch.setattr("driftline.curate.core.executor.slurm.ASK", 0.2)
     return folder
 
 
@@ -161,7 +161,7 @@ def test_an_error_ahead_of_the_caller_comes_in_its_turn() -> None:
 def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from support import work as t; from curate.core.executor import Executor\n"
+        "from support import work as t; from driftline.curate.core.executor import Executor\n"
         "list(Executor(workers=2).run_tasks(t.sleep, [sys.argv[2] + '/a', sys.argv[2] + '/b']))\n"
     )
     run = subprocess.Popen([sys.executable, "-c", code, str(TESTS), str(tmp_path)])
@@ -183,7 +183,7 @@ def test_a_script_needs_no_guard_around_its_work(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         f"import sys; sys.path.insert(0, {str(TESTS)!r})\n"
-        "from support.work import square; from curate.core.executor import Executor\n"
+        "from support.work import square; from driftline.curate.core.executor import Executor\n"
         "print(sorted(r for _, r in Executor(workers=2).run_tasks(square, range(4))))\n"
     )
     env = os.environ | {"PYTHONPATH": str(TESTS.parent)}
@@ -233,7 +233,7 @@ def test_search_on_ray_gives_the_same_lists(tmp_path: Path) -> None:
 def test_a_module_beside_the_photos_is_not_imported_by_workers(tmp_path: Path) -> None:
     for name in ("json", "multiprocessing", "pyarrow"):
         (tmp_path / f"{name}.py").write_text(f"open('imported-{name}', 'w')\n")
-    script = "from curate.core.executor import Executor; from support.work import square; "
+    script = "from driftline.curate.core.executor import Executor; from support.work import square; "
     script += "print(sorted(Executor(workers=2).run_tasks(square, range(3))))"
     words = [sys.executable, "-P", "-c", script]
     done = subprocess.run(words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": PATH}, capture_output=True, text=True)

@@ -15,18 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from support.faults import EXPECTED, FaultServer, bomb, picture
 
-from curate.core.errors import DriftlineError, IntegrityError
-from curate.core.executor import Executor
-from curate.core.run_log import RunLog
-from curate.fetch import native
-from curate.fetch.img2dataset import client
-from curate.fetch.outcome import Download
-from curate.fetch.run import FetchSettings, fetch
-from curate.fetch.settings import yfcc_hash
-from curate.fetch.shard import COLUMNS
-from curate.images.checks import ImageLimits, check_image
-from curate.images.local_files import cell_path
-from curate.images.shards import read_images, read_tar, write_tar
+from driftline.curate.core.errors import DriftlineError, IntegrityError
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.fetch import native
+from driftline.curate.fetch.img2dataset import client
+from driftline.curate.fetch.outcome import Download
+from driftline.curate.fetch.run import FetchSettings, fetch
+from driftline.curate.fetch.settings import yfcc_hash
+from driftline.curate.fetch.shard import COLUMNS
+from driftline.curate.images.checks import ImageLimits, check_image
+from driftline.curate.images.local_files import cell_path
+from driftline.curate.images.shards import read_images, read_tar, write_tar
 
 QUIET = RunLog(quiet=True)
 RULES = FetchSettings(
@@ -300,7 +300,7 @@ def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(
 ) -> None:
     urls: list[str | None] = [f"{server.base}/good/{i}" for i in range(30)]
     parts = part(tmp_path / "t", urls)
-    from curate.fetch import shard
+    from driftline.curate.fetch import shard
 
     writes = iter([write_tar])
 
@@ -326,7 +326,7 @@ def test_photos_wait_in_memory_and_on_disk_only_if_they_are_too_many(
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **how: on_disk.append(how["dir"]) or made(**how))
     fetch(parts, tmp_path / "a", RULES, QUIET)
     assert not on_disk, "each photo is written once, into its shard"
-    monkeypatch.setattr("curate.fetch.shard.IN_MEMORY", len(picture()) * 2)
+    monkeypatch.setattr("driftline.curate.fetch.shard.IN_MEMORY", len(picture()) * 2)
     fetch(parts, tmp_path / "b", RULES, QUIET)
     assert on_disk == [str(tmp_path / "b")]
     assert same_files(tmp_path / "a", tmp_path / "b")

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from curate.core.atomic_io import write_parquet
-from curate.core.errors import BadConfig, BadInput
-from curate.core.executor import Executor
-from curate.core.run_log import RunLog
-from curate.metadata.filtering import MARKS, filter_table, late_rows, mark
-from curate.metadata.filters import check, reasons
-from curate.metadata.schema import TABLE, TIMES, batch_of, judge_times
-from curate.metadata.settings import FilterSettings
+from driftline.curate.core.atomic_io import write_parquet
+from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.metadata.filtering import MARKS, filter_table, late_rows, mark
+from driftline.curate.metadata.filters import check, reasons
+from driftline.curate.metadata.schema import TABLE, TIMES, batch_of, judge_times
+from driftline.curate.metadata.settings import FilterSettings
 
 QUIET = RunLog(quiet=True)
 GOOD: dict[str, object] = {

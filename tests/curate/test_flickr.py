@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from support.flickr_server import FlickrServer, photo
 
-from curate.core.errors import BadConfig, BadInput, DriftlineError
-from curate.core.outside import http
-from curate.sources import flickr
-from curate.sources.base import Workplace
-from curate.sources.flickr import Flickr
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
+from driftline.curate.core.outside import http
+from driftline.curate.sources import flickr
+from driftline.curate.sources.base import Workplace
+from driftline.curate.sources.flickr import Flickr
 
 START = 1_300_000_000
 Serve = Callable[..., FlickrServer]

@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from curate.validation.answers import ANSWERS
-from curate.validation.judging.guarantee import (
+from driftline.curate.validation.answers.answers import ANSWERS
+from driftline.curate.validation.answers.verdicts import joint_probabilities, people_say, tally
+from driftline.curate.validation.judging.guarantee import (
     Sample,
     classical,
     images_for,
@@ -21,12 +22,11 @@ from curate.validation.judging.guarantee import (
     recall,
     share_of,
 )
-from curate.validation.judging.opinions import opinion, table_of
-from curate.validation.judging.report import guarantee, people_would, verdicts_of
-from curate.validation.judging.routing import Rules, information, route
-from curate.validation.judging.trust import judge_table
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import joint_probabilities, people_say, tally
+from driftline.curate.validation.judging.opinions import opinion, table_of
+from driftline.curate.validation.judging.report import guarantee, people_would, verdicts_of
+from driftline.curate.validation.judging.routing import Rules, information, route
+from driftline.curate.validation.judging.trust import judge_table
+from driftline.curate.validation.settings import ValidationSettings
 
 Floats = npt.NDArray[np.floating]
 

@@ -14,10 +14,10 @@ import pytest
 from support.console import driftline
 from support.mutations import damaged
 
-from curate.core.errors import BadInput, DriftlineError, IntegrityError
-from curate.export import EXPORTS
-from curate.release import Release
-from curate.release.writer import seal
+from driftline.curate.core.errors import BadInput, DriftlineError, IntegrityError
+from driftline.curate.export import EXPORTS
+from driftline.curate.release import Release
+from driftline.curate.release.writer import seal
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from support.serving import serving
 
-from curate.core.errors import BadConfig, BadInput, DriftlineError
-from curate.core.journal import Journal
-from curate.core.outside import http
-from curate.core.outside.http import Client, Policy, Reply, Temporary, repeat, repeat_async, seconds_after
-from curate.core.outside.json_api import JsonApi
-from curate.fetch.address_guard import leaves_public
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
+from driftline.curate.core.journal import Journal
+from driftline.curate.core.outside import http
+from driftline.curate.core.outside.http import Client, Policy, Reply, Temporary, repeat, repeat_async, seconds_after
+from driftline.curate.core.outside.json_api import JsonApi
+from driftline.curate.fetch.address_guard import leaves_public
 
 QUICK = Policy(3, 0.001)
 HOSTILE = ["9" * 400, "1e999", "-1", "nan", "inf", "²", "", "0x10", "Fri, 31 Dec 9999 23:59:59 -2359", "Mon", "\x00"]

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from support.document_server import DocumentServer
 
-from curate.core.errors import BadInput
-from curate.core.outside.json_api import Answer
-from curate.core.run_log import RunLog
-from curate.sources.iiif.changes import published
-from pipelines.config.loader import load
-from pipelines.living import grow
-from pipelines.stage import Context
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.json_api import Answer
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.sources.iiif.changes import published
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.living import grow
+from driftline.pipelines.run.stage import Context
 
 HOME = "http://museum"
 Change = tuple[str, str, str | None]  # type, manifest, year

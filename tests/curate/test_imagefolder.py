@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.export.imagefolder import _folder, export
+from driftline.curate.export.imagefolder import _folder, export
 
 NAMES = ["a/b", "a_b", "a\\b", "a%2Fb", "a", ".a", "..", "tea & cake"]
 

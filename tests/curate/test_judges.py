@@ -13,16 +13,16 @@ import pytest
 from pydantic import ValidationError
 from support.vision_server import Vision, vision_server
 
-from curate.core.errors import BadConfig, BadInput, Unfinished
-from curate.retrieval.settings import Concept
-from curate.validation.judging import endpoint
-from curate.validation.judging.cache import AnswerCache
-from curate.validation.judging.endpoint import ask_endpoint
-from curate.validation.judging.opinions import of_endpoint, table_of, worker_columns
-from curate.validation.judging.question import question_of
-from curate.validation.judging.settings import JudgeSettings
-from curate.validation.judging.student import cross_fitted
-from curate.validation.judging.zero_shot import zero_shot
+from driftline.curate.core.errors import BadConfig, BadInput, Unfinished
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.validation.judging import endpoint
+from driftline.curate.validation.judging.cache import AnswerCache
+from driftline.curate.validation.judging.endpoint import ask_endpoint
+from driftline.curate.validation.judging.opinions import of_endpoint, table_of, worker_columns
+from driftline.curate.validation.judging.question import question_of
+from driftline.curate.validation.judging.settings import JudgeSettings
+from driftline.curate.validation.judging.student import cross_fitted
+from driftline.curate.validation.judging.zero_shot import zero_shot
 
 CONCEPTS = [Concept(name="bus", prompts=("bus",), examples=("tram",)), Concept(name="car", prompts=("car",))]
 QUESTION = question_of(CONCEPTS, "What is it?")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from support.label_studio import FOLDER
 
-from curate.core.errors import BadInput
-from curate.retrieval.settings import Concept
-from curate.validation.answers import read_answers, read_lines
-from curate.validation.platforms.label_studio import write
+from driftline.curate.core.errors import BadInput
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.curate.validation.asking.platforms.label_studio import write
 
 CONCEPTS = [Concept(name="bus", prompts=("bus",), option='bus <"&>'), Concept(name="car", prompts=("car",))]
 BATCH: dict[str, Any] = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "concepts": ["bus", "car"], "workers": 1}

@@ -16,15 +16,15 @@ from pydantic import ValidationError
 from support.document_server import DocumentServer
 from support.wikimedia_server import WikimediaServer, error, file
 
-from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
-from curate.core.outside import http
-from curate.core.outside.s3 import fetch
-from curate.core.run_log import RunLog
-from curate.sources import wikimedia
-from curate.sources.base import Source, Workplace
-from curate.sources.iiif import Iiif
-from curate.sources.inaturalist import INaturalist
-from curate.sources.wikimedia import Wikimedia
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from driftline.curate.core.outside import http
+from driftline.curate.core.outside.s3 import fetch
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.sources import wikimedia
+from driftline.curate.sources.base import Source, Workplace
+from driftline.curate.sources.iiif import Iiif
+from driftline.curate.sources.inaturalist import INaturalist
+from driftline.curate.sources.wikimedia import Wikimedia
 
 START = 1_300_000_000
 MANIFEST = "Manifest"

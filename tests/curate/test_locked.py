@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.encoders import Encoder, Vectors, unit
-from curate.encoders.backbone import load_checkpoint
-from curate.encoders.locked import Locked
-from curate.pretrain import locked
-from pipelines.cli.machine import models_train
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.encoders import Encoder, Vectors, unit
+from driftline.curate.encoders.backbone import load_checkpoint
+from driftline.curate.encoders.locked import Locked
+from driftline.curate.pretrain import locked
+from driftline.pipelines.cli.machine import models_train
 
 RNG = rng_for(0, "locked tests")
 TOPICS = RNG.normal(size=(300, 5))

@@ -19,13 +19,13 @@ from support.console import answer, driftline
 from support.helpers import album, photo_config
 from support.small_runs import unpacked
 
-from curate.core.errors import BadInput, UnknownName
-from curate.encoders.clip import Clip
-from curate.encoders.weights import KNOWN, download, repository_of, within
-from curate.pretrain.captions import captioned
-from curate.release import Release
-from pipelines.config.presets import write_run_file
-from pipelines.stages.embed import BUILT_IN, built_in
+from driftline.curate.core.errors import BadInput, UnknownName
+from driftline.curate.encoders.clip import Clip
+from driftline.curate.encoders.weights import KNOWN, download, repository_of, within
+from driftline.curate.pretrain.captions import captioned
+from driftline.curate.release import Release
+from driftline.pipelines.config.presets import write_run_file
+from driftline.pipelines.stages.embed import BUILT_IN, built_in
 
 MODEL = Path(built_in(BUILT_IN))
 REPOSITORY = KNOWN["RN50:yfcc15m"].repository
@@ -76,7 +76,7 @@ def hub() -> Iterator[str]:
 def with_hub(address: str, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command line in a process of its own: the hub's library reads its variables when it is imported."""
     env = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(home)}
-    command = [sys.executable, "-m", "pipelines.cli", *words]
+    command = [sys.executable, "-m", "driftline.pipelines.cli", *words]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
 
 
@@ -84,8 +84,8 @@ class TestNoModel:
     def test_it_is_said_before_torch_is_imported(self, tmp_path: Path) -> None:
         code = (
             "import sys\n"
-            "from curate.core.errors import MissingFile\n"
-            "from curate.encoders.weights import check_weights\n"
+            "from driftline.curate.core.errors import MissingFile\n"
+            "from driftline.curate.encoders.weights import check_weights\n"
             "try:\n"
             "    check_weights('ViT-B-32', 'openai')\n"
             "except MissingFile as error:\n"

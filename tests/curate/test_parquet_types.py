@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.metadata.schema import SOURCE
-from curate.sources.parquet import Parquet
+from driftline.curate.metadata.schema import SOURCE
+from driftline.curate.sources.parquet import Parquet
 
 BAD_UTF8 = pa.Array.from_buffers(
     pa.string(), 2, [None, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]

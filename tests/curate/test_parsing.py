@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from curate.core.parsing import plus_decode
+from driftline.curate.core.parsing import plus_decode
 
 pieces = st.sampled_from(
     ["%", "%4", "%41", "%c3%a9", "%E9", "%00", "%zz", "+", "a", "é", "%F0%9F%98%80", "%F0%9F", "2"]

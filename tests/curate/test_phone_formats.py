@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from curate.core.seeding import rng_for
-from curate.images import checks
-from curate.images.checks import ImageLimits, check_image
-from curate.images.phone_formats import HEIC_NEEDS, reads_heic
-from curate.sources.folder import Folder
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.images import checks
+from driftline.curate.images.checks import ImageLimits, check_image
+from driftline.curate.images.phone_formats import HEIC_NEEDS, reads_heic
+from driftline.curate.sources.folder import Folder
 
 
 def encoded(kind: str, taken: str = "2019:03:04 10:00:00", seed: int = 0) -> bytes:
@@ -60,7 +60,7 @@ def test_a_folder_reads_its_date(kind: str, tmp_path: Path) -> None:
 
 def test_without_the_extra_the_message_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.heic").write_bytes(encoded("HEIF"))
-    monkeypatch.setattr("curate.sources.folder.reads_heic", lambda: False)
+    monkeypatch.setattr("driftline.curate.sources.folder.reads_heic", lambda: False)
     monkeypatch.setattr(checks, "reads_heic", lambda: False)
     (row,) = pa.Table.from_batches(Folder(source="folder", path=str(tmp_path)).batches()).to_pylist()
     assert row["fault"] == "needs_heic_extra"

@@ -15,16 +15,23 @@ import torch
 from PIL import Image, ImageFilter
 from support.console import python
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, MissingFile
-from curate.encoders import EncoderSpec
-from curate.encoders.network import MEAN, STD
-from curate.pretrain import RECIPES, Recipe
-from curate.pretrain.gather import ImageArray, gather
-from curate.pretrain.moco import Moco, info_nce
-from curate.pretrain.probe import Probe, vote
-from curate.pretrain.train import STATE, WEIGHTS, ProcessGroup, Training, pretrain
-from curate.pretrain.views import draw_views, full_views, hue_rotations, random_crops, render_views, resampling_matrices
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig, MissingFile
+from driftline.curate.encoders import EncoderSpec
+from driftline.curate.encoders.network import MEAN, STD
+from driftline.curate.pretrain import RECIPES, Recipe
+from driftline.curate.pretrain.gather import ImageArray, gather
+from driftline.curate.pretrain.moco import Moco, info_nce
+from driftline.curate.pretrain.probe import Probe, vote
+from driftline.curate.pretrain.train import STATE, WEIGHTS, ProcessGroup, Training, pretrain
+from driftline.curate.pretrain.views import (
+    draw_views,
+    full_views,
+    hue_rotations,
+    random_crops,
+    render_views,
+    resampling_matrices,
+)
 
 TINY = Recipe(
     "resnet10t",
@@ -211,9 +218,9 @@ class TestTraining:
             "import sys, numpy as np, torch\n"
             "torch.set_num_threads(1)\n"
             "from pathlib import Path\n"
-            "from curate.pretrain import Recipe\n"
-            "from curate.pretrain.gather import gather\n"
-            "from curate.pretrain.train import ProcessGroup, Training, pretrain\n"
+            "from driftline.curate.pretrain import Recipe\n"
+            "from driftline.curate.pretrain.gather import gather\n"
+            "from driftline.curate.pretrain.train import ProcessGroup, Training, pretrain\n"
             f"recipe = Recipe(**{vars(replace(TINY, epochs=2))!r})\n"
             "kept = []\n"
             "begin = Training.__init__\n"
@@ -280,7 +287,7 @@ def test_the_vote_is_that_of_the_nearest_images() -> None:
 
 
 def test_an_image_is_resized_and_cropped() -> None:
-    from curate.pretrain.gather import fit_image
+    from driftline.curate.pretrain.gather import fit_image
 
     file = io.BytesIO()
     Image.new("L", (50, 30), 7).save(file, "PNG")

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from support.prolific_server import Prolific, prolific_server
 
-from curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished
-from curate.retrieval.settings import Concept
-from curate.validation.answers import read_answers, read_lines
-from curate.validation.batches import write_batch
-from curate.validation.platforms import prolific_api as api
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import agreement, suggested_rejections, tally
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally
+from driftline.curate.validation.asking.batches import write_batch
+from driftline.curate.validation.asking.platforms import prolific_api as api
+from driftline.curate.validation.settings import ValidationSettings
 
 CONCEPTS = [Concept(name="bus", prompts=("bus",), option="a bus"), Concept(name="car", prompts=("car",))]
 PLAN = api.Plan("Which of these?", "Look.", "w1", 0.02, 9.0, 3, 4)

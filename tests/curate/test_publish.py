@@ -18,11 +18,11 @@ from support.helpers import release_of
 from support.worlds import CLASSES as NAMES
 from support.worlds import across_seeds, heavy_groups, permuted
 
-from curate.core.errors import IntegrityError, MissingFile, Shortage, UnknownName
-from curate.release import Release
-from curate.release.selection import select, split_groups, split_sides
-from curate.release.settings import ReleaseSettings
-from curate.release.writer import attribution
+from driftline.curate.core.errors import IntegrityError, MissingFile, Shortage, UnknownName
+from driftline.curate.release import Release
+from driftline.curate.release.selection import select, split_groups, split_sides
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.release.writer import attribution
 
 CLASSES = ["background", "bus"]
 BUCKETS = [{"index": 1, "name": "1", "start": None, "end": None}, {"index": 2, "name": "2", "start": None, "end": None}]

@@ -18,18 +18,18 @@ from support.hub_server import TOKEN, Hub, hub
 from support.zenodo_server import Zenodo, zenodo
 from typer.testing import CliRunner
 
-from curate.core.atomic_io import sha256_bytes
-from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, MissingFile, Unfinished
-from curate.core.seeding import rng_for
-from curate.export.huggingface import export
-from curate.publishing import PUBLISHERS
-from curate.publishing.hub import _call
-from curate.publishing.plan import Settings, plan_of, table
-from curate.release import Release
-from curate.release.settings import ReleaseSettings
-from pipelines.cli.app import app
-from pipelines.demo.draw import jpeg, photo
-from stream_builder.importers.hub import from_hub
+from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, MissingFile, Unfinished
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.export.huggingface import export
+from driftline.curate.publishing import PUBLISHERS
+from driftline.curate.publishing.hub import _call
+from driftline.curate.publishing.plan import Settings, plan_of, table
+from driftline.curate.release import Release
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.pipelines.cli.app import app
+from driftline.pipelines.demo.draw import jpeg, photo
+from driftline.stream_builder.importers.hub import from_hub
 
 PLACE = "me/cars"
 
@@ -65,7 +65,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr("curate.publishing.hub.PAUSES", (0, 0, 0))
+    monkeypatch.setattr("driftline.curate.publishing.hub.PAUSES", (0, 0, 0))
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     with hub() as running:
@@ -162,7 +162,7 @@ def test_a_failure_that_passes_is_survived(
 
 def test_a_failure_that_the_client_wraps_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client of a year ago raises RuntimeError from what stopped the upload of a file."""
-    monkeypatch.setattr("curate.publishing.hub.PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("driftline.curate.publishing.hub.PAUSES", (0.0, 0.0, 0.0))
     causes: list[Exception] = [ConnectionResetError("reset"), ValueError("no such field")]
 
     def upload() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
-from curate.core.outside import s3
-from curate.core.outside.s3 import S3, fetch
-from curate.core.run_log import RunLog
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
+from driftline.curate.core.outside import s3
+from driftline.curate.core.outside.s3 import S3, fetch
+from driftline.curate.core.run_log import RunLog
 
 QUIET = RunLog(quiet=True)
 BODY = random.Random(0).randbytes(3_000_000)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate.core.errors import BadInput, IntegrityError
-from curate.core.executor import Executor
-from curate.retrieval import scan as searching
-from curate.retrieval.approximate import approximate_search
-from curate.retrieval.best_lists import BestLists, places
-from curate.retrieval.exact_search import SearchResult, search
-from curate.retrieval.vector_store import Store, vector_file
+from driftline.curate.core.errors import BadInput, IntegrityError
+from driftline.curate.core.executor import Executor
+from driftline.curate.retrieval import scan as searching
+from driftline.curate.retrieval.approximate import approximate_search
+from driftline.curate.retrieval.best_lists import BestLists, places
+from driftline.curate.retrieval.exact_search import SearchResult, search
+from driftline.curate.retrieval.vector_store import Store, vector_file
 
 QUIET = [HealthCheck.function_scoped_fixture]
 

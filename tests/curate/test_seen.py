@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from curate.core.errors import BadConfig
-from curate.encoders.seen import (
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.encoders.seen import (
     BUILT_IN,
     CLIP_TAGS,
     FILE,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.group_split import count_groups, describe_splits, draw_sides, too_large
-from curate.core.seeding import rng_for
-from curate.release.selection import all_splits, gaps_of, select, split_groups, split_sides
-from curate.release.settings import ReleaseSettings
+from driftline.curate.core.group_split import count_groups, describe_splits, draw_sides, too_large
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, split_sides
+from driftline.curate.release.settings import ReleaseSettings
 
 CLASSES = ["zebra", "ant"]
 Row = dict[str, Any]

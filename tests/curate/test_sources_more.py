@@ -20,15 +20,15 @@ from PIL import Image
 from pydantic import ValidationError
 from support.helpers import yfcc_line
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.run_log import RunLog
-from curate.fetch.run import FetchSettings, fetch
-from curate.metadata.column_mapping import seconds_of
-from curate.sources.base import Workplace
-from curate.sources.folder import Folder
-from curate.sources.huggingface import HuggingFace
-from curate.sources.parquet import Parquet
-from curate.sources.yfcc import Yfcc
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.fetch.run import FetchSettings, fetch
+from driftline.curate.metadata.column_mapping import seconds_of
+from driftline.curate.sources.base import Workplace
+from driftline.curate.sources.folder import Folder
+from driftline.curate.sources.huggingface import HuggingFace
+from driftline.curate.sources.parquet import Parquet
+from driftline.curate.sources.yfcc import Yfcc
 
 
 def jpeg(path: Path, date: str | None = None) -> Path:
@@ -155,7 +155,7 @@ def stored(source: Parquet | HuggingFace, out: Path) -> dict[str, bytes]:
     pq.write_table(table, out / "part-0.parquet")
     counts = fetch([out / "part-0.parquet"], out / "a", FetchSettings(), RunLog(quiet=True))
     assert set(counts) == {""}
-    from curate.images.shards import read_images
+    from driftline.curate.images.shards import read_images
 
     return dict(read_images(out / "a", pq.read_table(out / "a" / "index.parquet"), 0))
 

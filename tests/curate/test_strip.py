@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin
 
-from curate.images.changes import alters
-from curate.images.strip_exif import rewrite_container, strip_metadata
+from driftline.curate.images.changes import alters
+from driftline.curate.images.strip_exif import rewrite_container, strip_metadata
 
 SECRET = b"Erika Mustermann"
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8))

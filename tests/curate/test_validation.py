@@ -14,14 +14,11 @@ import pyarrow as pa
 import pytest
 from support.worlds import across_seeds, opaque, permuted, third_value
 
-from curate.core.errors import BadConfig, BadInput
-from curate.core.parsing import rows_of
-from curate.retrieval.settings import BACKGROUND, Concept
-from curate.validation.answers import ANSWERS, fields_of, read_answers, read_lines, refuse_foreign
-from curate.validation.batches import question_page, read_batch, read_gold, write_batch
-from curate.validation.rounds import next_candidates, short_cells
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import (
+from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.retrieval.settings import BACKGROUND, Concept
+from driftline.curate.validation.answers.answers import ANSWERS, fields_of, read_answers, read_lines, refuse_foreign
+from driftline.curate.validation.answers.verdicts import (
     agreement,
     people_say,
     suggested_rejections,
@@ -29,6 +26,9 @@ from curate.validation.verdicts import (
     verdict,
     verdicts_from_labels,
 )
+from driftline.curate.validation.asking.batches import question_page, read_batch, read_gold, write_batch
+from driftline.curate.validation.asking.rounds import next_candidates, short_cells
+from driftline.curate.validation.settings import ValidationSettings
 
 CONCEPTS = [
     Concept(name="bus", prompts=("bus",), option="bus (exterior/interior)"),

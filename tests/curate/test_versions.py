@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from support.helpers import ImagesInMemory, release_of
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
-from curate.release import Release
-from curate.release.packing import Packed, pack
-from curate.release.selection import all_splits, split_groups
-from curate.release.settings import ReleaseSettings
-from curate.release.versions.appending import Former, append_tars, labelled
-from curate.release.versions.comparison import compare_releases, comparison_text
-from curate.release.versions.tombstones import FILE, Tombstone
-from pipelines.cli.eval import compare
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
+from driftline.curate.release import Release
+from driftline.curate.release.packing import Packed, pack
+from driftline.curate.release.selection import all_splits, split_groups
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.release.versions.appending import Former, append_tars, labelled
+from driftline.curate.release.versions.comparison import compare_releases, comparison_text
+from driftline.curate.release.versions.tombstones import FILE, Tombstone
+from driftline.pipelines.cli.eval import compare
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
 CLASSES = ["bus", "car"]

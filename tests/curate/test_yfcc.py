@@ -22,15 +22,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.helpers import made_rows, yfcc_line
 
-from curate.core.atomic_io import write_parquet
-from curate.core.errors import BadInput
-from curate.core.run_log import RunLog
-from curate.metadata.filtering import filter_table
-from curate.metadata.schema import TABLE
-from curate.metadata.settings import FilterSettings
-from curate.sources.yfcc import Yfcc, lines
-from curate.sources.yfcc.columns import NAMES
-from curate.sources.yfcc.lines import LONGEST_LINE
+from driftline.curate.core.atomic_io import write_parquet
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.metadata.filtering import filter_table
+from driftline.curate.metadata.schema import TABLE
+from driftline.curate.metadata.settings import FilterSettings
+from driftline.curate.sources.yfcc import Yfcc, lines
+from driftline.curate.sources.yfcc.columns import NAMES
+from driftline.curate.sources.yfcc.lines import LONGEST_LINE
 
 Write = Callable[..., Path]
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from eval.abilities import bytes_of, stored_bytes
-from eval.answers import answers_by_scores, sure_answers
-from eval.learner import Learner, Needs
-from eval.learners.nap import Nap
-from eval.run import evaluate
+from driftline.eval.abilities import bytes_of, stored_bytes
+from driftline.eval.answers import answers_by_scores, sure_answers
+from driftline.eval.learner import Learner, Needs
+from driftline.eval.learners.nap import Nap
+from driftline.eval.run import evaluate
 
 STATE: dict[str, Any] = {}  # what the frozen learner remembers: it cannot keep it itself
 

@@ -12,17 +12,17 @@ import pytest
 import torch
 from support.helpers import drifting
 
-from curate.core.seeding import rng_for
-from eval.learner import Task
-from eval.learners.label_shift import Bbse, HoldsOut, Mlls, calibrated, em
-from eval.learners.nearest_mean import NearestMean
-from eval.learners.t3a import T3a
-from eval.protocol import PROTOCOLS
-from eval.protocols.adaptation.estimates import atc, doc, gde
-from eval.protocols.adaptation.unlabelled import Unlabelled
-from eval.rows import Row
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.learner import Task
+from driftline.eval.learners.label_shift import Bbse, HoldsOut, Mlls, calibrated, em
+from driftline.eval.learners.nearest_mean import NearestMean
+from driftline.eval.learners.t3a import T3a
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.protocols.adaptation.estimates import atc, doc, gde
+from driftline.eval.protocols.adaptation.unlabelled import Unlabelled
+from driftline.eval.rows import Row
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 STREAM = drifting(drift=0.3, n=120)
 TRAIN = STREAM.steps[0]["train"]

@@ -18,14 +18,14 @@ from hypothesis.extra import numpy as arrays
 from support.helpers import drifting
 from support.worlds import heavy_groups
 
-from eval import outcomes, rows
-from eval.rows import Answers, Row, Run
-from eval.run import evaluate
-from eval.scoring.ageing import Ageing, ageing
-from eval.scoring.aggregate import summary
-from eval.scoring.cells import Resampling, groups_of
-from eval.scoring.decay import slope
-from eval.scoring.timeline import timeline
+from driftline.eval import outcomes, rows
+from driftline.eval.rows import Answers, Row, Run
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.ageing import Ageing, ageing
+from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.cells import Resampling, groups_of
+from driftline.eval.scoring.decay import slope
+from driftline.eval.scoring.timeline import timeline
 
 YEAR = 365.2425 * 86400
 ABOUT: dict[str, Any] = {

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from eval.scoring.bands import band, mean, quantiles
-from eval.scoring.cells import Resampling, weighted_sums
-from eval.scoring.decay import by_lag, first_below, left_over, lost
+from driftline.eval.scoring.bands import band, mean, quantiles
+from driftline.eval.scoring.cells import Resampling, weighted_sums
+from driftline.eval.scoring.decay import by_lag, first_below, left_over, lost
 
 STEPS = 6
 LAGS = np.arange(STEPS)

@@ -14,17 +14,17 @@ import yaml
 from support.helpers import drifting
 from typer.testing import CliRunner
 
-from curate.core.atomic_io import sha256_file
-from curate.core.errors import BadConfig, IncompatibleStream, UnknownName
-from eval.leaderboard import baselines, verification
-from eval.leaderboard import site as site_module
-from eval.leaderboard.board import board
-from eval.leaderboard.site import write_site
-from eval.leaderboard.submission import opened, runs_of
-from eval.leaderboard.verification import Verdict, examined, verify
-from eval.rows import Run
-from pipelines.cli.app import app
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import sha256_file
+from driftline.curate.core.errors import BadConfig, IncompatibleStream, UnknownName
+from driftline.eval.leaderboard import baselines, verification
+from driftline.eval.leaderboard import site as site_module
+from driftline.eval.leaderboard.board import board
+from driftline.eval.leaderboard.site import write_site
+from driftline.eval.leaderboard.submission import opened, runs_of
+from driftline.eval.leaderboard.verification import Verdict, examined, verify
+from driftline.eval.rows import Run
+from driftline.pipelines.cli.app import app
+from driftline.stream_builder.stream import Stream
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "submissions.yml"

@@ -13,12 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.helpers import drifting
 
-from curate.core.errors import IncompatibleStream
-from eval.rows import Answers, Row, Run
-from eval.run import evaluate
-from eval.scoring.ageing import ageing
-from eval.scoring.calibration import BINS, COVERAGES, Calibration, bin_of, calibration, debiased, risk_coverage
-from eval.scoring.comparing import compare
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.rows import Answers, Row, Run
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.ageing import ageing
+from driftline.eval.scoring.calibration import (
+    BINS,
+    COVERAGES,
+    Calibration,
+    bin_of,
+    calibration,
+    debiased,
+    risk_coverage,
+)
+from driftline.eval.scoring.comparing import compare
 
 Floats = npt.NDArray[np.float64]
 ABOUT: dict[str, Any] = {

@@ -13,9 +13,9 @@ import pytest
 import vl_convert
 from support.pages import chromium_browser
 
-from eval.plotting import vega
-from eval.plotting.charts import Figure, lines, points, slopes
-from eval.plotting.embed import as_json, figure, script
+from driftline.eval.plotting import vega
+from driftline.eval.plotting.charts import Figure, lines, points, slopes
+from driftline.eval.plotting.embed import as_json, figure, script
 
 PAYLOADS = [
     "<script>window.hacked=1</script>", "</script><script>window.hacked=1</script>",
@@ -65,7 +65,7 @@ def test_the_library_understands_every_specification(name: str) -> None:
 
 
 def test_the_shipped_library_is_what_vl_convert_writes() -> None:
-    text = files("eval.plotting").joinpath("static/vega.js").read_text(encoding="utf-8")
+    text = files("driftline.eval.plotting").joinpath("static/vega.js").read_text(encoding="utf-8")
     banner, _, library = text.partition("*/\n")
     assert "Redistribution and use" in banner
     assert library.rstrip("\n") == vl_convert.javascript_bundle().rstrip("\n")

@@ -15,11 +15,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.traps import Trap
 
-from curate.core.errors import BadInput
-from curate.core.seeding import rng_for
-from eval import checkpoint
-from eval.checkpoint import Checkpoint
-from eval.learners import LEARNERS
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.seeding import rng_for
+from driftline.eval import checkpoint
+from driftline.eval.checkpoint import Checkpoint
+from driftline.eval.learners import LEARNERS
 
 QUICK = {"batch": 20, "shift": 40}
 
@@ -96,9 +96,10 @@ def prepared(path: Path, described: Any) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "os:system", "subprocess:Popen", "builtins:eval", "pathlib:Path", "eval.learners.llm:Llm", "torch.nn:Linear",
-        "eval.memory.correction_ledger:Ledger", "eval.learners.llm:os.system", "eval.learners.llm:ThreadPoolExecutor",
-        "trap:Name", "eval.leaderboard.isolation:Limits", "eval.rows:Path",
+        "os:system", "subprocess:Popen", "builtins:eval", "pathlib:Path", "driftline.eval.learners.llm:Llm",
+        "torch.nn:Linear", "driftline.eval.memory.correction_ledger:Ledger", "driftline.eval.learners.llm:os.system",
+        "driftline.eval.learners.llm:ThreadPoolExecutor", "trap:Name",
+        "driftline.eval.leaderboard.isolation:Limits", "driftline.eval.rows:Path",
     ],
 )  # fmt: skip
 def test_no_object_of_another_kind_is_made(tmp_path: Path, name: str) -> None:
@@ -139,7 +140,7 @@ def test_a_pickle_in_its_place_is_not_unpickled(tmp_path: Path) -> None:
 def test_addresses_and_files_are_never_those_of_a_state(tmp_path: Path) -> None:
     """A prepared state of a language model's run must not send texts and keys elsewhere."""
     theirs, ours = (LEARNERS["er"](weights=name) for name in ("/etc/passwd", ""))
-    Checkpoint(tmp_path / "state.safetensors", kinds={"eval.learners.er:Er": type(theirs)}).keep(theirs)
+    Checkpoint(tmp_path / "state.safetensors", kinds={"driftline.eval.learners.er:Er": type(theirs)}).keep(theirs)
     again = Checkpoint(tmp_path / "state.safetensors").load(ours)
     assert again is not None
     assert again[0].weights == ""

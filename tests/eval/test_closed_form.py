@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from support.helpers import benchmark, drifting
 
-from curate.core.errors import BadArray
-from curate.core.seeding import rng_for
-from eval.answers import answers as answers_to
-from eval.answers import sure_answers
-from eval.experiment.learner_spec import spec_of
-from eval.learner import Learner, Task
-from eval.learners import ridge
-from eval.learners.knn import Knn
-from eval.learners.nearest_mean import NearestMean
-from eval.learners.ridge import PENALTIES, RandomFeatures, Ranpac, Ridge
-from eval.learners.slda import Slda, oas
-from eval.run import evaluate
+from driftline.curate.core.errors import BadArray
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.answers import answers as answers_to
+from driftline.eval.answers import sure_answers
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.learner import Learner, Task
+from driftline.eval.learners import ridge
+from driftline.eval.learners.knn import Knn
+from driftline.eval.learners.nearest_mean import NearestMean
+from driftline.eval.learners.ridge import PENALTIES, RandomFeatures, Ranpac, Ridge
+from driftline.eval.learners.slda import Slda, oas
+from driftline.eval.run import evaluate
 
 CLASSES, WIDTH = 4, 6
 NAMES = ["nearest-mean", "simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)",

@@ -17,10 +17,10 @@ import pytest
 import yaml
 from support.helpers import drifting
 
-from curate.core.errors import BadConfig, BadInput, DriftlineError
-from eval.leaderboard.codabench import bundle, ingest, score, shuffled
-from eval.run import evaluate
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
+from driftline.eval.leaderboard.codabench import bundle, ingest, score, shuffled
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Stream
 
 ROOT = Path(__file__).resolve().parents[2]
 

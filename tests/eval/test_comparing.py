@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau, ttest_rel
 from support.helpers import drifting
 
-from curate.core.errors import BadConfig
-from eval.protocol import PROTOCOLS
-from eval.rows import Answers, Row, Run
-from eval.run import evaluate
-from eval.scoring.aggregate import summary
-from eval.scoring.cells import Resampling
-from eval.scoring.comparing import Comparison, _stability, compare, mcnemar, ranks_of
-from eval.scoring.significance import holm
-from eval.scoring.slices import MOST, OTHER, UNKNOWN, column_of, slices
-from stream_builder.stream import SPLITS
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.rows import Answers, Row, Run
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.cells import Resampling
+from driftline.eval.scoring.comparing import Comparison, _stability, compare, mcnemar, ranks_of
+from driftline.eval.scoring.significance import holm
+from driftline.eval.scoring.slices import MOST, OTHER, UNKNOWN, column_of, slices
+from driftline.stream_builder.stream import SPLITS
 
 Right = npt.NDArray[np.bool_]
 

@@ -11,23 +11,23 @@ import torch
 from support.helpers import hinted
 from torch.nn.functional import cross_entropy
 
-from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
-from curate.core.seeding import rng_for
-from eval.abilities import learn_step
-from eval.engine import fused
-from eval.engine.augment import augmented, draw
-from eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
-from eval.engine.linear import Rule, step
-from eval.experiment.learner_spec import spec_of
-from eval.experiment.presets import PRESETS
-from eval.experiment.settings import setting_names
-from eval.learner import Task
-from eval.learners import LEARNERS
-from eval.learners.cwr import Cwr
-from eval.learners.finetune import Finetune
-from eval.protocol import PROTOCOLS
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import learn_step
+from driftline.eval.engine import fused
+from driftline.eval.engine.augment import augmented, draw
+from driftline.eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
+from driftline.eval.engine.linear import Rule, step
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.presets import PRESETS
+from driftline.eval.experiment.settings import setting_names
+from driftline.eval.learner import Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.cwr import Cwr
+from driftline.eval.learners.finetune import Finetune
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 TINY, C, SIDE = "test_resnet", 3, 32  # timm's own model for tests
 
@@ -166,7 +166,7 @@ class TestGradients:
 
 
 def _settings():  # type: ignore[no-untyped-def]
-    from eval.engine.linear import LinearSettings
+    from driftline.eval.engine.linear import LinearSettings
 
     return LinearSettings(weight_decay=0.0)
 
@@ -298,7 +298,7 @@ def test_a_rule_gets_the_view_that_was_trained_on() -> None:
             seen.append(x)
             return grads
 
-    from eval.engine.linear import LinearSettings, fit
+    from driftline.eval.engine.linear import LinearSettings, fit
 
     x, y = images(16)
     fit(deep(kinds=("flip",)), x, y, LinearSettings(epochs=1, batch=16, lr=0.01), rng_for(0), rule=Spy())

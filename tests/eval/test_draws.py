@@ -9,10 +9,10 @@ import pytest
 from support.console import answer, driftline
 from support.helpers import write_base
 
-from curate.core.errors import BadConfig
-from eval.reporting.report import results_of
-from eval.run import draws_of, evaluate_draws
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.reporting.report import results_of
+from driftline.eval.run import draws_of, evaluate_draws
+from driftline.stream_builder.stream import Stream
 
 COMPOSE = ("stream", "compose", "--sequence", "C:L", "--sizes", "20,10,20", "--test-size", "20", "--no-oracle")
 EVAL = ("--protocol", "seq-to-final", "--learners", "nearest-mean,majority", "--json")

@@ -10,19 +10,19 @@ import pytest
 from scipy.optimize import nnls
 from support.helpers import described, drifting
 
-from curate.core.errors import IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.abilities import learn_sequence, learn_step, samples_trained
-from eval.experiment.cost_estimate import Past, core_seconds, fitted_line, product_rate
-from eval.learner import Task
-from eval.learners import LEARNERS
-from eval.protocol import Protocol
-from eval.protocols.clear.protocol import Iid, Streaming
-from eval.protocols.ocrr.protocol import Ocrr
-from eval.run import evaluate, plan
-from eval.training.online_learner import OnlineLearner
-from eval.training.sgd_learner import NetLearner
-from stream_builder.stream import Step, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import learn_sequence, learn_step, samples_trained
+from driftline.eval.experiment.cost_estimate import Past, core_seconds, fitted_line, product_rate
+from driftline.eval.learner import Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import Protocol
+from driftline.eval.protocols.clear.protocol import Iid, Streaming
+from driftline.eval.protocols.ocrr.protocol import Ocrr
+from driftline.eval.run import evaluate, plan
+from driftline.eval.training.online_learner import OnlineLearner
+from driftline.eval.training.sgd_learner import NetLearner
+from driftline.stream_builder.stream import Step, Stream
 
 TRAINED = [
     n for n in LEARNERS
@@ -50,7 +50,7 @@ def test_samples_trained_are_those_of_the_gradient_steps(name: str) -> None:
 
 
 def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval.experiment.cost_estimate.product_rate", lambda: 1e9)
+    monkeypatch.setattr("driftline.eval.experiment.cost_estimate.product_rate", lambda: 1e9)
     stream = drifting(steps=4, n=60)
     one, ten, mlp = (
         core_seconds(stream, [LEARNERS["finetune"](**settings)], [60] * 4)
@@ -75,7 +75,7 @@ def test_the_rate_of_products_is_a_rate() -> None:
 
 
 def test_finished_runs_are_not_planned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval.experiment.cost_estimate.product_rate", lambda: 1e9)  # a busy machine's varies
+    monkeypatch.setattr("driftline.eval.experiment.cost_estimate.product_rate", lambda: 1e9)  # a busy machine's varies
     stream, names = drifting(), ["finetune", "nearest-mean"]
     before = plan(stream, "clear-iid", names, [0, 1], {"epochs": 2}, tmp_path)
     assert (before.runs, before.finished) == (4, 0)
@@ -92,7 +92,7 @@ def test_after_ten_runs_an_estimate_is_within_a_factor_of_two(
     slower: float, fixed: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On machines that are not what the constants say: their clock stands in the records of ten small runs."""
-    monkeypatch.setattr("eval.experiment.cost_estimate.product_rate", lambda: 1e6)
+    monkeypatch.setattr("driftline.eval.experiment.cost_estimate.product_rate", lambda: 1e6)
     stream, rng = drifting(steps=4, n=60), rng_for(0)
     truth = {}
 
@@ -131,7 +131,7 @@ def test_a_line_without_negative_parts_is_that_of_scipy(seed: int) -> None:
 def test_a_learner_that_takes_more_than_its_arithmetic_is_estimated_by_its_own_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("eval.experiment.cost_estimate.product_rate", lambda: 1e6)
+    monkeypatch.setattr("driftline.eval.experiment.cost_estimate.product_rate", lambda: 1e6)
     stream, sizes = drifting(steps=4, n=60), [60] * 4
 
     def seconds(name: str, epochs: int, past: Past = ()) -> float:

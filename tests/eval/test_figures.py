@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.helpers import correlated, drifting
 
-from eval.plotting.charts import GAP, lines, slopes
-from eval.reporting.protocols.ocrr import front
-from eval.reporting.report import results_of, write
-from eval.run import evaluate
+from driftline.eval.plotting.charts import GAP, lines, slopes
+from driftline.eval.reporting.protocols.ocrr import front
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.run import evaluate
 
 MANY = {f"learner {i}": ([0, 1, 2], [0.5, 0.5, 0.5 + i / 1000]) for i in range(40)}
 

@@ -15,25 +15,25 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from curate.core.errors import BadConfig, Diverged, DriftlineError, IncompatibleStream
-from curate.core.executor import Executor
-from eval.finetuning import adapters, layers, objectives
-from eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
-from eval.finetuning.fit_cache import Store
-from eval.finetuning.method import SCHEDULES, rates_of
-from eval.finetuning.modes import Method
-from eval.finetuning.regularisers import Pull, fisher
-from eval.finetuning.samples import Samples, batches, pooled, samples, shown
-from eval.finetuning.search import Book, Job, best_of, fitted_or_found
-from eval.finetuning.stage import Work
-from eval.learners import LEARNERS
-from eval.learners.seq_to_final import Ft, ToFinal
-from eval.nets import build
-from eval.nets.chain import Net
-from eval.protocols.seq_to_final.protocol import SeqToFinal, grids
-from eval.reporting.protocols.seq_to_final import figures
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadConfig, Diverged, DriftlineError, IncompatibleStream
+from driftline.curate.core.executor import Executor
+from driftline.eval.finetuning import adapters, layers, objectives
+from driftline.eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
+from driftline.eval.finetuning.fit_cache import Store
+from driftline.eval.finetuning.method import SCHEDULES, rates_of
+from driftline.eval.finetuning.modes import Method
+from driftline.eval.finetuning.regularisers import Pull, fisher
+from driftline.eval.finetuning.samples import Samples, batches, pooled, samples, shown
+from driftline.eval.finetuning.search import Book, Job, best_of, fitted_or_found
+from driftline.eval.finetuning.stage import Work
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.seq_to_final import Ft, ToFinal
+from driftline.eval.nets import build
+from driftline.eval.nets.chain import Net
+from driftline.eval.protocols.seq_to_final.protocol import SeqToFinal, grids
+from driftline.eval.reporting.protocols.seq_to_final import figures
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 QUICK = {"network": "mlp", "epochs": 3}
 
@@ -370,7 +370,7 @@ class TestSearch:
         assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is not None
 
     def test_an_interrupted_fit_continues(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("eval.checkpoint.EVERY", 0.0)
+        monkeypatch.setattr("driftline.eval.checkpoint.EVERY", 0.0)
         (job, *_), expected = self.jobs(), fitted_or_found(self.jobs()[0], Store(), Book())
         context = multiprocessing.get_context("fork")
         child = context.Process(target=_until_killed, args=(job, tmp_path))
@@ -492,7 +492,7 @@ class TestMethods:
             yield
             found.append((folder / "run.json").stat().st_ino)
 
-        monkeypatch.setattr("eval.run.locked", waited)
+        monkeypatch.setattr("driftline.eval.run.locked", waited)
         mine = evaluate(made, "seq-to-final", ["ft"], settings=QUICK, out=tmp_path)
 
         assert len(mine["results"]) == 1
@@ -710,7 +710,7 @@ class TestBadInput:
     def test_clean_multiplies_images_in_halves_and_the_papers_code_only_by_name(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("eval.engine.fused.has_half", lambda: True)
+        monkeypatch.setattr("driftline.eval.engine.fused.has_half", lambda: True)
         settings = [{"fidelity": "clean"}, {"fidelity": "paper-code"}]
         settings.append({"fidelity": "paper-code", "precision": "bfloat16"})
 

@@ -13,20 +13,20 @@ import torch
 from scipy.linalg import subspace_angles
 from scipy.stats import spearmanr
 
-from curate.core.errors import BadConfig, BadInput, IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.experiment.learner_spec import spec_of
-from eval.finetuning import analysis as views
-from eval.finetuning.fit import accuracy_of, scores_of
-from eval.finetuning.samples import pooled, samples
-from eval.finetuning.trained_networks import between
-from eval.plotting.finetuning import draw, networks
-from eval.protocols.seq_to_final.published import EXACT, means, table, value
-from eval.reporting.protocols.seq_to_final import across, cells_of, figures, looks, mean_looks, note
-from eval.rows import Run, find
-from eval.run import evaluate
-from stream_builder.shifts.grammar import sizes_of
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.finetuning import analysis as views
+from driftline.eval.finetuning.fit import accuracy_of, scores_of
+from driftline.eval.finetuning.samples import pooled, samples
+from driftline.eval.finetuning.trained_networks import between
+from driftline.eval.plotting.finetuning import draw, networks
+from driftline.eval.protocols.seq_to_final.published import EXACT, means, table, value
+from driftline.eval.reporting.protocols.seq_to_final import across, cells_of, figures, looks, mean_looks, note
+from driftline.eval.rows import Run, find
+from driftline.eval.run import evaluate
+from driftline.stream_builder.shifts.grammar import sizes_of
+from driftline.stream_builder.stream import Split, Step, Stream
 
 LEARNERS = ["oracle", "baseline", "erm", "ft", "st-1", "st-b", "sft", "sst-1", "jm", "jst-1", "ft(final=lowrank-add)"]
 SEARCHING = ["ft(final=search)", "sft-linear", "sft(final=search,beam=2)"]
@@ -130,7 +130,7 @@ class TestPaths:
 
         stem = net.parts["stem"][0]
         with torch.no_grad():
-            from eval.finetuning.samples import shown
+            from driftline.eval.finetuning.samples import shown
 
             seen = stem[0](shown(test.x, one.rule.normalise, False))
         assert torch.allclose(stem[1].running_mean, seen.mean((0, 2, 3)), atol=1e-4)

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from eval.abilities import learn_sequence
-from eval.finetuning import method, stage
-from eval.finetuning.fit import Rule
-from eval.finetuning.search import points
-from eval.finetuning.stage import Rules
-from eval.learner import Task
-from eval.learners import LEARNERS
-from eval.learners.seq_to_final import ToFinal
-from stream_builder.stream import Split, Step
+from driftline.eval.abilities import learn_sequence
+from driftline.eval.finetuning import method, stage
+from driftline.eval.finetuning.fit import Rule
+from driftline.eval.finetuning.search import points
+from driftline.eval.finetuning.stage import Rules
+from driftline.eval.learner import Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.seq_to_final import ToFinal
+from driftline.stream_builder.stream import Split, Step
 
 METHODS = sorted(name for name, kind in LEARNERS.items() if isinstance(kind, type) and issubclass(kind, ToFinal))
 SIDE, CLASSES = 16, 3

@@ -14,10 +14,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.core.errors import BadConfig, Diverged
-from curate.core.seeding import rng_for
-from eval.engine import fused
-from eval.engine.linear import Floats, Head, Labels, LinearSettings, fit
+from driftline.curate.core.errors import BadConfig, Diverged
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine import fused
+from driftline.eval.engine.linear import Floats, Head, Labels, LinearSettings, fit
 
 needs_kernel = pytest.mark.skipif(  # with a compiler, a kernel that was not built is a failure
     not fused.fits([torch.zeros(1, 32)], False) and shutil.which("cc") is None,
@@ -138,7 +138,7 @@ def test_torch_trains_without_a_library(which: str, tmp_path: Path, monkeypatch:
     damaged = tmp_path / "_kernel.abi3.so"
     damaged.write_bytes(b"\x7fELF, and no more")
     origin = {"none": None, "damaged": str(damaged), "another library": pyarrow.lib.__file__}[which]
-    spec = None if origin is None else ModuleSpec("eval.engine._kernel", None, origin=origin)
+    spec = None if origin is None else ModuleSpec("driftline.eval.engine._kernel", None, origin=origin)
     monkeypatch.setattr(fused, "find_spec", lambda name: spec)
     monkeypatch.delenv(fused.VARIABLE, raising=False)
     fused.library.cache_clear()

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from support.helpers import correlated
 
-from curate.core.errors import BadArray
-from curate.core.seeding import rng_for
-from eval.history import History, Past
-from eval.learner import Array, Labels, Learner, Task
-from eval.protocol import PROTOCOLS
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadArray
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.history import History, Past
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, np.generic, np.random.Generator)
 RUN = 15  # labels in a row: as many of 12 random classes do not repeat by chance

@@ -9,10 +9,10 @@ import pytest
 import torch
 from support.helpers import drifting
 
-from curate.core.seeding import rng_for
-from eval.integrations import Avalanche, River, Sklearn, Torch
-from eval.learner import Learner, Task
-from eval.run import evaluate
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.integrations import Avalanche, River, Sklearn, Torch
+from driftline.eval.learner import Learner, Task
+from driftline.eval.run import evaluate
 
 
 def network(task: Task) -> torch.nn.Module:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from curate.core.errors import BadConfig, MissingFile
-from eval.experiment.settings import check_settings, setting_names
-from eval.leaderboard.isolation import ENVIRONMENT, Limits, Stopped, isolated, isolated_each
-from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS
+from driftline.curate.core.errors import BadConfig, MissingFile
+from driftline.eval.experiment.settings import check_settings, setting_names
+from driftline.eval.leaderboard.isolation import ENVIRONMENT, Limits, Stopped, isolated, isolated_each
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import PROTOCOLS
 
 
 def test_no_server_of_this_machine_is_reached() -> None:
@@ -65,7 +65,7 @@ def test_of_several_requests_each_has_its_own_process_folder_and_limits() -> Non
 def test_errors_of_driftline_come_back() -> None:
     request = {"archive": "/nowhere/a.zip", "streams": []}
     with pytest.raises(MissingFile, match=r"There is no submission /nowhere/a.zip\. Make one with driftline submit"):
-        isolated("eval.leaderboard.verification:examined", request)
+        isolated("driftline.eval.leaderboard.verification:examined", request)
 
 
 OUTSIDE = {"endpoint", "model", "weights", "key_env", "ledger", "folder", "path", "file", "url", "store"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.core.seeding import rng_for
-from eval.engine import fused
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine import fused
 
 ENGINE = Path(fused.__file__).parent
 MAIN = Path(__file__).resolve().parents[1] / "support" / "kernel_main.c"

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.core.seeding import rng_for
-from eval.memory import knn_index as knn
-from eval.memory.knn_index import Memory, unit
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.memory import knn_index as knn
+from driftline.eval.memory.knn_index import Memory, unit
 
 
 def vectors(n: int, width: int = 16, seed: int = 0) -> np.ndarray:

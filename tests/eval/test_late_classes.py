@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from curate.core.errors import IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.learner import Task
-from eval.learners.acm import Acm
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.learner import Task
+from driftline.eval.learners.acm import Acm
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 LATE, STEPS = 2, 4  # the step in which class 2 appears; all steps
 

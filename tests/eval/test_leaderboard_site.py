@@ -12,12 +12,12 @@ import pytest
 from support.helpers import drifting
 from support.pages import chromium_browser, violations_everywhere
 
-from curate.core.atomic_io import sha256_file
-from eval.leaderboard import site as module
-from eval.leaderboard.site import ties_of, write_site
-from eval.leaderboard.submission import pack
-from eval.leaderboard.verification import Verdict, examined
-from eval.run import evaluate
+from driftline.curate.core.atomic_io import sha256_file
+from driftline.eval.leaderboard import site as module
+from driftline.eval.leaderboard.site import ties_of, write_site
+from driftline.eval.leaderboard.submission import pack
+from driftline.eval.leaderboard.verification import Verdict, examined
+from driftline.eval.run import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[Ver
 
 
 def in_this_process(task: str, request: Any, limits: Any) -> Any:
-    assert task.startswith("eval.leaderboard.site:")
+    assert task.startswith("driftline.eval.leaderboard.site:")
     return getattr(module, task.partition(":")[2])(request)
 
 

@@ -9,12 +9,12 @@ import pytest
 from support.console import answer
 from support.helpers import drifting
 
-from curate.core.errors import BadConfig, BadPlugin, UnknownName
-from curate.core.executor import Executor
-from curate.core.seeding import rng_for
-from eval.experiment.learner_spec import spec_of
-from eval.nets import build
-from eval.run import evaluate
+from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.nets import build
+from driftline.eval.run import evaluate
 
 MODULE = '''
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from eval.learner import Learner
-from eval.memory.samplers import Fifo
-from eval.nets.heads import linear
+from driftline.eval.learner import Learner
+from driftline.eval.memory.samplers import Fifo
+from driftline.eval.nets.heads import linear
 
 
 @dataclass
@@ -150,9 +150,13 @@ def test_a_network_of_a_module_is_trained_but_never_imported_for_a_stored_run() 
             BadPlugin,
             "cannot be imported: ModuleNotFoundError: No module named 'no_such_package'",
         ),
-        ("users_learners:NUMBER", BadPlugin, "is 3. Expected a class derived from eval.learner.Learner"),
-        ("users_learners:Latest", BadPlugin, "Expected a class derived from eval.learner.Learner"),
-        ("fc-only(sampler=users_learners:Constant)", BadPlugin, "Expected a class derived from eval.memory.samplers"),
+        ("users_learners:NUMBER", BadPlugin, "is 3. Expected a class derived from driftline.eval.learner.Learner"),
+        ("users_learners:Latest", BadPlugin, "Expected a class derived from driftline.eval.learner.Learner"),
+        (
+            "fc-only(sampler=users_learners:Constant)",
+            BadPlugin,
+            "Expected a class derived from driftline.eval.memory.samplers",
+        ),
         ("users_learners:Silent", BadPlugin, "Silent cannot answer. Expected a method scores or predict"),
         ("users_learners:Older", BadPlugin, "which nothing calls. Expected predict, which may return labels and"),
         ("users learners:Constant", UnknownName, "Expected a registered name or package.module:Name"),

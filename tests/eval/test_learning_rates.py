@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from support.helpers import benchmark, correlated
 
-from curate.core.seeding import rng_for
-from eval.experiment.presets import PRESETS, fitting
-from eval.learners import LEARNERS
-from eval.learners.fc_only import FcOnly
-from eval.protocols.near_future.protocol import NearFuture
-from eval.protocols.ocrr.protocol import Ocrr
-from eval.run import evaluate
-from eval.training.sgd_learner import RATES, NetLearner
-from stream_builder.builders.time_order import TimedSamples, in_time_order
-from stream_builder.stream import Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.presets import PRESETS, fitting
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.fc_only import FcOnly
+from driftline.eval.protocols.near_future.protocol import NearFuture
+from driftline.eval.protocols.ocrr.protocol import Ocrr
+from driftline.eval.run import evaluate
+from driftline.eval.training.sgd_learner import RATES, NetLearner
+from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order
+from driftline.stream_builder.stream import Stream
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TRAINED = [

@@ -21,12 +21,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.helpers import drifting
 
-from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
-from curate.core.seeding import rng_for
-from eval.memory.correction_ledger import HEAD, LARGEST, Entry, Ledger, entries, erase, lines, packed, verify
-from eval.memory.ledger_proof import check_proof, check_signature, prove, sign
-from eval.memory.merkle import Tree, included, proof, sha
-from eval.run import evaluate
+from driftline.curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.memory.correction_ledger import HEAD, LARGEST, Entry, Ledger, entries, erase, lines, packed, verify
+from driftline.eval.memory.ledger_proof import check_proof, check_signature, prove, sign
+from driftline.eval.memory.merkle import Tree, included, proof, sha
+from driftline.eval.run import evaluate
 
 
 def written(path: Path, n: int = 6) -> Path:
@@ -316,7 +316,7 @@ def pair(folder: Path, name: str) -> tuple[Path, Path]:
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from eval.memory.correction_ledger import Ledger
+from driftline.eval.memory.correction_ledger import Ledger
 with Ledger(Path(sys.argv[1])) as ledger:
     print("begun", flush=True)
     while True:
@@ -344,8 +344,8 @@ def test_no_acknowledged_entry_is_lost_to_a_kill(tmp_path: Path) -> None:
 FULL = """
 import os, resource, sys, numpy as np
 from pathlib import Path
-from curate.core.errors import NotWritten
-from eval.memory.correction_ledger import Ledger
+from driftline.curate.core.errors import NotWritten
+from driftline.eval.memory.correction_ledger import Ledger
 with Ledger(Path(sys.argv[1])) as ledger:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
     try:

@@ -9,9 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.core.errors import DriftlineError
-from eval.memory.correction_ledger import CORRECTION, ERASED, HEAD, LEAF, RECORD, Ledger, entries, erase, packed, verify
-from eval.memory.merkle import sha
+from driftline.curate.core.errors import DriftlineError
+from driftline.eval.memory.correction_ledger import (
+    CORRECTION,
+    ERASED,
+    HEAD,
+    LEAF,
+    RECORD,
+    Ledger,
+    entries,
+    erase,
+    packed,
+    verify,
+)
+from driftline.eval.memory.merkle import sha
 
 N = 100
 Bytes = list[bytes]  # the head line, then one record each

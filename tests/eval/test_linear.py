@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.helpers import drifting
 
-from curate.core.errors import Diverged
-from curate.core.seeding import rng_for
-from eval.abilities import learn_sequence, learn_step
-from eval.engine.linear import Head, LinearSettings, fit, net_scores
-from eval.experiment.learner_spec import spec_of
-from eval.learner import Task
+from driftline.curate.core.errors import Diverged
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import learn_sequence, learn_step
+from driftline.eval.engine.linear import Head, LinearSettings, fit, net_scores
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.learner import Task
 
 
 def data(n: int, width: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

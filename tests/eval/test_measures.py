@@ -11,16 +11,16 @@ import pytest
 from scipy.stats import bootstrap, ttest_rel
 from support.helpers import drifting
 
-from curate.core.executor import Executor
-from curate.core.seeding import rng_for
-from eval.protocols.clear.measures import MEASURES as BY_SCORE
-from eval.protocols.ocrr.protocol import Ocrr
-from eval.reporting.protocols import page_of
-from eval.rows import Row, Run, counted
-from eval.run import evaluate
-from eval.scoring.aggregate import _compare, _spread
-from eval.scoring.significance import half_width, over_samples, paired
-from stream_builder.stream import Stream
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.protocols.clear.measures import MEASURES as BY_SCORE
+from driftline.eval.protocols.ocrr.protocol import Ocrr
+from driftline.eval.reporting.protocols import page_of
+from driftline.eval.rows import Row, Run, counted
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.aggregate import _compare, _spread
+from driftline.eval.scoring.significance import half_width, over_samples, paired
+from driftline.stream_builder.stream import Stream
 
 MEASURES = {score.name: measure for score, measure in BY_SCORE.items()}
 R = np.array([[0.8, 0.4, 0.3], [0.9, 0.7, 0.5], [0.6, 0.8, 0.9]])

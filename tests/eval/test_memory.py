@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.core.seeding import rng_for
-from eval.memory.buffers import balanced, biased_reservoir, greedy_balanced
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.memory.buffers import balanced, biased_reservoir, greedy_balanced
 
 
 def algorithm_1(buckets: list[list[int]], k: int, alpha: float, dynamic: bool, rng: np.random.Generator) -> list[int]:

@@ -10,23 +10,23 @@ import pytest
 import torch
 from support.helpers import drifting, hinted
 
-from curate.core.errors import BadConfig, UnknownName
-from curate.core.seeding import rng_for
-from eval.abilities import learn_step
-from eval.engine.linear import Head, LinearSettings, Net, fit, zeros
-from eval.engine.mlp import Mlp
-from eval.experiment.presets import fitting
-from eval.learner import Task
-from eval.learners import LEARNERS
-from eval.learners.agem import Project
-from eval.learners.cwr import Cwr
-from eval.learners.ewc import Anchor, Ewc, Penalty, fisher_of_batches
-from eval.learners.finetune import Finetune
-from eval.learners.gdumb import Gdumb
-from eval.learners.lwf import Distil, Lwf
-from eval.learners.reservoir import Reservoir
-from eval.learners.si import Path, Si
-from eval.run import evaluate
+from driftline.curate.core.errors import BadConfig, UnknownName
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import learn_step
+from driftline.eval.engine.linear import Head, LinearSettings, Net, fit, zeros
+from driftline.eval.engine.mlp import Mlp
+from driftline.eval.experiment.presets import fitting
+from driftline.eval.learner import Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.agem import Project
+from driftline.eval.learners.cwr import Cwr
+from driftline.eval.learners.ewc import Anchor, Ewc, Penalty, fisher_of_batches
+from driftline.eval.learners.finetune import Finetune
+from driftline.eval.learners.gdumb import Gdumb
+from driftline.eval.learners.lwf import Distil, Lwf
+from driftline.eval.learners.reservoir import Reservoir
+from driftline.eval.learners.si import Path, Si
+from driftline.eval.run import evaluate
 
 N, D, C = 40, 5, 3
 

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from support.helpers import correlated, described
 
-from curate.core.errors import BadConfig, Diverged, IncompatibleStream
-from curate.core.seeding import rng_for
-from eval import checkpoint
-from eval.experiment.settings import setting_names
-from eval.history import Past
-from eval.integrations import Sklearn, Torch
-from eval.learner import Array, Labels, Learner, Task
-from eval.learners import LEARNERS
-from eval.learners.blind import GRID
-from eval.learners.fc_only import FcOnly
-from eval.protocols.near_future import loop
-from eval.protocols.near_future.protocol import NearFuture
-from eval.run import evaluate
-from stream_builder.measures.label_correlation import blind_curve_of, modes
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadConfig, Diverged, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval import checkpoint
+from driftline.eval.experiment.settings import setting_names
+from driftline.eval.history import Past
+from driftline.eval.integrations import Sklearn, Torch
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.blind import GRID
+from driftline.eval.learners.fc_only import FcOnly
+from driftline.eval.protocols.near_future import loop
+from driftline.eval.protocols.near_future.protocol import NearFuture
+from driftline.eval.run import evaluate
+from driftline.stream_builder.measures.label_correlation import blind_curve_of, modes
+from driftline.stream_builder.stream import Split, Step, Stream
 
 STREAM = correlated()
 TEXTS = described(STREAM)
@@ -219,7 +219,7 @@ class TestTheShift:
 
     def test_a_stream_shorter_than_its_correlation_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         nowhere = dataclasses.replace(blind_curve_of(STREAM), suggested=None)
-        monkeypatch.setattr("eval.protocols.near_future.protocol.blind_curve_of", lambda stream: nowhere)
+        monkeypatch.setattr("driftline.eval.protocols.near_future.protocol.blind_curve_of", lambda stream: nowhere)
         with pytest.raises(IncompatibleStream, match="above chance .* at every shift up to .*Set shift"):
             evaluate(STREAM, "near-future", ["majority"])
 
@@ -273,9 +273,9 @@ class TestBudgets:
         """In products of a two-layer network: forward 2, backward 3 (the first layer's inputs need no gradient)."""
         from torch.utils.flop_counter import FlopCounterMode
 
-        from eval.engine.linear import LinearSettings, fit
-        from eval.learners.agem import Project
-        from eval.learners.lwf import Distil
+        from driftline.eval.engine.linear import LinearSettings, fit
+        from driftline.eval.learners.agem import Project
+        from driftline.eval.learners.lwf import Distil
 
         assert LEARNERS[name]().cost + LEARNERS[name]().batch_cost == cost
         train = STREAM.steps[0]["train"].part(0, 64)
@@ -427,7 +427,7 @@ class TestEveryOnlineLearner:
 
 
 def _rows(folder: Path) -> list[object]:
-    from eval.rows import find
+    from driftline.eval.rows import find
 
     (run,) = find([folder])
     return [dataclasses.replace(row, seconds=0.0) for row in run.rows] + [run.about["gradient_steps"]]
@@ -447,7 +447,7 @@ def _keeps_always(keep):  # type: ignore[no-untyped-def]
 
 
 def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
-    from curate.core.executor import Executor
+    from driftline.curate.core.executor import Executor
 
     STREAM.save(tmp_path / "s")
     stream = Stream.load(tmp_path / "s")

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from curate.core.errors import DriftlineError, IncompatibleStream
-from eval.engine import convolved, fused
-from eval.engine.convolved import Conv
-from eval.engine.normed import Norm
-from eval.finetuning import adapters
-from eval.nets import build
-from eval.nets.chain import counted
+from driftline.curate.core.errors import DriftlineError, IncompatibleStream
+from driftline.eval.engine import convolved, fused
+from driftline.eval.engine.convolved import Conv
+from driftline.eval.engine.normed import Norm
+from driftline.eval.finetuning import adapters
+from driftline.eval.nets import build
+from driftline.eval.nets.chain import counted
 
 TABLE_7 = {  # convolutional and linear weights, and all parameters [Seq-to-Final, Table 7; spec, section 2]
     "conv-1": (309_450, 310_602), "conv-2": (678_090, 679_498), "conv-3": (1_562_826, 1_564_746),

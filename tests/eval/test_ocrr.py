@@ -12,26 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.helpers import drifting
 
-from curate.core.errors import BadArray, BadConfig, IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.abilities import correct
-from eval.answers import answers, sure_answers
-from eval.experiment.learner_spec import spec_of
-from eval.experiment.presets import fitting
-from eval.learner import Array, Labels, Learner, Task
-from eval.learners import LEARNERS
-from eval.learners.substrate import votes
-from eval.memory.knn_index import unit
-from eval.outcomes import numbered
-from eval.protocols.ocrr import scenarios
-from eval.protocols.ocrr.policies import parse
-from eval.protocols.ocrr.protocol import Ocrr
-from eval.protocols.ocrr.scenarios import cut
-from eval.reporting.protocols.ocrr import across
-from eval.reporting.report import write
-from eval.rows import Run
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadArray, BadConfig, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import correct
+from driftline.eval.answers import answers, sure_answers
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.presets import fitting
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.substrate import votes
+from driftline.eval.memory.knn_index import unit
+from driftline.eval.outcomes import numbered
+from driftline.eval.protocols.ocrr import scenarios
+from driftline.eval.protocols.ocrr.policies import parse
+from driftline.eval.protocols.ocrr.protocol import Ocrr
+from driftline.eval.protocols.ocrr.scenarios import cut
+from driftline.eval.reporting.protocols.ocrr import across
+from driftline.eval.reporting.report import write
+from driftline.eval.rows import Run
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 STREAM = drifting(steps=1, classes=8, n=400, width=8, noise=0.7)
 SYSTEMS = [

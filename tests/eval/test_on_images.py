@@ -11,22 +11,22 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
-from curate.core.errors import BadConfig, IncompatibleStream
-from curate.core.executor.torch_threads import one_thread
-from curate.core.registry import HOME
-from curate.core.seeding import rng_for
-from eval.abilities import check_stream
-from eval.engine.augment import augmented, draw
-from eval.engine.deep import planes
-from eval.engine.seeded import seeded
-from eval.learner import Task
-from eval.learners.batch_norm import BnStats, Tent, normalisations
-from eval.learners.cotta import VIEWS, Cotta
-from eval.learners.l2p import L2p
-from eval.protocol import PROTOCOLS
-from eval.protocols.adaptation.unlabelled import Unlabelled
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.registry import HOME
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import check_stream
+from driftline.eval.engine.augment import augmented, draw
+from driftline.eval.engine.deep import planes
+from driftline.eval.engine.seeded import seeded
+from driftline.eval.learner import Task
+from driftline.eval.learners.batch_norm import BnStats, Tent, normalisations
+from driftline.eval.learners.cotta import VIEWS, Cotta
+from driftline.eval.learners.l2p import L2p
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.protocols.adaptation.unlabelled import Unlabelled
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 NET = "test_resnet"  # of timm: 0.5 million parameters
 

@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.helpers import correlated
 
-from curate.core.errors import BadConfig, Diverged
-from curate.core.seeding import rng_for
-from eval.abilities import stored_bytes
-from eval.answers import answers
-from eval.engine.wide import Cosine, Wide
-from eval.experiment.learner_spec import spec_of
-from eval.history import History, Past
-from eval.learner import Task
-from eval.learners import LEARNERS
-from eval.learners.ace import Ace
-from eval.learners.acm import Acm, voted
-from eval.learners.blind import GRID, Blind
-from eval.learners.fc_only import FcOnly
-from eval.memory.samplers import SAMPLERS
-from eval.run import evaluate
+from driftline.curate.core.errors import BadConfig, Diverged
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import stored_bytes
+from driftline.eval.answers import answers
+from driftline.eval.engine.wide import Cosine, Wide
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.history import History, Past
+from driftline.eval.learner import Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.ace import Ace
+from driftline.eval.learners.acm import Acm, voted
+from driftline.eval.learners.blind import GRID, Blind
+from driftline.eval.learners.fc_only import FcOnly
+from driftline.eval.memory.samplers import SAMPLERS
+from driftline.eval.run import evaluate
 
 N, D, C = 32, 10, 7
 STREAM = correlated()
@@ -54,7 +54,7 @@ class TestWide:
         self, momentum: float, decay: float, kernel: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
-        monkeypatch.setattr("eval.engine.wide.PART", 3)  # classes at a time
+        monkeypatch.setattr("driftline.eval.engine.wide.PART", 3)  # classes at a time
         head = Wide.new(C, D, rng_for(0), "cpu", momentum > 0, half=False)
         linear, optimiser = plain(head, momentum, decay)
         for t in range(30):
@@ -74,7 +74,7 @@ class TestWide:
         self, momentum: float, kernel: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
-        monkeypatch.setattr("eval.engine.wide.PART", 3)
+        monkeypatch.setattr("driftline.eval.engine.wide.PART", 3)
         whole, half = (Wide.new(C, D, rng_for(0), "cpu", momentum > 0, h) for h in (False, True))
         with torch.no_grad():
             for t in range(20):
@@ -194,7 +194,7 @@ def test_an_update_of_ace_follows_its_two_losses() -> None:
 class TestBlind:
     @given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.integers(1, 12))
     def test_it_is_the_mode_of_the_last_k(self, y: list[int], k: int) -> None:
-        from stream_builder.measures.label_correlation import modes
+        from driftline.stream_builder.measures.label_correlation import modes
 
         learner = Blind(k=k)
         learner.begin(Task(5, (D,)), rng_for(0))
@@ -209,7 +209,7 @@ class TestBlind:
         learner.begin(Task(2, (D,)), rng_for(0))
         y = np.array([0, 0, 1] * 200)  # the last label is right a third of the time, the mode two thirds
         learner.learn(np.zeros((600, D)), y)
-        from stream_builder.measures.label_correlation import blind_curve
+        from driftline.stream_builder.measures.label_correlation import blind_curve
 
         curve = blind_curve(y, (0,), GRID)
         assert learner.right[0].argmax() == curve.accuracy[0].argmax()
@@ -315,7 +315,7 @@ def test_on_images_the_head_only_learners_leave_the_network_alone(name: str) -> 
     learner.begin(Task(3, (32, 32, 3), None, 16, 1), rng_for(0))
     before = [p.clone() for p in learner.head.params]
     rng = rng_for(1)
-    from stream_builder.stream import Split
+    from driftline.stream_builder.stream import Split
 
     x, y = rng.integers(0, 256, (32, 32, 32, 3)).astype(np.uint8), rng.integers(0, 3, 32)
     history = History([Split(x, y)])

@@ -14,16 +14,16 @@ import pytest
 import torch
 from support.helpers import drifting
 
-from curate.core.errors import BadInput, IntegrityError
-from eval import outcomes, rows
-from eval.engine.scores import softmax, sure
-from eval.leaderboard.rescoring import rescored
-from eval.learner import Learner, Task
-from eval.learners.nap import Nap
-from eval.outcomes import Tally, attached, numbered
-from eval.rows import Row, Run
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadInput, IntegrityError
+from driftline.eval import outcomes, rows
+from driftline.eval.engine.scores import softmax, sure
+from driftline.eval.leaderboard.rescoring import rescored
+from driftline.eval.learner import Learner, Task
+from driftline.eval.learners.nap import Nap
+from driftline.eval.outcomes import Tally, attached, numbered
+from driftline.eval.rows import Row, Run
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("clear-iid", "nearest-mean", {}),
@@ -176,7 +176,7 @@ class TestConfidence:
             return [row.answers.confidence for row in kept[0].rows]
 
         together, asked = confidences(Nap(epochs=3)), confidences(Asked(epochs=3))
-        monkeypatch.setattr("eval.answers.FEW", 0)
+        monkeypatch.setattr("driftline.eval.answers.FEW", 0)
         for one, each, own in zip(together, confidences(Nap(epochs=3)), asked, strict=True):
             assert one.shape == (len(one),)
             assert one.dtype == np.float32

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.console import answer
 from support.helpers import drifting
 
-from eval.protocols.ocrr.protocol import Ocrr
-from eval.reporting.overview import alike, cells_of, critical_difference, diagram, overview, ranks
-from eval.reporting.report import write
+from driftline.eval.protocols.ocrr.protocol import Ocrr
+from driftline.eval.reporting.overview import alike, cells_of, critical_difference, diagram, overview, ranks
+from driftline.eval.reporting.report import write
 
 
 def document(protocol: str, stream: str, **means: float | None) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from support.console import driftline
 from support.helpers import drifting
 from support.submissions import members_of, written
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.system import enclosure
-from curate.core.system.enclosure import NotEnclosed, enclose
-from eval.leaderboard.board import board
-from eval.leaderboard.isolation import isolated
-from eval.leaderboard.submission import pack
-from eval.leaderboard.verification import Verdict, verify
-from eval.run import evaluate
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.system import enclosure
+from driftline.curate.core.system.enclosure import NotEnclosed, enclose
+from driftline.eval.leaderboard.board import board
+from driftline.eval.leaderboard.isolation import isolated
+from driftline.eval.leaderboard.submission import pack
+from driftline.eval.leaderboard.verification import Verdict, verify
+from driftline.eval.run import evaluate
 
 MODULE = "our_own_learner_of_a_test"
 SOURCE = '''
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.learner import Learner
+from driftline.eval.learner import Learner
 
 
 @dataclass

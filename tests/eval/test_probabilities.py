@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from curate.core.errors import BadConfig, BadInput
-from eval import outcomes, rows
-from eval.engine.scores import softmax
-from eval.learners.majority import Majority
-from eval.learners.nap import Nap
-from eval.outcomes import PROBABILITIES, probabilities
-from eval.run import evaluate, plan
-from eval.training.online_learner import OnlineLearner
+from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.eval import outcomes, rows
+from driftline.eval.engine.scores import softmax
+from driftline.eval.learners.majority import Majority
+from driftline.eval.learners.nap import Nap
+from driftline.eval.outcomes import PROBABILITIES, probabilities
+from driftline.eval.run import evaluate, plan
+from driftline.eval.training.online_learner import OnlineLearner
 
 NEAR = {"batch": 20, "shift": 40}
 
@@ -48,7 +48,7 @@ def test_they_are_the_learners_own_and_rows_and_outcomes_stay(tmp_path: Path) ->
 def test_an_interrupted_run_ends_with_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**NEAR, "probabilities": 2}
     evaluate(drifting(), "near-future", ["fc-only"], settings=settings, out=tmp_path / "whole")
-    monkeypatch.setattr("eval.checkpoint.EVERY", 0.0)
+    monkeypatch.setattr("driftline.eval.checkpoint.EVERY", 0.0)
     learn_from = OnlineLearner.learn_from
 
     def stops(self: Any, past: Any) -> None:

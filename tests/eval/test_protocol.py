@@ -15,28 +15,28 @@ from pydantic import Field
 from support.console import driftline
 from support.helpers import drifting
 
-from curate.core.errors import BadConfig, BadPlugin, IncompatibleStream, UnknownName
-from curate.core.executor import Executor
-from eval.abilities import learn_step
-from eval.answers import evaluate_split
-from eval.learner import Learner, Task
-from eval.protocol import PROTOCOLS, Protocol, Result, Score, protocol_named
-from eval.protocols.clear.protocol import Iid
-from eval.protocols.near_future.protocol import NearFuture
-from eval.reporting.report import results_of, write
-from eval.rows import Row
-from eval.run import evaluate, plan
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig, BadPlugin, IncompatibleStream, UnknownName
+from driftline.curate.core.executor import Executor
+from driftline.eval.abilities import learn_step
+from driftline.eval.answers import evaluate_split
+from driftline.eval.learner import Learner, Task
+from driftline.eval.protocol import PROTOCOLS, Protocol, Result, Score, protocol_named
+from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.protocols.near_future.protocol import NearFuture
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.rows import Row
+from driftline.eval.run import evaluate, plan
+from driftline.stream_builder.stream import Stream
 
 MODULE = '''
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.abilities import learn_step
-from eval.learner import Task
-from eval.answers import evaluate_split
-from eval.protocol import Protocol, Result
+from driftline.eval.abilities import learn_step
+from driftline.eval.learner import Task
+from driftline.eval.answers import evaluate_split
+from driftline.eval.protocol import Protocol, Result
 
 Path(__file__).with_name("imported").touch()
 
@@ -218,7 +218,7 @@ class TestRefused:
     def test_what_is_no_protocol(self, stream: Stream) -> None:
         with pytest.raises(BadConfig, match=r"Expected a name, or a class derived from eval\.protocol\.Protocol"):
             evaluate(stream, object(), ["majority"])  # type: ignore[arg-type]
-        with pytest.raises(BadPlugin, match="Expected a class derived from eval.protocol.Protocol"):
+        with pytest.raises(BadPlugin, match="Expected a class derived from driftline.eval.protocol.Protocol"):
             evaluate(stream, "json:JSONDecoder", ["majority"])
 
     def test_a_class_that_lacks_methods(self, stream: Stream) -> None:

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from eval.plotting.charts import points
-from eval.protocol import PROTOCOLS, primary_of
-from eval.protocols.ocrr.score import scored
-from eval.reporting.exports import scores_tex
-from eval.reporting.overview import cells_of, ranks
-from eval.reporting.protocols import PAGES, page_of
-from eval.reporting.protocols.ocrr import front
-from eval.reporting.report import write
-from eval.results import Results
-from eval.rows import Row
-from eval.scoring.ranking import comparable, differing, ranked
-from pipelines.cli.eval import _scores as printed
+from driftline.eval.plotting.charts import points
+from driftline.eval.protocol import PROTOCOLS, primary_of
+from driftline.eval.protocols.ocrr.score import scored
+from driftline.eval.reporting.exports import scores_tex
+from driftline.eval.reporting.overview import cells_of, ranks
+from driftline.eval.reporting.protocols import PAGES, page_of
+from driftline.eval.reporting.protocols.ocrr import front
+from driftline.eval.reporting.report import write
+from driftline.eval.results import Results
+from driftline.eval.rows import Row
+from driftline.eval.scoring.ranking import comparable, differing, ranked
+from driftline.pipelines.cli.eval import _scores as printed
 
 NEAR_FUTURE = {  # learner → online, near-future: the blind classifier repeats labels and knows nothing
     "er-online": (0.93, 0.61), "acm": (0.91, 0.58), "blind": (0.895, 0.016), "ace": (0.85, 0.55),

@@ -10,14 +10,14 @@ import torch
 from support.helpers import drifting
 from torch.nn.functional import cross_entropy, mse_loss
 
-from curate.core.seeding import rng_for
-from eval.engine.linear import Head, LinearSettings, step
-from eval.learner import Task
-from eval.learners.cls_er import Consolidate, Slow
-from eval.learners.der import Remember
-from eval.learners.icarl import Icarl, herded
-from eval.memory.dark import Dark
-from eval.run import evaluate
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine.linear import Head, LinearSettings, step
+from driftline.eval.learner import Task
+from driftline.eval.learners.cls_er import Consolidate, Slow
+from driftline.eval.learners.der import Remember
+from driftline.eval.learners.icarl import Icarl, herded
+from driftline.eval.memory.dark import Dark
+from driftline.eval.run import evaluate
 
 STREAM = drifting()
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]

@@ -17,16 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 from support.helpers import drifting, grouped
 
-from curate.core.executor import Executor
-from eval import outcomes
-from eval.reporting import exports, report
-from eval.reporting.compared import letters, p_text
-from eval.reporting.document import MATRICES, date_names, shown
-from eval.reporting.report import results_of, write
-from eval.reporting.samples import section
-from eval.run import evaluate
-from eval.scoring import ageing
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.executor import Executor
+from driftline.eval import outcomes
+from driftline.eval.reporting import exports, report
+from driftline.eval.reporting.compared import letters, p_text
+from driftline.eval.reporting.document import MATRICES, date_names, shown
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.reporting.samples import section
+from driftline.eval.run import evaluate
+from driftline.eval.scoring import ageing
+from driftline.stream_builder.stream import Split, Step, Stream
 
 YEAR = 31_557_600
 LEARNERS = ["nearest-mean", "majority", "reservoir(epochs=2)", "nap(epochs=2)"]
@@ -100,7 +100,7 @@ def test_the_answer_is_about_learners_that_see_samples(aged: tuple[Path, Stream]
 
 
 def write_answer(document: dict[str, Any], stream: Stream) -> list[str]:
-    from eval.reporting import pages
+    from driftline.eval.reporting import pages
 
     (plain,) = pages.linked([document])
     return list(shown(plain, stream)["answer"])
@@ -216,7 +216,7 @@ def test_the_document_of_an_evaluation_reports_without_rows(tmp_path: Path) -> N
 
 
 def test_settings_are_last_and_folded_and_skipped_learners_are_folded(tmp_path: Path) -> None:
-    from eval.plotting.charts import Section
+    from driftline.eval.plotting.charts import Section
 
     found = evaluate(drifting(steps=3), "clear-iid", ["majority", "online-linear"])
     found["skipped"].append({"learner": "x", "because": "it cannot"})

@@ -15,14 +15,14 @@ import pytest
 from support.helpers import drifting
 from support.pages import chromium_browser, open_report
 
-from eval import rows
-from eval.learners import LEARNERS as LEARNERS_BY_NAME
-from eval.reporting.pages import learner_page, slug
-from eval.reporting.report import results_of, write
-from eval.reporting.stream_page import sections
-from eval.rows import Run, digest
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.eval import rows
+from driftline.eval.learners import LEARNERS as LEARNERS_BY_NAME
+from driftline.eval.reporting.pages import learner_page, slug
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.reporting.stream_page import sections
+from driftline.eval.rows import Run, digest
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 LEARNERS = ["nearest-mean", "majority", "er(memory=30)", "er(memory=60)", "substrate"]
 

@@ -14,11 +14,11 @@ import pytest
 import yaml
 from support.helpers import drifting
 
-from curate.core.atomic_io import sha256_file
-from curate.core.errors import BadConfig
-from eval.reporting.result_formats import About, write_results
-from eval.run import evaluate
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import sha256_file
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.reporting.result_formats import About, write_results
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Stream
 
 ABOUT = About("A group", "0.1.0", datetime(2026, 1, 2, tzinfo=UTC), "me/drifting")
 TEXT = (str, type(None))

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.helpers import drifting
 
-from curate.core.errors import BadInput
-from eval import rows
-from eval.reporting.report import report
-from eval.run import evaluate, plan
+from driftline.curate.core.errors import BadInput
+from driftline.eval import rows
+from driftline.eval.reporting.report import report
+from driftline.eval.run import evaluate, plan
 
 STREAM = drifting(steps=2, n=60)
 

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.core.errors import BadConfig, BadInput, Diverged, MissingFile, UnknownName
-from eval import rows
-from eval.engine.fused import kind
-from eval.experiment.learner_sets import TABLE_1, TABLE_4, expand
-from eval.experiment.learner_spec import spec_of
-from eval.experiment.presets import PRESETS
-from eval.experiment.settings import seeds_of, setting_names
-from eval.learner import Array, Labels, Learner, Task
-from eval.learners.er import Er
-from eval.protocol import PROTOCOLS
-from eval.reporting.report import colour, ink, results_of, write
-from eval.run import evaluate, plan
-from eval.scoring.published_values import SCORES, beside, values
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig, BadInput, Diverged, MissingFile, UnknownName
+from driftline.eval import rows
+from driftline.eval.engine.fused import kind
+from driftline.eval.experiment.learner_sets import TABLE_1, TABLE_4, expand
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.presets import PRESETS
+from driftline.eval.experiment.settings import seeds_of, setting_names
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learners.er import Er
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.reporting.report import colour, ink, results_of, write
+from driftline.eval.run import evaluate, plan
+from driftline.eval.scoring.published_values import SCORES, beside, values
+from driftline.stream_builder.stream import Stream
 
 
 @dataclass
@@ -329,7 +329,7 @@ class TestGrids:
 
 
 def test_small_numbers_are_numbers_wherever_they_are_given(stream: Stream) -> None:
-    from pipelines.config.loader import apply
+    from driftline.pipelines.config.loader import apply
 
     held: dict[str, Any] = {}
     apply(held, "lr=1e-3")

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from eval import outcomes
-from eval.plotting.charts import LEFT, RIGHT, WIDTH
-from eval.protocols.clear.protocol import Iid
-from eval.reporting import pages
-from eval.reporting.document import shown
-from eval.reporting.report import results_of, write
-from eval.run import evaluate
-from eval.scoring.slices import AFTER, BEFORE, end_of, sides_of
-from stream_builder.stream import Stream
+from driftline.eval import outcomes
+from driftline.eval.plotting.charts import LEFT, RIGHT, WIDTH
+from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.reporting import pages
+from driftline.eval.reporting.document import shown
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, sides_of
+from driftline.stream_builder.stream import Stream
 
 YEAR = 31_556_952
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pytest
 from pydantic import AfterValidator, Field
 
-from curate.core.errors import BadConfig
-from eval.experiment.presets import PRESETS
-from eval.experiment.settings import Setting, check_instance, check_settings, described, setting_names
-from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.experiment.presets import PRESETS
+from driftline.eval.experiment.settings import Setting, check_instance, check_settings, described, setting_names
+from driftline.eval.learners import LEARNERS
+from driftline.eval.protocol import PROTOCOLS
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from contracts.test_protocols import fitting
 
-from curate.core import errors
-from curate.core.errors import Busy, DriftlineError, IntegrityError
-from eval.learner import Array, Labels, Learner, Task
-from eval.learners.majority import Majority
-from eval.protocol import PROTOCOLS
-from eval.run import evaluate, plan
-from stream_builder.stream import Stream
+from driftline.curate.core import errors
+from driftline.curate.core.errors import Busy, DriftlineError, IntegrityError
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learners.majority import Majority
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.run import evaluate, plan
+from driftline.stream_builder.stream import Stream
 
 FOR_ALL = (IntegrityError, Busy)  # of a file or folder that all learners use
 REFUSALS = [
@@ -111,6 +111,6 @@ def test_a_state_that_cannot_be_read_stops_its_learner_only(
     def damaged(self: object, *state: object) -> None:
         raise errors.BadInput("state.json is no stored state.")
 
-    monkeypatch.setattr("eval.checkpoint.Checkpoint.load", damaged)
+    monkeypatch.setattr("driftline.eval.checkpoint.Checkpoint.load", damaged)
     found = evaluate(stream, "near-future", ["majority"], settings={"shift": 8}, out=tmp_path)
     assert found["skipped"] == [{"learner": "majority", "because": "state.json is no stored state."}]

@@ -21,18 +21,18 @@ from support.console import driftline
 from support.helpers import drifting
 from support.worlds import across_seeds
 
-from curate.core.atomic_io import sha256_file
-from curate.core.digests import code_of
-from curate.core.errors import BadConfig, BadInput, IncompatibleStream, IntegrityError, MissingFile
-from eval.leaderboard import verification
-from eval.leaderboard.board import board
-from eval.leaderboard.isolation import Limits, isolated
-from eval.leaderboard.repeating import reach, repeat
-from eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of
-from eval.leaderboard.verification import Verdict, drawn, verify
-from eval.protocols.clear.protocol import Iid
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.atomic_io import sha256_file
+from driftline.curate.core.digests import code_of
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, IntegrityError, MissingFile
+from driftline.eval.leaderboard import verification
+from driftline.eval.leaderboard.board import board
+from driftline.eval.leaderboard.isolation import Limits, isolated
+from driftline.eval.leaderboard.repeating import reach, repeat
+from driftline.eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of
+from driftline.eval.leaderboard.verification import Verdict, drawn, verify
+from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 LEARNERS = ["nearest-mean", "er(memory=30)", "majority"]
 
@@ -355,7 +355,7 @@ def test_a_strangers_address_is_never_asked(tmp_path: Path, monkeypatch: pytest.
 
         verdict = verify(tmp_path / "s.zip", [tmp_path / "S"])
         request = {"archive": str(tmp_path / "s.zip"), "run": 0, "stream": str(tmp_path / "S")}
-        slipped = isolated("eval.leaderboard.repeating:repeat", request)
+        slipped = isolated("driftline.eval.leaderboard.repeating:repeat", request)
 
         with pytest.raises(TimeoutError):
             server.accept()

@@ -17,14 +17,14 @@ import pytest
 from support.helpers import drifting
 from support.submissions import Members, members_of, written
 
-from curate.core.errors import DriftlineError
-from eval.leaderboard.board import board
-from eval.leaderboard.rescoring import rescored
-from eval.leaderboard.submission import pack
-from eval.leaderboard.verification import Verdict, examined
-from eval.learners import LEARNERS
-from eval.run import evaluate
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import DriftlineError
+from driftline.eval.leaderboard.board import board
+from driftline.eval.leaderboard.rescoring import rescored
+from driftline.eval.leaderboard.submission import pack
+from driftline.eval.leaderboard.verification import Verdict, examined
+from driftline.eval.learners import LEARNERS
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Stream
 
 SENT = ["nearest-mean", "majority"]
 

@@ -18,22 +18,22 @@ from support.chat_server import Chat, chat_server
 from support.console import answer
 from support.traps import Trap
 
-from curate.core.atomic_io import sha256_bytes
-from curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
-from curate.core.registry import HOME
-from curate.core.seeding import rng_for
-from curate.encoders import spec_of
-from curate.encoders.ngrams import Ngrams
-from eval.learner import Task
-from eval.learners.llm import Llm
-from eval.learners.lora import Lora, LoraMerged
-from eval.protocol import PROTOCOLS
-from eval.run import evaluate
-from stream_builder.builders.encoded import encode, is_text
-from stream_builder.builders.texts import from_texts
-from stream_builder.datasets import Options, intents, open_dataset
-from stream_builder.datasets.texts import MAX_LENGTH
-from stream_builder.stream import Step, Stream
+from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
+from driftline.curate.core.registry import HOME
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.encoders import spec_of
+from driftline.curate.encoders.ngrams import Ngrams
+from driftline.eval.learner import Task
+from driftline.eval.learners.llm import Llm
+from driftline.eval.learners.lora import Lora, LoraMerged
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.run import evaluate
+from driftline.stream_builder.builders.encoded import encode, is_text
+from driftline.stream_builder.builders.texts import from_texts
+from driftline.stream_builder.datasets import Options, intents, open_dataset
+from driftline.stream_builder.datasets.texts import MAX_LENGTH
+from driftline.stream_builder.stream import Step, Stream
 
 WORDS = {"card": ["my card is lost", "where is the card", "card not here"],
          "loan": ["i need a loan", "loan please", "a big loan for me"],

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from curate.core.errors import BadConfig, Diverged
-from curate.core.executor import Executor
-from curate.core.seeding import rng_for
-from eval.learner import Array, Labels, Learner, Task
-from eval.protocol import PROTOCOLS
-from eval.protocols.clear.protocol import Iid
-from eval.run import evaluate
+from driftline.curate.core.errors import BadConfig, Diverged
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.run import evaluate
 
 
 @dataclass

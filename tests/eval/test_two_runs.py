@@ -13,11 +13,11 @@ from support.console import answer, driftline
 from support.helpers import drifting
 from support.pages import chromium_browser, open_report, violations
 
-from eval.reporting.exports import schema, scores_tex
-from eval.reporting.report import results_of, write
-from eval.reporting.two_runs import _table, two_runs
-from eval.run import evaluate
-from stream_builder.stream import Stream
+from driftline.eval.reporting.exports import schema, scores_tex
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.reporting.two_runs import _table, two_runs
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Stream
 
 YEAR = 31_557_600  # seconds
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from curate.core.errors import BadConfig
-from eval.reporting.report import results_of, write
-from eval.reporting.two_runs import two_runs
-from eval.reporting.versions import compared, section
-from eval.run import evaluate
-from eval.scoring.versions import refusal, shared, version_of
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.reporting.two_runs import two_runs
+from driftline.eval.reporting.versions import compared, section
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.versions import refusal, shared, version_of
+from driftline.stream_builder.stream import Stream
 
 
 def versioned(version: str, steps: int, other: int | None = None) -> Stream:

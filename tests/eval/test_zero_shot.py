@@ -11,24 +11,24 @@ import pytest
 from support.helpers import described, drifting
 from typer.testing import CliRunner
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, IncompatibleStream, IntegrityError
-from curate.core.registry import HOME
-from curate.core.seeding import rng_for
-from curate.encoders import spec_of
-from curate.release import Release
-from eval.abilities import check_stream
-from eval.engine.scores import softmax
-from eval.experiment.learner_spec import spec_of as learner_of
-from eval.learner import Task
-from eval.learners.zero_shot import TipAdapter, ZeroShot, ZeroShotCalibrated
-from eval.protocol import PROTOCOLS
-from eval.run import evaluate
-from pipelines.cli.app import app
-from stream_builder.builders.encoded import encode
-from stream_builder.builders.release import from_release
-from stream_builder.class_texts import ClassTexts, prompts_of
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig, IncompatibleStream, IntegrityError
+from driftline.curate.core.registry import HOME
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.encoders import spec_of
+from driftline.curate.release import Release
+from driftline.eval.abilities import check_stream
+from driftline.eval.engine.scores import softmax
+from driftline.eval.experiment.learner_spec import spec_of as learner_of
+from driftline.eval.learner import Task
+from driftline.eval.learners.zero_shot import TipAdapter, ZeroShot, ZeroShotCalibrated
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.run import evaluate
+from driftline.pipelines.cli.app import app
+from driftline.stream_builder.builders.encoded import encode
+from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.class_texts import ClassTexts, prompts_of
+from driftline.stream_builder.stream import Stream
 
 CLIP = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "clip_vectors"
 PLAIN = drifting(width=8, noise=2.0)

@@ -29,7 +29,7 @@ from typing import Any
 
 from hostile import living
 
-from curate.core.errors import DriftlineError
+from driftline.curate.core.errors import DriftlineError
 
 KINDS = {"kill": 1, "full": 2, "short": 3, "eio": 4}
 SECONDS = 120  # of one job
@@ -63,8 +63,8 @@ def tree(folder: Path) -> dict[str, str]:
 
 def _photos(folder: Path) -> None:
     """A run file for photos that are outside the folder, because their paths are in its tables."""
-    from curate.core.seeding import rng_for
-    from pipelines.demo.draw import photo
+    from driftline.curate.core.seeding import rng_for
+    from driftline.pipelines.demo.draw import photo
 
     photos = folder.parents[1] / "photos"
     for thing in ("car", "bus"):
@@ -92,10 +92,10 @@ release: {{per_class: 2, splits: 1, short: fewer}}
 
 
 def _run(folder: Path, until: str | None = None, start: str | None = None) -> None:
-    from curate.core.run_log import RunLog
-    from pipelines.config.loader import load
-    from pipelines.runner import run
-    from pipelines.stage import Context
+    from driftline.curate.core.run_log import RunLog
+    from driftline.pipelines.config.loader import load
+    from driftline.pipelines.run.runner import run
+    from driftline.pipelines.run.stage import Context
 
     log = RunLog(folder / "log.jsonl", quiet=True)
     run(Context(folder, load(folder / "driftline.yaml"), log), start, until)
@@ -110,13 +110,13 @@ def _stream(folder: Path) -> None:
 def _rows(folder: Path) -> None:
     from support.helpers import drifting
 
-    from eval.run import evaluate
+    from driftline.eval.run import evaluate
 
     evaluate(drifting(2, 2, 6), "clear-iid", ["majority", "nearest-mean"], seeds=[0, 1], out=folder / "rows")
 
 
 def _counts(folder: Path) -> Any:
-    from eval.rows import digest, find
+    from driftline.eval.rows import digest, find
 
     left = [path for path in folder.rglob("*") if path.name.startswith(".partial-")]
     return [sorted(digest(run) for run in find([folder])), len(left)]
@@ -124,7 +124,7 @@ def _counts(folder: Path) -> Any:
 
 def _ledger(folder: Path) -> None:
     """Six corrections; each that was acknowledged is noted outside the folder, where no fault happens."""
-    from eval.memory.correction_ledger import Ledger
+    from driftline.eval.memory.correction_ledger import Ledger
 
     noted = folder.with_name("acknowledged")
     with Ledger(folder / "l.ledger") as ledger:
@@ -136,7 +136,7 @@ def _ledger(folder: Path) -> None:
 
 def _corrections(folder: Path) -> Any:
     """All corrections, once, in order; none that was acknowledged is missing or was given again."""
-    from eval.memory.correction_ledger import entries
+    from driftline.eval.memory.correction_ledger import entries
 
     noted = [int(line) for line in folder.with_name("acknowledged").read_text().split()]
     found = [entry.content[0] for entry in entries(folder / "l.ledger")]
@@ -146,8 +146,8 @@ def _corrections(folder: Path) -> Any:
 def _stages_and_store(folder: Path) -> Any:
     """All files but the store's index, whose pages depend on its history, and files of the store by which a finished
     shard is found at once: without one, its photos are found one by one. And whether the store is sound."""
-    from curate.store.database import opened
-    from curate.store.upkeep import verify
+    from driftline.curate.store.database import opened
+    from driftline.curate.store.upkeep import verify
 
     with opened(folder / "store") as store:
         damaged = verify(store)["damaged"]

@@ -32,7 +32,7 @@ import hostile.imported  # noqa: F401, enters its readers
 from hostile.mutations import mutate
 from hostile.readers import READERS
 
-from curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.errors import BadConfig, DriftlineError
 
 CRASHERS = Path(__file__).parent / "crashers"
 SECONDS, MEMORY = 10, 3 << 30  # of one input: processor time, and bytes beyond those in use

@@ -12,8 +12,8 @@ import numpy as np
 from contracts.test_importers import BUILT
 from hostile.readers import Make, drained, files, reader
 
-from curate.core.atomic_io import write_json
-from stream_builder.importers import IMPORTERS
+from driftline.curate.core.atomic_io import write_json
+from driftline.stream_builder.importers import IMPORTERS
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "clear": {"features": "images:8"},
@@ -65,7 +65,7 @@ TASK = {
 
 @reader(files({"export.json": json.dumps([TASK, TASK])}))
 def label_studio(folder: Path) -> None:
-    from curate.validation.answers import read_answers, read_lines
+    from driftline.curate.validation.answers.answers import read_answers, read_lines
 
     for lines in read_lines([folder / "export.json"]).values():
         read_answers(lines, BATCH, "k")
@@ -84,8 +84,8 @@ def prolific_answers(folder: Path) -> None:
 @reader(prolific_answers)
 def prolific(folder: Path) -> None:
     """The lists that Prolific answers with, and the journal."""
-    from curate.core.outside.http import Reply
-    from curate.validation.platforms import prolific_api
+    from driftline.curate.core.outside.http import Reply
+    from driftline.curate.validation.asking.platforms import prolific_api
 
     class Pool:
         def ask(self, method: str, address: str, read: Any, *more: Any, **request: Any) -> Any:
@@ -98,7 +98,7 @@ def prolific(folder: Path) -> None:
 
 
 def judges_answers(folder: Path) -> None:
-    from curate.validation.judging.cache import AnswerCache
+    from driftline.curate.validation.judging.cache import AnswerCache
 
     cache = AnswerCache(folder / "answers.jsonl")
     for i in "12":
@@ -113,12 +113,12 @@ def judges_answers(folder: Path) -> None:
 @reader(judges_answers)
 def judges(folder: Path) -> None:
     """The kept answers of judges, as opinions, and a new one of their endpoint."""
-    from curate.retrieval.settings import Concept
-    from curate.validation.judging.cache import AnswerCache
-    from curate.validation.judging.endpoint import Temporary, _Work, response_of
-    from curate.validation.judging.opinions import of_endpoint, table_of
-    from curate.validation.judging.question import question_of
-    from curate.validation.judging.settings import JudgeSettings
+    from driftline.curate.retrieval.settings import Concept
+    from driftline.curate.validation.judging.cache import AnswerCache
+    from driftline.curate.validation.judging.endpoint import Temporary, _Work, response_of
+    from driftline.curate.validation.judging.opinions import of_endpoint, table_of
+    from driftline.curate.validation.judging.question import question_of
+    from driftline.curate.validation.judging.settings import JudgeSettings
 
     cache = AnswerCache(folder / "answers.jsonl")
     entries = dict(enumerate(cache.entries.values()))
@@ -146,6 +146,6 @@ def naturalists_tables(folder: Path) -> None:
 
 @reader(naturalists_tables)
 def inaturalist(folder: Path) -> None:
-    from curate.sources.inaturalist import INaturalist
+    from driftline.curate.sources.inaturalist import INaturalist
 
     drained(INaturalist(path="."), folder)

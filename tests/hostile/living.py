@@ -14,15 +14,15 @@ from typing import Any
 
 from support.living import linked_copy
 
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.store.database import opened
-from curate.store.upkeep import remove, unneeded
-from pipelines import living
-from pipelines.config.loader import load
-from pipelines.demo.draw import photo
-from pipelines.runner import run
-from pipelines.stage import Context
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.store.database import opened
+from driftline.curate.store.upkeep import remove, unneeded
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.run import living
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
 
 RUN_FILE = """
 collection: {source: delimited, path: table.csv, columns: {url: url, uploaded: uploaded, label: label}}

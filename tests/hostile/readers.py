@@ -20,12 +20,12 @@ from PIL import Image
 from support.faults import picture
 from support.helpers import drifting, grouped, release_of, write_base, yfcc_line
 
-from curate.core.atomic_io import csv_text, write_json
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.release import Release
-from curate.release.settings import ReleaseSettings
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import csv_text, write_json
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release import Release
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.stream_builder.stream import Stream
 
 Make = Callable[[Path], None]
 READERS: dict[str, Reader] = {}
@@ -72,8 +72,8 @@ COLUMNS = {"path": "file", "uploaded": "year", "label": "species", "tags": "tags
 
 
 def drained(source: Any, folder: Path) -> int:
-    from curate.metadata.schema import SOURCE, judge_times
-    from curate.sources.base import Workplace
+    from driftline.curate.metadata.schema import SOURCE, judge_times
+    from driftline.curate.sources.base import Workplace
 
     rows = 0
     for batch in source.batches(at=Workplace(folder, folder / "work")):
@@ -86,7 +86,7 @@ def drained(source: Any, folder: Path) -> int:
 
 @reader(files({"t.csv": TABLE, "t.csv.gz": gzip.compress(TABLE.encode(), mtime=0)}))
 def delimited(folder: Path) -> int:
-    from curate.sources.delimited import Delimited
+    from driftline.curate.sources.delimited import Delimited
 
     return sum(drained(Delimited(path=name, columns=COLUMNS), folder) for name in ("t.csv", "t.csv.gz"))
 
@@ -94,7 +94,7 @@ def delimited(folder: Path) -> int:
 @reader(files({"t.jsonl": "".join(json.dumps({"file": f"{i}.jpg", "year": 2000 + i, "species": "owl", "tags": ["a"],
                                                 "lon": 1.5}) + "\n" for i in range(5))}))  # fmt: skip
 def json_lines(folder: Path) -> int:
-    from curate.sources.delimited import Delimited
+    from driftline.curate.sources.delimited import Delimited
 
     return drained(Delimited(path="t.jsonl", columns=COLUMNS), folder)
 
@@ -111,7 +111,7 @@ PICTURES = {"image": "image", "uploaded": "time", "label": "species", "tags": "t
 
 def cells(folder: Path) -> None:
     """The images of a table, as the stage fetch reads them."""
-    from curate.images.local_files import cell_path, read_local
+    from driftline.curate.images.local_files import cell_path, read_local
 
     part = pa.table({"row": range(5), "path": [cell_path(folder / "t.parquet", "image", i) for i in range(5)]})
     seen: list[int] = []
@@ -121,7 +121,7 @@ def cells(folder: Path) -> None:
 
 @reader(photo_table)
 def parquet(folder: Path) -> None:
-    from curate.sources.parquet import Parquet
+    from driftline.curate.sources.parquet import Parquet
 
     drained(Parquet(path="t.parquet", columns=PICTURES), folder)
 
@@ -141,7 +141,7 @@ def arrow(folder: Path) -> None:
 
 @reader(arrow)
 def hugging_face(folder: Path) -> None:
-    from curate.sources.huggingface import HuggingFace
+    from driftline.curate.sources.huggingface import HuggingFace
 
     drained(HuggingFace(path=".", columns={k: v for k, v in PICTURES.items() if k != "image"}), folder)
 
@@ -151,7 +151,7 @@ def yfcc_lines(n: int = 6) -> bytes:
 
 
 def yfcc_sqlite(folder: Path) -> None:
-    from curate.sources.yfcc.reading import NAMES, TABLE_NAME
+    from driftline.curate.sources.yfcc.reading import NAMES, TABLE_NAME
 
     base = sqlite3.connect(folder / "dataset.sql")
     base.execute(f"CREATE TABLE {TABLE_NAME} ({', '.join(f'{name} TEXT' for name in NAMES)})")
@@ -162,7 +162,7 @@ def yfcc_sqlite(folder: Path) -> None:
 
 
 def yfcc(folder: Path, name: str, **more: Any) -> None:
-    from curate.sources.yfcc import Yfcc
+    from driftline.curate.sources.yfcc import Yfcc
 
     drained(Yfcc(source="yfcc", path=name, **more), folder)
 
@@ -192,9 +192,9 @@ def flickr_answer(folder: Path) -> None:
 @reader(flickr_answer)
 def flickr(folder: Path) -> None:
     """The answers of a server that sends what it likes, through the client, the windows and their files."""
-    from curate.core.outside.http import Client, Policy, Reply
-    from curate.core.outside.json_api import JsonApi
-    from curate.sources import flickr as source
+    from driftline.curate.core.outside.http import Client, Policy, Reply
+    from driftline.curate.core.outside.json_api import JsonApi
+    from driftline.curate.sources import flickr as source
 
     body = (folder / "answer.json").read_bytes()
 
@@ -223,9 +223,9 @@ def commons_answer(folder: Path) -> None:
 @reader(commons_answer)
 def wikimedia(folder: Path) -> None:
     """An answer of the API, through the client and the pages."""
-    from curate.core.outside.http import Reply, Temporary
-    from curate.core.outside.json_api import JsonApi
-    from curate.sources import wikimedia as source
+    from driftline.curate.core.outside.http import Reply, Temporary
+    from driftline.curate.core.outside.json_api import JsonApi
+    from driftline.curate.sources import wikimedia as source
 
     api = JsonApi("Wikimedia", 10**9, {}, source.busy)
     try:
@@ -250,9 +250,9 @@ def museum_answer(folder: Path) -> None:
 @reader(museum_answer)
 def iiif(folder: Path) -> None:
     """A document of a museum, as collection and as manifest."""
-    from curate.core.outside.http import Reply
-    from curate.core.outside.json_api import JsonApi
-    from curate.sources import iiif as source
+    from driftline.curate.core.outside.http import Reply
+    from driftline.curate.core.outside.json_api import JsonApi
+    from driftline.curate.sources import iiif as source
 
     answer = JsonApi("x", 10**9, {}).read(Reply(200, {}, (folder / "answer.json").read_bytes()))
     made = source.Iiif(manifest="http://h/all")
@@ -275,7 +275,7 @@ def dated(folder: Path) -> None:
 
 @reader(dated)
 def photo_folder(folder: Path) -> None:
-    from curate.sources.folder import Folder
+    from driftline.curate.sources.folder import Folder
 
     assert drained(Folder(path=".", dates=("exif", "sidecar", "path", "file")), folder) == 4
 
@@ -297,7 +297,7 @@ KINDS = {kind.lower(): picture(kind=kind, mode="P" if kind == "GIF" else "RGB")
 
 def phone() -> dict[str, bytes]:
     """HEIC and AVIF, as far as this machine writes them."""
-    from curate.images.phone_formats import reads_heic
+    from driftline.curate.images.phone_formats import reads_heic
 
     made = {}
     for kind in ("AVIF", *(["HEIF"] if reads_heic() else [])):
@@ -308,9 +308,9 @@ def phone() -> dict[str, bytes]:
 
 @reader(lambda folder: files({f"a.{k}": v for k, v in KINDS.items()} | {"p.jpeg": progressive()} | phone())(folder))
 def image(folder: Path) -> None:
-    from curate.images.checks import ImageLimits, check_image
-    from curate.images.near_duplicates import thumbnail
-    from curate.images.strip_exif import strip_metadata
+    from driftline.curate.images.checks import ImageLimits, check_image
+    from driftline.curate.images.near_duplicates import thumbnail
+    from driftline.curate.images.strip_exif import strip_metadata
 
     for path in sorted(folder.iterdir()):
         data = path.read_bytes()
@@ -323,14 +323,14 @@ def image(folder: Path) -> None:
 
 @reader(files({f"a.{kind}": data for kind, data in KINDS.items()}))
 def lazy_image(folder: Path) -> None:
-    from stream_builder.lazy_images import from_files
+    from driftline.stream_builder.lazy_images import from_files
 
     from_files(sorted(folder.iterdir()), 8)[:]
 
 
 def shard(folder: Path) -> None:
-    from curate.core.atomic_io import sha256_bytes
-    from curate.images.shards import write_tar
+    from driftline.curate.core.atomic_io import sha256_bytes
+    from driftline.curate.images.shards import write_tar
 
     write_tar(folder / "00000.tar", [(f"{i}.jpg", picture(seed=i)) for i in range(3)])
     rows = [{"id": str(i), "shard": 0, "member": f"{i}.jpg", "sha256": sha256_bytes(picture(seed=i)),
@@ -340,8 +340,8 @@ def shard(folder: Path) -> None:
 
 @reader(shard)
 def shards(folder: Path) -> None:
-    from curate.images.shards import Reader as ShardReader
-    from curate.images.shards import read_tar
+    from driftline.curate.images.shards import Reader as ShardReader
+    from driftline.curate.images.shards import read_tar
 
     list(read_tar(folder / "00000.tar"))
     found = ShardReader(folder, 0)
@@ -362,7 +362,7 @@ def npz(folder: Path) -> None:
 
 @reader(npz)
 def arrays(folder: Path) -> None:
-    from stream_builder.builders.arrays import from_arrays
+    from driftline.stream_builder.builders.arrays import from_arrays
 
     from_arrays(folder / "a.npz").save(folder / "out")
 
@@ -376,7 +376,7 @@ def base_npz(folder: Path) -> None:
 
 def opened(path: Path) -> None:
     """A dataset, with the first of its images."""
-    from stream_builder.datasets import open_dataset
+    from driftline.stream_builder.datasets import open_dataset
 
     dataset = open_dataset(path)
     for part in (dataset.train, dataset.test):
@@ -439,7 +439,7 @@ def order(folder: Path) -> None:
 
 @reader(order)
 def hdf5(folder: Path) -> None:
-    from stream_builder.builders.time_order import open_timed
+    from driftline.stream_builder.builders.time_order import open_timed
 
     open_timed(folder, str(folder))
 
@@ -453,7 +453,7 @@ def timed(folder: Path) -> None:
 
 @reader(timed)
 def time_table(folder: Path) -> None:
-    from stream_builder.builders.time_order import open_timed
+    from driftline.stream_builder.builders.time_order import open_timed
 
     for kind in ("csv", "parquet"):
         open_timed(folder / f"t.{kind}", str(folder / f"{kind}.npy"))
@@ -468,7 +468,7 @@ def vectors(folder: Path) -> None:
 
 @reader(vectors)
 def clip_retrieval(folder: Path) -> None:
-    from curate.embedding.import_vectors import import_vectors
+    from driftline.curate.embedding.import_vectors import import_vectors
 
     members = pa.table({"id": ["a", "b"], "member": ["a.jpg", "b.jpg"], "bucket": pa.array([0, 1], pa.int32())})
     import shutil
@@ -484,7 +484,7 @@ def texts(folder: Path) -> None:
 
 @reader(texts)
 def text_vectors(folder: Path) -> None:
-    from curate.encoders.precomputed import TableOfVectors
+    from driftline.curate.encoders.precomputed import TableOfVectors
 
     TableOfVectors(str(folder)).texts(["a"])
 
@@ -502,8 +502,8 @@ def weights(folder: Path) -> None:
 def checkpoints(folder: Path) -> None:
     import torch
 
-    from curate.encoders.backbone import load_checkpoint
-    from eval.engine.deep import load_weights
+    from driftline.curate.encoders.backbone import load_checkpoint
+    from driftline.eval.engine.deep import load_weights
 
     for name in ("w.safetensors", "w.pt"):
         load_checkpoint(torch.nn.Linear(3, 2), folder / name)
@@ -513,8 +513,8 @@ def checkpoints(folder: Path) -> None:
 def fit(folder: Path) -> None:
     import torch
 
-    from eval.finetuning.fit import Fitted, Hyper
-    from eval.finetuning.fit_cache import Store
+    from driftline.eval.finetuning.fit import Fitted, Hyper
+    from driftline.eval.finetuning.fit_cache import Store
 
     fitted = Fitted(torch.nn.Linear(3, 2).state_dict(), 0.5, 1, [0.5], 3, Hyper(lr=0.1))
     Store(folder).put("abc", fitted, {"network": "conv-1"}, 0.1)
@@ -522,7 +522,7 @@ def fit(folder: Path) -> None:
 
 @reader(fit)
 def fits(folder: Path) -> None:
-    from eval.finetuning.fit_cache import Store
+    from driftline.eval.finetuning.fit_cache import Store
 
     Store(folder).get("abc")
 
@@ -530,14 +530,14 @@ def fits(folder: Path) -> None:
 def state(folder: Path) -> None:
     from collections import Counter
 
-    from eval.checkpoint import Checkpoint
+    from driftline.eval.checkpoint import Checkpoint
 
     Checkpoint(folder / "state.safetensors", last=-1e9).keep({"a": [1, 2.5, "x"], "n": Counter("abca")}, np.eye(3))
 
 
 @reader(state)
 def run_state(folder: Path) -> None:
-    from eval.checkpoint import Checkpoint
+    from driftline.eval.checkpoint import Checkpoint
 
     Checkpoint(folder / "state.safetensors").load({}, np.eye(3))
 
@@ -587,16 +587,16 @@ def release(folder: Path) -> Any:
 
 
 def rows_folder(folder: Path) -> None:
-    from eval.run import evaluate
+    from driftline.eval.run import evaluate
 
     evaluate(drifting(2, 2, 6), "clear-iid", ["majority"], seeds=[0], out=folder / "runs")
 
 
 @reader(rows_folder)
 def rows(folder: Path) -> None:
-    from eval import outcomes
-    from eval.leaderboard.submission import documents_of
-    from eval.rows import find_skipped, folders, load
+    from driftline.eval import outcomes
+    from driftline.eval.leaderboard.submission import documents_of
+    from driftline.eval.rows import find_skipped, folders, load
 
     for place in folders([folder / "runs"]):
         run = load(place)
@@ -607,13 +607,13 @@ def rows(folder: Path) -> None:
 
 @reader(rows_folder)
 def report(folder: Path) -> None:
-    from eval.reporting.report import report as write
+    from driftline.eval.reporting.report import report as write
 
     write([folder / "runs"], folder / "report")
 
 
 def submission_file(folder: Path) -> None:
-    from eval.leaderboard.submission import pack
+    from driftline.eval.leaderboard.submission import pack
 
     rows_folder(folder)
     pack([folder / "runs"], "me", folder / "s.zip")
@@ -624,7 +624,7 @@ def submission_file(folder: Path) -> None:
 
 @reader(submission_file)
 def submission(folder: Path) -> None:
-    from eval.leaderboard import submission as files_of
+    from driftline.eval.leaderboard import submission as files_of
 
     members, _ = files_of.opened(folder / "s.zip")
     runs = [files_of.with_records(run, members, i) for i, run in enumerate(files_of.runs_of(members))]
@@ -632,8 +632,8 @@ def submission(folder: Path) -> None:
 
 
 def ledger_file(folder: Path) -> None:
-    from eval.memory.correction_ledger import Ledger, erase
-    from eval.memory.ledger_proof import prove
+    from driftline.eval.memory.correction_ledger import Ledger, erase
+    from driftline.eval.memory.ledger_proof import prove
 
     with Ledger(folder / "l.ledger") as ledger:
         for i in range(4):
@@ -645,8 +645,8 @@ def ledger_file(folder: Path) -> None:
 
 @reader(ledger_file)
 def ledger(folder: Path) -> None:
-    from eval.memory.correction_ledger import Ledger, lines, verify
-    from eval.memory.ledger_proof import check_proof
+    from driftline.eval.memory.correction_ledger import Ledger, lines, verify
+    from driftline.eval.memory.ledger_proof import check_proof
 
     root = verify(folder / "l.ledger").root
     list(lines(folder / "l.ledger"))
@@ -678,9 +678,9 @@ def answer_files(folder: Path) -> None:
 
 @reader(answer_files)
 def answers(folder: Path) -> None:
-    from curate.validation.answers import read_answers, read_lines
-    from curate.validation.settings import ValidationSettings
-    from curate.validation.verdicts import agreement, tally
+    from driftline.curate.validation.answers.answers import read_answers, read_lines
+    from driftline.curate.validation.answers.verdicts import agreement, tally
+    from driftline.curate.validation.settings import ValidationSettings
 
     batch = {"batch": "b1", "items": {"i0": "p0", "i1": "p1"}, "concepts": ["bus", "car"], "per_worker": 9}
     for path in sorted(folder.glob("*.csv")):
@@ -691,15 +691,15 @@ def answers(folder: Path) -> None:
 
 @reader(files({"gold.csv": "id,labels\np1,bus\np2,bus|car\n", "reject.csv": "AssignmentId,Reject\nA1,too fast\n"}))
 def lists_of_people(folder: Path) -> None:
-    from curate.validation.batches import read_gold
-    from curate.validation.platforms.prolific_api import read_rejections
+    from driftline.curate.validation.asking.batches import read_gold
+    from driftline.curate.validation.asking.platforms.prolific_api import read_rejections
 
     read_gold(folder / "gold.csv", ["bus", "car"])
     read_rejections(folder / "reject.csv")
 
 
 def journal_file(folder: Path) -> None:
-    from curate.validation.platforms.prolific_api import Journal
+    from driftline.curate.validation.asking.platforms.prolific_api import Journal
 
     journal = Journal(folder / "j.jsonl")
     journal.begin("data")
@@ -708,26 +708,26 @@ def journal_file(folder: Path) -> None:
 
 @reader(journal_file)
 def journal(folder: Path) -> None:
-    from curate.validation.platforms.prolific_api import Journal
+    from driftline.curate.validation.asking.platforms.prolific_api import Journal
 
     Journal(folder / "j.jsonl")
 
 
 def run_file(folder: Path) -> None:
-    from pipelines.config.presets import write_run_file
+    from driftline.pipelines.config.presets import write_run_file
 
     write_run_file(folder, "folder", ["collection.path=photos"])
 
 
 @reader(run_file)
 def settings(folder: Path) -> None:
-    from pipelines.config.loader import load
+    from driftline.pipelines.config.loader import load
 
     load(folder / "driftline.yaml")
 
 
 def marks(folder: Path) -> None:
-    from pipelines import VERSION
+    from driftline.pipelines import VERSION
 
     run_file(folder)
     place = folder / "stages" / "01_ingest"
@@ -742,8 +742,8 @@ def marks(folder: Path) -> None:
 
 @reader(marks)
 def state_of_a_run(folder: Path) -> None:
-    from pipelines.run_folder import open_run
-    from pipelines.runner import table
+    from driftline.pipelines.run.run_folder import open_run
+    from driftline.pipelines.run.runner import table
 
     table(open_run(folder).status())
 
@@ -753,10 +753,10 @@ def state_of_a_run(folder: Path) -> None:
 )
 def heads(folder: Path) -> None:
     """Values of answers' heads and addresses."""
-    from curate.core.outside.http import seconds_after
-    from curate.fetch.address_guard import is_private_host, origin
-    from curate.fetch.native import _host
-    from curate.fetch.outcome import opted_out
+    from driftline.curate.core.outside.http import seconds_after
+    from driftline.curate.fetch.address_guard import is_private_host, origin
+    from driftline.curate.fetch.native import _host
+    from driftline.curate.fetch.outcome import opted_out
 
     for line in (folder / "head").read_bytes().decode("utf-8", "surrogateescape").split("\n"):
         opted_out([line])

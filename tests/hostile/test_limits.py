@@ -14,20 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from curate.core.atomic_io import csv_text, read_json
-from curate.core.errors import BadArray, BadConfig, BadInput, DriftlineError, IntegrityError
-from curate.core.outside import limits
-from curate.core.outside.images import opened
-from curate.core.outside.tables import csv_rows
-from curate.images.checks import ImageLimits, check_image
-from curate.images.strip_exif import _segments
-from curate.metadata.filters import withdrawn_ids
-from curate.retrieval.settings import Concept
-from curate.validation.answers import read_answers, read_lines
-from curate.validation.platforms.prolific_api import Journal
-from eval.experiment.settings import seeds_of
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.datasets import open_dataset
+from driftline.curate.core.atomic_io import csv_text, read_json
+from driftline.curate.core.errors import BadArray, BadConfig, BadInput, DriftlineError, IntegrityError
+from driftline.curate.core.outside import limits
+from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.images.checks import ImageLimits, check_image
+from driftline.curate.images.strip_exif import _segments
+from driftline.curate.metadata.filters import withdrawn_ids
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.curate.validation.asking.platforms.prolific_api import Journal
+from driftline.eval.experiment.settings import seeds_of
+from driftline.stream_builder.builders.arrays import from_arrays
+from driftline.stream_builder.datasets import open_dataset
 
 XML = (
     '<QuestionFormAnswers xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/'
@@ -95,7 +95,7 @@ class TestArrays:
     def test_a_bomb_is_refused_by_the_sizes_in_its_directory(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("curate.core.outside.arrays.UNPACKED", 1 << 20)
+        monkeypatch.setattr("driftline.curate.core.outside.arrays.UNPACKED", 1 << 20)
         path = self.npz(tmp_path / "a.npz", (1 << 20, 4), bytes(16 << 20))
         assert path.stat().st_size < 60_000
         with pytest.raises(BadInput, match=r"a\.npz would unpack to 33,554,688 bytes\. Expected at most"):
@@ -130,7 +130,7 @@ class TestDocuments:
 
 class TestTables:
     def test_an_arrow_file_whose_offsets_lead_out_of_it_does_not_end_the_process(self, tmp_path: Path) -> None:
-        from curate.sources.huggingface import HuggingFace
+        from driftline.curate.sources.huggingface import HuggingFace
 
         table = pa.table({"image": [b"x"] * 5, "time": [1] * 5, "tags": [["a"]] * 5})
         sink = io.BytesIO()
@@ -158,7 +158,7 @@ class TestTables:
             list(csv_rows(tmp_path / "a.csv", ["a"], ""))
 
     def test_a_shard_index_of_another_kind_is_named(self, tmp_path: Path) -> None:
-        from curate.images.shards import Reader, write_tar
+        from driftline.curate.images.shards import Reader, write_tar
 
         write_tar(tmp_path / "00000.tar", [("a.jpg", b"x")])
         pq.write_table(
@@ -237,7 +237,7 @@ def test_a_concept_with_a_dollar_is_refused_where_it_is_named(name: str) -> None
 
 
 def test_features_of_another_kind_are_named(tmp_path: Path) -> None:
-    from stream_builder.builders.time_order import open_timed
+    from driftline.stream_builder.builders.time_order import open_timed
 
     (tmp_path / "t.csv").write_text("id,time,label\na,1,x\n")
     (tmp_path / "t.npy").write_bytes(b"\x93NUMPY\x01\x00")
@@ -246,7 +246,7 @@ def test_features_of_another_kind_are_named(tmp_path: Path) -> None:
 
 
 def test_a_run_file_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
-    from pipelines.config.loader import load
+    from driftline.pipelines.config.loader import load
 
     (tmp_path / "driftline.yaml").write_text("a: " + "[" * 20_000)
     with pytest.raises(BadConfig, match=r"driftline\.yaml"):

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from support.helpers import benchmark
 
-from curate.core.seeding import rng_for
-from eval.abilities import learn_step
-from eval.learner import Task
-from eval.protocols.clear import score
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import learn_step
+from driftline.eval.learner import Task
+from driftline.eval.protocols.clear import score
 
 cross = benchmark("cross_table")
 DOCS = Path(__file__).resolve().parents[2] / "docs/papers/avalanche.md"
@@ -89,7 +89,7 @@ def test_at_the_same_strength_the_papers_fisher_acts_and_avalanches_does_not() -
 
 def test_the_reservoir_without_its_shuffle_keeps_half_of_the_first_bucket() -> None:
     """After ten buckets with α = 1: 49 % of bucket 1 in CLEAR's code, 10 % by algorithm 1 [spec: CLEAR, section 3]."""
-    from eval.memory.buffers import biased_reservoir
+    from driftline.eval.memory.buffers import biased_reservoir
 
     share = {}
     for shuffle in (True, False):

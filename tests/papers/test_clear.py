@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from curate.core.errors import BadInput
-from eval.protocols.clear import score
-from eval.rows import Row
-from eval.run import evaluate
+from driftline.curate.core.errors import BadInput
+from driftline.eval.protocols.clear import score
+from driftline.eval.rows import Row
+from driftline.eval.run import evaluate
 
 R = np.array([[0.9, 0.6, 0.3], [0.8, 0.7, 0.5], [0.4, 0.2, 1.0]])
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from support.helpers import example
 
-from curate.core.registry import HOME
-from eval.answers import answers
-from eval.learner import Task
-from eval.learners import LEARNERS
-from eval.learners.river_logreg import RiverLogreg
-from eval.protocols.adaptation.protocol import ESTIMATES
-from eval.run import evaluate
+from driftline.curate.core.registry import HOME
+from driftline.eval.answers import answers
+from driftline.eval.learner import Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.river_logreg import RiverLogreg
+from driftline.eval.protocols.adaptation.protocol import ESTIMATES
+from driftline.eval.run import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "papers" / "findings.md").read_text(encoding="utf-8")

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from support.helpers import made_intents
 
-from curate.core.seeding import rng_for
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 VECTORS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "intent" / "banking77_minilm.npz"
 REAL = [  # its twin: the same test on made vectors

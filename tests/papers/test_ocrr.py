@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from support.helpers import made_intents
 
-from eval.run import evaluate
-from stream_builder.stream import Split, Step, Stream
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split, Step, Stream
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 absent = pytest.mark.skipif(not (SHARED / "data" / "intent").is_dir(), reason="needs ../shared/data/intent")

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 from support.helpers import benchmark, correlated
 
-from eval.run import evaluate
+from driftline.eval.run import evaluate
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "papers"
 AS_FINETUNE = ["t3a"]  # it adapts to batches of test samples, which only `adaptation` gives

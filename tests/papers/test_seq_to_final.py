@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.core.seeding import rng_for
-from eval.run import evaluate
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Samples, open_dataset
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.run import evaluate
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import Samples, open_dataset
+from driftline.stream_builder.stream import Split, Step, Stream
 
 CIFAR = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cifar10"
 REAL = [

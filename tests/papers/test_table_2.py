@@ -11,8 +11,8 @@ import pytest
 from support import console
 from support.helpers import example, write_base
 
-from curate.core.atomic_io import read_json
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.atomic_io import read_json
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def test_visits_finish_a_table_and_leave_a_small_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,17 +17,17 @@ from support.console import Running, start
 from support.pages import chromium_browser, served, violations_everywhere
 from support.worlds import across_seeds
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.core.run_log import RunLog
-from curate.validation.answers import read_answers, read_lines
-from pipelines.annotation.answer_store import AnswerStore
-from pipelines.annotation.server import answer_store_of, application, study_address, study_of
-from pipelines.config.loader import load
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
-from pipelines.web.local_server import listen
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.pipelines.annotation.answer_store import AnswerStore
+from driftline.pipelines.annotation.server import answer_store_of, application, study_address, study_of
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.web.local_server import listen
 
 BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts": ["bus", "car"]}
 
@@ -494,7 +494,7 @@ def test_one_person_is_asked_no_more_than_the_cap(tmp_path: Path) -> None:
 
 
 def test_what_is_near_to_sensitive_prompts_is_shown_blurred(journey: Path, tmp_path: Path) -> None:
-    from curate.core.atomic_io import read_json as facts_of
+    from driftline.curate.core.atomic_io import read_json as facts_of
 
     out = tmp_path / "run"
     skip = ("07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world", "audit")

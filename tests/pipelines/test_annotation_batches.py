@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from support.prolific_server import prolific_server
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import MissingFile
-from curate.core.parsing import rows_of
-from curate.core.run_log import RunLog
-from curate.validation.platforms import prolific_api as api
-from pipelines.annotation.batches import prolific_action
-from pipelines.config.loader import load
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import MissingFile
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.validation.asking.platforms import prolific_api as api
+from driftline.pipelines.annotation.batches import prolific_action
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
 
 
 @pytest.fixture

@@ -12,24 +12,24 @@ import pyarrow.parquet as pq
 import pytest
 from support.helpers import photo_config
 
-from curate.core.atomic_io import sha256_bytes, write_text
-from curate.core.errors import BadConfig, DriftlineError, IntegrityError
-from curate.core.parsing import rows_of
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.export import EXPORTS
-from curate.images.shards import read_tar
-from curate.pretrain.pool import open_pool
-from curate.release import Release
-from curate.release.versions.tombstones import FILE, id_of
-from curate.retrieval.vector_store import vectors_of
-from pipelines.cli.runs import run as command
-from pipelines.config.loader import load
-from pipelines.demo.draw import photo
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
-from stream_builder.builders.release import from_release, unlabelled_images
+from driftline.curate.core.atomic_io import sha256_bytes, write_text
+from driftline.curate.core.errors import BadConfig, DriftlineError, IntegrityError
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.export import EXPORTS
+from driftline.curate.images.shards import read_tar
+from driftline.curate.pretrain.pool import open_pool
+from driftline.curate.release import Release
+from driftline.curate.release.versions.tombstones import FILE, id_of
+from driftline.curate.retrieval.vector_store import vectors_of
+from driftline.pipelines.cli.runs import run as command
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.stream_builder.builders.release import from_release, unlabelled_images
 
 CONFIG = photo_config("  per_class: 20\n  overlap: allow")
 SETS = ("release.per_class=3", "release.splits=2", "release.unlabelled=images")

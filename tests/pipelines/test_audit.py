@@ -14,16 +14,16 @@ from PIL import Image
 from support.helpers import release_of
 from support.pages import chromium_browser, violations
 
-from curate.core.atomic_io import sha256_bytes
-from curate.core.errors import BadInput, MissingFile
-from curate.core.seeding import rng_for
-from curate.release import Release
-from curate.release.drift import drift
-from curate.release.settings import ReleaseSettings
-from pipelines.demo.draw import jpeg, photo
-from pipelines.reporting.audit import audit, audit_release, disagreeing, distances, image_hashes, uploaders
-from pipelines.reporting.audit_page import Shown, lines, page, pictures
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release import Release
+from driftline.curate.release.drift import drift
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.pipelines.demo.draw import jpeg, photo
+from driftline.pipelines.reporting.audit import audit, audit_release, disagreeing, distances, image_hashes, uploaders
+from driftline.pipelines.reporting.audit_page import Shown, lines, page, pictures
+from driftline.stream_builder.stream import Split, Step, Stream
 
 BUCKETS = [{"index": b, "name": str(b), "start": None, "end": None} for b in (1, 2)]
 PROVENANCE = {
@@ -196,7 +196,7 @@ def test_another_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_hashes_are_those_of_the_pictures(release: Release) -> None:
-    from pipelines.reporting.audit import image_hashes
+    from driftline.pipelines.reporting.audit import image_hashes
 
     of = image_hashes(release)
     assert len(of) == 16

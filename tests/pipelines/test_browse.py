@@ -21,20 +21,20 @@ from starlette.testclient import TestClient
 from support.helpers import drifting
 from support.pages import Served, chromium_browser, served, violations
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.metadata.filters import withdrawn_ids
-from curate.release import Release
-from pipelines.browse.collection import Collection
-from pipelines.browse.opening import open_collection
-from pipelines.browse.selection import Asked, Selections
-from pipelines.browse.server import application
-from pipelines.browse.vectors import Vectors
-from pipelines.reporting.trace import trace
-from pipelines.stage_folder import folder_of
-from pipelines.web.dates import labels
-from pipelines.web.thumbnails import Thumbnails, small
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.metadata.filters import withdrawn_ids
+from driftline.curate.release import Release
+from driftline.pipelines.browse.collection import Collection
+from driftline.pipelines.browse.opening import open_collection
+from driftline.pipelines.browse.selection import Asked, Selections
+from driftline.pipelines.browse.server import application
+from driftline.pipelines.browse.vectors import Vectors
+from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.web.dates import labels
+from driftline.pipelines.web.thumbnails import Thumbnails, small
+from driftline.stream_builder.stream import Stream
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}"
 

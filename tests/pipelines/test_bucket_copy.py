@@ -16,11 +16,11 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from support.helpers import album, photo_config
 from typer.testing import CliRunner
 
-from curate.core.atomic_io import sha256_bytes
-from curate.core.errors import BadConfig, BadInput, Busy, DriftlineError, IntegrityError, Unfinished
-from pipelines import bucket_copy
-from pipelines.bucket_copy import Copy, following, opened
-from pipelines.cli.app import app
+from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.errors import BadConfig, BadInput, Busy, DriftlineError, IntegrityError, Unfinished
+from driftline.pipelines.cli.app import app
+from driftline.pipelines.run import bucket_copy
+from driftline.pipelines.run.bucket_copy import Copy, following, opened
 
 PLACE = "s3://runs/fruit"
 

@@ -21,12 +21,12 @@ from support.console import answer
 from support.helpers import drifting, yfcc_line
 from support.small_runs import unpacked
 
-from curate.core.digests import content_digest, listing
-from curate.core.seeding import rng_for
-from eval.run import evaluate
-from pipelines.cli.app import app
-from pipelines.cli.listing import KINDS, REGISTRIES
-from pipelines.demo.draw import photo
+from driftline.curate.core.digests import content_digest, listing
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.run import evaluate
+from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli.listing import KINDS, REGISTRIES
+from driftline.pipelines.demo.draw import photo
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("curate", "stream_builder", "eval", "pipelines")
@@ -269,7 +269,7 @@ class TestHelp:
     def test_names_are_completed_from_the_registries(self) -> None:
         def completed(words: str) -> list[str]:
             asked = {"_DRIFTLINE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-            code = "import sys; from pipelines.cli.app import app; app(prog_name='driftline')"
+            code = "import sys; from driftline.pipelines.cli.app import app; app(prog_name='driftline')"
             environment = os.environ | asked
             return subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).split()
 
@@ -358,7 +358,14 @@ class TestList:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text("[driftline.learners]\nlost = no_such_module:Learner\ner = os:sep\n")
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-        command = [sys.executable, "-m", "pipelines.cli", "list", "learners", "--json"]  # it reads the variable
+        command = [
+            sys.executable,
+            "-m",
+            "driftline.pipelines.cli",
+            "list",
+            "learners",
+            "--json",
+        ]  # reads the variable
         rows = {row["name"]: row for row in json.loads(subprocess.check_output(command))}
         assert "no_such_module" in rows["lost"]["summary"]
         assert rows["lost"]["origin"] == "broken 1.0"

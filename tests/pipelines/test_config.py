@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from curate.core.errors import BadConfig, MissingFile, UnknownName
-from curate.core.outside.s3 import S3
-from curate.core.settings import keys_of
-from curate.fetch.settings import FetchSettings
-from curate.release.settings import FeatureSettings
-from curate.retrieval.settings import Concept, RetrieveSettings
-from curate.sources import SOURCES
-from curate.sources.delimited import Delimited
-from curate.sources.folder import Folder
-from pipelines.config import presets
-from pipelines.config.loader import load
-from pipelines.config.reference import reference
-from pipelines.config.schema import Config
+from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName
+from driftline.curate.core.outside.s3 import S3
+from driftline.curate.core.settings import keys_of
+from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.release.settings import FeatureSettings
+from driftline.curate.retrieval.settings import Concept, RetrieveSettings
+from driftline.curate.sources import SOURCES
+from driftline.curate.sources.delimited import Delimited
+from driftline.curate.sources.folder import Folder
+from driftline.pipelines.config import presets
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.config.reference import reference
+from driftline.pipelines.config.schema import Config
 
 GOOD = """\
 seed: 0
@@ -160,7 +160,7 @@ def test_another_source_by_set_leaves_the_keys_of_the_files_own(tmp_path: Path) 
 
 
 MUSEUM = """
-from curate.sources.base import HERE, Source, Workplace
+from driftline.curate.sources.base import HERE, Source, Workplace
 
 class Museum(Source):
     \"\"\"A museum's catalogue.\"\"\"

@@ -8,22 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.core.atomic_io import write_json
-from curate.core.errors import BadConfig
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.encoders import EncoderSpec, Vectors
-from curate.release import Release
-from eval.rows import Run
-from eval.run import evaluate
-from eval.scoring.ageing import Ageing, ageing
-from pipelines.config import presets
-from pipelines.demo.draw import CONCEPTS, SCENES, photo
-from pipelines.demo.journey import FEATURES, QUICK, demo
-from pipelines.demo.world import END, START
-from pipelines.stages.embed import BUILT_IN, OF_2004, built_in
-from stream_builder.step import Split, Step
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import write_json
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.encoders import EncoderSpec, Vectors
+from driftline.curate.release import Release
+from driftline.eval.rows import Run
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.ageing import Ageing, ageing
+from driftline.pipelines.config import presets
+from driftline.pipelines.demo.draw import CONCEPTS, SCENES, photo
+from driftline.pipelines.demo.journey import FEATURES, QUICK, demo
+from driftline.pipelines.demo.world import END, START
+from driftline.pipelines.stages.embed import BUILT_IN, OF_2004, built_in
+from driftline.stream_builder.step import Split, Step
+from driftline.stream_builder.stream import Stream
 
 AGES = [0.1, 0.3, 0.5, 0.7, 0.9]  # of the world's ten years
 TRAIN, TEST = 12, 8  # photos of a class and step

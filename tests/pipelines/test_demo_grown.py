@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from curate.core.errors import BadConfig
-from curate.core.run_log import RunLog
-from pipelines.demo.growth import demo_grown, text
-from pipelines.demo.journey import QUICK, demo
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.demo.growth import demo_grown, text
+from driftline.pipelines.demo.journey import QUICK, demo
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from support.console import driftline
 
-from pipelines.demo import real
+from driftline.pipelines.demo import real
 
-FOLDER = files("pipelines") / "demo" / "watercolours"
+FOLDER = files("driftline.pipelines") / "demo" / "watercolours"
 
 
 def rows() -> list[dict[str, str]]:

@@ -9,8 +9,8 @@ import pytest
 from support.console import answer
 from support.helpers import album, photo_config
 
-from eval.engine.fused import kind
-from pipelines.doctor import OPTIONAL, examine, text
+from driftline.eval.engine.fused import kind
+from driftline.pipelines.cli.doctor import OPTIONAL, examine, text
 
 
 def test_it_examines_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +21,7 @@ def test_it_examines_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["models"][0] == "driftline-photo-world"
     assert min(found["speed"].values()) > 1
     assert "updates a second" in text(found)
-    monkeypatch.setattr("pipelines.doctor._version", lambda package: None)
+    monkeypatch.setattr("driftline.pipelines.cli.doctor._version", lambda package: None)
     monkeypatch.setenv("DRIFTLINE_KERNEL", "off")
     poor = examine(seconds=0.05)
     assert poor["kernel"] == "torch"

@@ -9,15 +9,15 @@ import pytest
 from support.console import answer, driftline
 from support.helpers import album, photo_config
 
-from curate.core.errors import UnknownName
-from curate.core.run_log import RunLog
-from pipelines.browse.opening import open_collection
-from pipelines.browse.server import shown_date
-from pipelines.config.loader import load
-from pipelines.reporting.dropped import dropped
-from pipelines.reporting.trace import text, trace
-from pipelines.runner import run, status
-from pipelines.stage import Context
+from driftline.curate.core.errors import UnknownName
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.browse.opening import open_collection
+from driftline.pipelines.browse.server import shown_date
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.reporting.dropped import dropped
+from driftline.pipelines.reporting.trace import text, trace
+from driftline.pipelines.run.runner import run, status
+from driftline.pipelines.run.stage import Context
 
 
 @pytest.fixture(scope="module")

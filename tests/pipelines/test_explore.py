@@ -18,16 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.pages import chromium_browser, served, violations_everywhere
 
-from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.core.run_log import RunLog
-from pipelines.config.loader import load
-from pipelines.config.yaml_edit import set_value
-from pipelines.prompt_explorer.contact_sheets import sheets
-from pipelines.prompt_explorer.explorer import Explorer, Marks, Query, Share
-from pipelines.prompt_explorer.server import application
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
-from pipelines.web.local_server import listen
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.config.yaml_edit import set_value
+from driftline.pipelines.prompt_explorer.contact_sheets import sheets
+from driftline.pipelines.prompt_explorer.explorer import Explorer, Marks, Query, Share
+from driftline.pipelines.prompt_explorer.server import application
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.web.local_server import listen
 
 HOSTILE = '<script>alert(1)</script>"onmouseover="x'
 

@@ -21,7 +21,7 @@ from support.console import Running, start
 from support.faults import EXPECTED, FaultServer
 from support.helpers import yfcc_line
 
-from curate.core.atomic_io import read_json
+from driftline.curate.core.atomic_io import read_json
 
 URLS = int(os.environ.get("DRIFTLINE_FAULT_URLS", "1000"))
 HOSTILE = 0.35  # share of them

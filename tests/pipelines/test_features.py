@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from support.helpers import photo_config
 
-from curate.core.atomic_io import read_json, write_json, write_text
-from curate.core.errors import BadInput
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.embedding import features
-from curate.release import Release
-from pipelines.config.loader import load
-from pipelines.demo.draw import photo
-from pipelines.reporting.audit import audit
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json, write_json, write_text
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.embedding import features
+from driftline.curate.release import Release
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.reporting.audit import audit
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
 
 CONFIG = photo_config("  per_class: 8")
 
@@ -69,7 +69,7 @@ def test_backbone_features_are_shipped_with_the_release_and_computed_once(
     import timm
     import torch
 
-    from stream_builder.builders.release import from_release
+    from driftline.stream_builder.builders.release import from_release
 
     torch.manual_seed(0)
     torch.save(timm.create_model("resnet18", num_classes=7).state_dict(), tmp_path / "weights.pt")

@@ -14,7 +14,7 @@ import pytest
 import typer
 from support.small_runs import unpacked
 
-from pipelines.cli import app as application
+from driftline.pipelines.cli import app as application
 
 VALUES = ("", "-1", "nan", "a=[", "x" * 5000, "\udcff", "{folder}", "{file}", "{file}/inside", "{nowhere}")
 # Required words of commands that do more with them than refuse; {…} are places of the test.
@@ -104,7 +104,9 @@ def test_hostile_values_are_answered_with_one_message(
     monkeypatch.chdir(tmp_path)
     part = application.called(name.split())
     monkeypatch.setattr(application, "called", lambda words: part)  # made once, not for each value
-    monkeypatch.setattr("pipelines.demo.journey.demo", lambda *given: {"report": "", "seconds": 0.0, "stages": []})
+    monkeypatch.setattr(
+        "driftline.pipelines.demo.journey.demo", lambda *given: {"report": "", "seconds": 0.0, "stages": []}
+    )
     for case in cases(name):
         words = [PLACE.sub(lambda match: places[match[1]], word) for word in case]
         shown = [name, *(word[:80] for word in words)]

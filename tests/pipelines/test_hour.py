@@ -17,16 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from curate.core.parsing import rows_of
-from curate.core.seeding import rng_for
-from curate.fetch.run import fetch_shard
-from curate.images.phone_formats import reads_heic
-from pipelines.annotation.server import answer_store_of
-from pipelines.cli.app import main
-from pipelines.cli.common import context_of
-from pipelines.demo.draw import photo
-from pipelines.stage import parts_of
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.fetch.run import fetch_shard
+from driftline.curate.images.phone_formats import reads_heic
+from driftline.pipelines.annotation.server import answer_store_of
+from driftline.pipelines.cli.app import main
+from driftline.pipelines.cli.common import context_of
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.run.stage import parts_of
+from driftline.pipelines.run.stage_folder import folder_of
 
 YEARS, EACH = (2010, 2011, 2012), 8
 THINGS = ("car", "bus")
@@ -136,7 +136,7 @@ def test_the_first_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_inte
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     with monkeypatch.context() as patch:
-        patch.setattr("curate.fetch.run.fetch_shard", interrupted)
+        patch.setattr("driftline.curate.fetch.run.fetch_shard", interrupted)
         said = message(driftline("run", own, *model, "--workers", 1), 130)
     signal.signal(signal.SIGINT, before)
     assert "Stopped in fetch. Kept: ingest, filter" in said

@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.core.atomic_io import write_parquet
-from curate.core.errors import UnknownName
-from curate.core.registry import Entry
-from curate.core.run_log import RunLog
-from curate.release import Release
-from pipelines.config.loader import load
-from pipelines.demo.draw import CONCEPTS
-from pipelines.plan import plan
-from pipelines.reporting.trace import trace
-from pipelines.runner import run, status
-from pipelines.stage import Context, Counts
-from pipelines.stage_folder import folder_of
-from pipelines.stages import STAGES
+from driftline.curate.core.atomic_io import write_parquet
+from driftline.curate.core.errors import UnknownName
+from driftline.curate.core.registry import Entry
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.release import Release
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import CONCEPTS
+from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.run.plan import plan
+from driftline.pipelines.run.runner import run, status
+from driftline.pipelines.run.stage import Context, Counts
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.stages import STAGES
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +92,7 @@ def test_no_bucket_holds_a_photo_of_another_span(journey: Path) -> None:
     release = Release.open(journey)
     spans = {b["index"]: (b["start"], b["end"]) for b in release.buckets}
     assert 0 not in spans, "bucket 0 stays unlabelled"
-    from curate.bucketing.assign import iso
+    from driftline.curate.bucketing.assign import iso
 
     for bucket, uploaded in zip(
         release.table["bucket"].to_pylist(), release.table["uploaded"].to_pylist(), strict=True
@@ -149,7 +149,7 @@ class TestTrace:
         self, journey: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         """A stage that declares nothing: its tables with a column `id` are read, `reason` says why a photo left."""
-        (tmp_path / "score_stage.py").write_text("from pipelines.stage import Stage\nclass Score(Stage): pass\n")
+        (tmp_path / "score_stage.py").write_text("from driftline.ext import Stage\nclass Score(Stage): pass\n")
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setitem(STAGES._found, "score", [Entry("score_stage:Score", "driftline")])
         place = tmp_path / "run"

@@ -15,20 +15,20 @@ import pyarrow.parquet as pq
 import pytest
 from support.vision_server import vision_server
 
-from curate.core.atomic_io import read_json, write_text
-from curate.core.parsing import rows_of
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.release.packing import FetchedImages
-from curate.retrieval.settings import BACKGROUND
-from curate.validation.batches import NONE
-from pipelines.config.loader import load
-from pipelines.demo.draw import CONCEPTS
-from pipelines.demo.workers import answer
-from pipelines.demo.world import World
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json, write_text
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release.packing import FetchedImages
+from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.asking.batches import NONE
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import CONCEPTS
+from driftline.pipelines.demo.workers import answer
+from driftline.pipelines.demo.world import World
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "people_and_judges.py"
 

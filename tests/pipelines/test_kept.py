@@ -24,18 +24,18 @@ from support.faults import picture
 from support.helpers import album, photo_config
 
 import driftline as dl
-from curate.core.atomic_io import read_json, write_json
-from curate.core.errors import BadConfig, DriftlineError, MissingFile, Unconfirmed, Unfinished
-from curate.core.run_log import RunLog
-from curate.fetch.run import fetch_shard
-from pipelines.cli.common import context_of_last
-from pipelines.config.loader import load
-from pipelines.identity import record_of
-from pipelines.plan import plan
-from pipelines.runner import run, status
-from pipelines.stage import Context, retry_of
-from pipelines.stage_folder import beside, folder_of, settle
-from pipelines.stages.embed import Embed
+from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile, Unconfirmed, Unfinished
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.fetch.run import fetch_shard
+from driftline.pipelines.cli.common import context_of_last
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.identity import record_of
+from driftline.pipelines.run.plan import plan
+from driftline.pipelines.run.runner import run, status
+from driftline.pipelines.run.stage import Context, retry_of
+from driftline.pipelines.run.stage_folder import beside, folder_of, settle
+from driftline.pipelines.stages.embed import Embed
 
 ALL_DONE = ["done"] * 9
 
@@ -199,7 +199,7 @@ class TestSwap:
             "    if moment == 'new is there' and 'next' in places: os.kill(os.getpid(), signal.SIGKILL)\n"
             "    return done\n"
             "Path.rename = rename\n"
-            "from pipelines.cli.app import main\n"
+            "from driftline.pipelines.cli.app import main\n"
             f"sys.argv = ['driftline', 'run', {str(finished)!r}, '--set', 'release.per_class=3']\n"
             "main()\n"
         )
@@ -330,7 +330,7 @@ def lose_after_two_shards(web: Path, shop: Shop) -> None:
         return whole(one)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("curate.fetch.run.fetch_shard", then_closed)
+        patch.setattr("driftline.curate.fetch.run.fetch_shard", then_closed)
         with pytest.raises(Unfinished):
             run(context(web), until="fetch")
 
@@ -477,7 +477,7 @@ libc = ctypes.CDLL(None)
 libc.capget(head, data)
 data[0] &= ~(1 << 1)  # CAP_DAC_OVERRIDE
 assert libc.capset(head, data) == 0
-from pipelines.cli.app import main
+from driftline.pipelines.cli.app import main
 """
 
 
@@ -516,9 +516,9 @@ def test_ctrl_c_says_what_is_kept(finished: Path) -> None:
     code = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it\n"
-        "from pipelines.stages.embed import Embed\n"
+        "from driftline.pipelines.stages.embed import Embed\n"
         "Embed.run = lambda *given: os.kill(os.getpid(), signal.SIGINT) or __import__('time').sleep(60)\n"
-        "from pipelines.cli.app import main\n"
+        "from driftline.pipelines.cli.app import main\n"
         f"sys.argv = ['driftline', 'run', {str(finished)!r}]\n"
         "main()\n"
     )

@@ -12,8 +12,8 @@ import pytest
 from support.console import driftline, start, start_python
 from support.helpers import benchmark
 
-from curate.core.errors import Busy
-from pipelines.runner import alone
+from driftline.curate.core.errors import Busy
+from driftline.pipelines.run.runner import alone
 
 
 @pytest.mark.slow
@@ -35,8 +35,8 @@ def test_the_downloader_dies_with_its_parent(tmp_path: Path) -> None:
         code = (
             "import sys; from pathlib import Path; import pyarrow as pa\n"
             "import pyarrow.parquet as pq\n"
-            "from curate.fetch.run import FetchSettings, fetch\n"
-            "from curate.core.run_log import RunLog\n"
+            "from driftline.curate.fetch.run import FetchSettings, fetch\n"
+            "from driftline.curate.core.run_log import RunLog\n"
             "rows = pa.table({'id': ['a'], 'row': pa.array([0]), 'url': [sys.argv[1]], "
             "'path': pa.nulls(1, pa.string()), 'uploaded': pa.array([0])})\n"
             "out = Path(sys.argv[2])\n"
@@ -65,7 +65,7 @@ def jobs_of(parent: int) -> list[int]:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             except OSError:
                 continue
-            if "curate.fetch.img2dataset.worker" in words and str(parent) in words:
+            if "driftline.curate.fetch.img2dataset.worker" in words and str(parent) in words:
                 found.append(int(entry.name))
     return found
 

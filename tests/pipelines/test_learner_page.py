@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.core.registry import HOME
-from eval.experiment.learner_guide import GUIDE
-from eval.learners import LEARNERS
-from pipelines.cli.listing import learner_page
+from driftline.curate.core.registry import HOME
+from driftline.eval.experiment.learner_guide import GUIDE
+from driftline.eval.learners import LEARNERS
+from driftline.pipelines.cli.listing import learner_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "learners.md"
 

@@ -22,7 +22,7 @@ class Hidden:
         if path is None and name not in sys.stdlib_module_names and of.get(name, light).isdisjoint(light):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Hidden())
-from pipelines.cli.app import main
+from driftline.pipelines.cli.app import main
 for words in {commands}:
     sys.argv = ["driftline", *words]
     print("$", *words, flush=True)

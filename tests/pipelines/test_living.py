@@ -20,15 +20,15 @@ from support.console import driftline
 from support.helpers import photo_config
 from support.living import Town, answer, context, counted, linked_copy, requests, tree
 
-from curate.core.errors import BadInput, Busy, Unconfirmed
-from curate.store.database import opened
-from curate.store.upkeep import status
-from pipelines.forecast import forecast
-from pipelines.forecast_text import text
-from pipelines.living import grow, heal
-from pipelines.plan import plan
-from pipelines.reporting.trace import trace
-from pipelines.runner import alone, run
+from driftline.curate.core.errors import BadInput, Busy, Unconfirmed
+from driftline.curate.store.database import opened
+from driftline.curate.store.upkeep import status
+from driftline.pipelines.forecast.needs import forecast
+from driftline.pipelines.forecast.text import text
+from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.run.living import grow, heal
+from driftline.pipelines.run.plan import plan
+from driftline.pipelines.run.runner import alone, run
 
 
 @pytest.fixture(scope="module")

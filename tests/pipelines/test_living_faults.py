@@ -20,19 +20,19 @@ from PIL import Image
 from support.console import answer, driftline, start
 from support.living import Town, context, counted, linked_copy, tree
 
-from curate.bucketing.assign import assign
-from curate.bucketing.frozen import assign_frozen, freeze
-from curate.bucketing.settings import BucketSettings
-from curate.core.errors import DriftlineError
-from curate.core.seeding import rng_for
-from curate.fetch.settings import FetchSettings
-from curate.fetch.shard import Shard, fetch_shard
-from curate.images.near_duplicates import near_stored
-from curate.store.database import Place, Store, opened
-from curate.store.photos import Asked, history, images_of, keep_misses
-from curate.store.upkeep import status
-from pipelines.living import grow, heal
-from pipelines.runner import run
+from driftline.curate.bucketing.assign import assign
+from driftline.curate.bucketing.frozen import assign_frozen, freeze
+from driftline.curate.bucketing.settings import BucketSettings
+from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.fetch.shard import Shard, fetch_shard
+from driftline.curate.images.near_duplicates import near_stored
+from driftline.curate.store.database import Place, Store, opened
+from driftline.curate.store.photos import Asked, history, images_of, keep_misses
+from driftline.curate.store.upkeep import status
+from driftline.pipelines.run.living import grow, heal
+from driftline.pipelines.run.runner import run
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
 KILLS = int(os.environ.get("DRIFTLINE_KILLS", "6"))

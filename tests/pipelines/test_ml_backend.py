@@ -13,17 +13,17 @@ import pytest
 from starlette.testclient import TestClient
 from support.console import answer
 
-from curate.core.atomic_io import read_json, write_parquet
-from curate.core.errors import BadConfig, MissingFile, UnknownName
-from curate.core.run_log import RunLog
-from curate.validation.judging.opinions import opinion, table_of
-from pipelines.annotation import ml_backend, server
-from pipelines.annotation.advice import advice
-from pipelines.annotation.server import answer_store_of
-from pipelines.config.loader import load
-from pipelines.prompt_explorer.explorer import Explorer, Query
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json, write_parquet
+from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.validation.judging.opinions import opinion, table_of
+from driftline.pipelines.annotation import ml_backend, server
+from driftline.pipelines.annotation.advice import advice
+from driftline.pipelines.annotation.server import answer_store_of
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.prompt_explorer.explorer import Explorer, Query
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
 
 JUDGES = [{"name": "qwen", "url": "http://x.example", "model": "m"}, {"name": "margin", "kind": "margin"}]
 SKIP = ("09_publish", "answers", "runs", "report", "stream", "world", "audit", "store")

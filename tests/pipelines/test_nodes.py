@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.nodes import DRIFTLINE, Nodes, prepare, shards, wait_for
 
-from curate.core.atomic_io import read_json
+from driftline.curate.core.atomic_io import read_json
 
 RECORDS = 300
 

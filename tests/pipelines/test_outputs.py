@@ -12,18 +12,18 @@ import torch
 from support.console import driftline
 from support.helpers import drifting
 
-from curate import encoders
-from curate.core.atomic_io import TEMPORARY, read_json, write_json, write_text
-from curate.core.errors import BadConfig, BadInput
-from curate.core.outputs import refill
-from curate.core.run_log import RunLog
-from curate.release import Release
-from eval.reporting.report import report
-from eval.run import evaluate
-from pipelines.feature_zoo import encoded_at
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.builders.release import from_release
-from stream_builder.stream import Stream
+from driftline.curate import encoders
+from driftline.curate.core.atomic_io import TEMPORARY, read_json, write_json, write_text
+from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.outputs import refill
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.release import Release
+from driftline.eval.reporting.report import report
+from driftline.eval.run import evaluate
+from driftline.pipelines.cli.feature_zoo import encoded_at
+from driftline.stream_builder.builders.arrays import from_arrays
+from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.stream import Stream
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -17,17 +17,17 @@ import pytest
 from support.console import driftline
 from support.helpers import album, photo_config, yfcc_line
 
-from curate.core.executor import Executor
-from curate.core.run_log import RunLog
-from curate.encoders.weights import reachable
-from curate.retrieval.best_lists import list_bytes
-from pipelines import cluster
-from pipelines.config.loader import load
-from pipelines.forecast import forecast
-from pipelines.forecast_text import text
-from pipelines.plan import plan
-from pipelines.runner import run
-from pipelines.stage import Context
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.encoders.weights import reachable
+from driftline.curate.retrieval.best_lists import list_bytes
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.forecast import cluster
+from driftline.pipelines.forecast.needs import forecast
+from driftline.pipelines.forecast.text import text
+from driftline.pipelines.run.plan import plan
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
 
 
 def context(root: Path, *changes: str) -> Context:
@@ -181,7 +181,9 @@ def test_stages_that_ran_here_say_how_fast_this_machine_is(
     own: Path, monkeypatch: pytest.MonkeyPatch, slower: float, fixed: float
 ) -> None:
     """A clock of its own stands in their records."""
-    monkeypatch.setattr("pipelines.forecast.SPEED", {"ingest": 1, "filter": 3, "bucket": 2, "tally": 0.5})
+    monkeypatch.setattr(
+        "driftline.pipelines.forecast.needs.SPEED", {"ingest": 1, "filter": 3, "bucket": 2, "tally": 0.5}
+    )
     run(context(own), until="fetch")
     alone = {"ingest": 60.0, "filter": 20.0, "bucket": 30.0, "tally": 120.0}
     for name in ("ingest", "filter"):

@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 from support.turkle_server import Worker, api, turkle
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, UnknownName
-from curate.core.outside.s3 import S3
-from curate.core.run_log import RunLog
-from curate.release import Release
-from pipelines.annotation.batches import open_batch, write_batches
-from pipelines.config.loader import load
-from pipelines.runner import run
-from pipelines.stage import Context
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig, UnknownName
+from driftline.curate.core.outside.s3 import S3
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.release import Release
+from driftline.pipelines.annotation.batches import open_batch, write_batches
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
 
 SKIP = ("store", "07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world", "audit")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from curate.core.errors import MissingFile
-from pipelines.config import presets
-from pipelines.config.schema import Config
-from pipelines.run_folder import init_run
+from driftline.curate.core.errors import MissingFile
+from driftline.pipelines.config import presets
+from driftline.pipelines.config.schema import Config
+from driftline.pipelines.run.run_folder import init_run
 
 
 def test_one_annotator_is_the_default_for_a_folder() -> None:

@@ -10,17 +10,17 @@ import pytest
 from support.helpers import photo_config
 from typer.testing import CliRunner
 
-from curate.core.atomic_io import read_json, write_text
-from curate.core.errors import DriftlineError
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.release import Release
-from pipelines.cli.app import app
-from pipelines.config.loader import load
-from pipelines.demo.draw import photo
-from pipelines.runner import run
-from pipelines.stage import Context
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import read_json, write_text
+from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release import Release
+from driftline.pipelines.cli.app import app
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.stream_builder.stream import Stream
 
 SMALL = ("network=resnet10t", "size=16", "room=20", "epochs=1", "batch=8", "groups=2", "queue=8")
 SETS = [part for setting in SMALL for part in ("--set", setting)]

@@ -14,18 +14,18 @@ import pytest
 from PIL import Image
 from support.helpers import photo_config
 
-from curate.core.atomic_io import read_json, write_text
-from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, Shortage
-from curate.core.run_log import RunLog
-from curate.core.seeding import rng_for
-from curate.images.shards import read_tar
-from curate.release import Release
-from pipelines.annotation.batches import open_batch
-from pipelines.config.loader import load
-from pipelines.demo.draw import photo
-from pipelines.runner import run, status
-from pipelines.stage import Context, parts_of
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json, write_text
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, Shortage
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.images.shards import read_tar
+from driftline.curate.release import Release
+from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.run.runner import run, status
+from driftline.pipelines.run.stage import Context, parts_of
+from driftline.pipelines.run.stage_folder import folder_of
 
 CONFIG = photo_config("  per_class: 3\n  overlap: allow", short="reopen")
 
@@ -320,7 +320,7 @@ class TestHurt:
         def dies(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("curate.release.compose.write_release", dies)
+        monkeypatch.setattr("driftline.curate.release.compose.write_release", dies)
         with pytest.raises(KeyboardInterrupt):
             run(context_of(folder))
         monkeypatch.undo()

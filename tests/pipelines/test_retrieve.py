@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig
-from curate.core.run_log import RunLog
-from pipelines.config.loader import load
-from pipelines.runner import run
-from pipelines.stage import Context, parts_of
-from pipelines.stage_folder import folder_of
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context, parts_of
+from driftline.pipelines.run.stage_folder import folder_of
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from support.helpers import album
 from support.small_runs import unpacked
 
 import driftline as dl
-from curate.core.errors import BadConfig, MissingFile, UnknownName
-from curate.core.notebook import Thumbnail, table
-from pipelines.config.loader import load
+from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName
+from driftline.curate.core.notebook import Thumbnail, table
+from driftline.pipelines.config.loader import load
 
 VOID = {"img", "br"}
 

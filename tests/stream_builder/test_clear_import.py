@@ -15,13 +15,13 @@ import pytest
 import torch
 from support.clear_layouts import made_release, new_layout, old_layout
 
-from curate.core.atomic_io import sha256_file
-from curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile
-from curate.release import Release
-from stream_builder.builders.release import from_release
-from stream_builder.importers.clear import from_clear
-from stream_builder.importers.clear_layouts import CLEAR10
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import sha256_file
+from driftline.curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile
+from driftline.curate.release import Release
+from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.importers.clear import from_clear
+from driftline.stream_builder.importers.clear_layouts import CLEAR10
+from driftline.stream_builder.stream import Stream
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from support.helpers import numbers
 
-from curate.core.errors import BadArray, BadConfig, IncompatibleStream, IntegrityError, Shortage
-from curate.core.seeding import rng_for
-from stream_builder.builders.sampling import Composition
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Dataset, Samples, open_dataset
-from stream_builder.measures.shift_distance import measure
-from stream_builder.shifts.grammar import PAPER, SIZES, parse, sizes_of
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadArray, BadConfig, IncompatibleStream, IntegrityError, Shortage
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.builders.sampling import Composition
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
+from driftline.stream_builder.measures.shift_distance import measure
+from driftline.stream_builder.shifts.grammar import PAPER, SIZES, parse, sizes_of
+from driftline.stream_builder.stream import Stream
 
 
 def dataset(per_class: int = 60, classes: int = 4, subs: int = 0) -> Dataset:
@@ -163,7 +163,7 @@ class TestFidelity:
     def test_the_solver_of_distances_ends_where_the_references_did(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
         monkeypatch.setattr(
-            "stream_builder.measures.shift_distance.wasserstein2",
+            "driftline.stream_builder.measures.shift_distance.wasserstein2",
             lambda a, b, iterations: asked.append(iterations) or 1.0,
         )
         for fidelity in ("clean", "paper-code"):
@@ -288,7 +288,10 @@ def test_a_name_of_the_paper_and_its_sequence_record_the_same() -> None:
 @pytest.mark.parametrize(
     ("ways", "canonical"),
     [
-        (("R(30):R(60)", " R : R(degrees=60.0)", "{stream_builder.shifts.rotation:Rotation}(30):R(60)"), "R:R(60)"),
+        (
+            ("R(30):R(60)", " R : R(degrees=60.0)", "{driftline.stream_builder.shifts.rotation:Rotation}(30):R(60)"),
+            "R:R(60)",
+        ),
         (("T,R", "R,T", "R(30),T(amount=30)"), "R,T"),
         (("L(2):L(2, growing)", "L:L"), "L:L"),
         (("L(schedule=paper)", "L(2,paper)"), "L(schedule=paper)"),
@@ -364,7 +367,8 @@ def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> No
     }
     code = (
         "import sys; from pathlib import Path\n"
-        "from stream_builder.datasets import open_dataset; from stream_builder.builders.shift_sequence import compose\n"
+        "from driftline.stream_builder.datasets import open_dataset\n"
+        "from driftline.stream_builder.builders.shift_sequence import compose\n"
         "b = open_dataset(Path(sys.argv[1]))\n"
         "print(compose(b, 'C,jpeg:~R:L', (40, 20, 20, 40), 20, 5, workers=2).save(Path(sys.argv[2])).sha256)"
     )

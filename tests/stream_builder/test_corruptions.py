@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from curate.core.seeding import rng_for
-from stream_builder.shifts import common
-from stream_builder.shifts.common import KINDS, Common
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.shifts import common
+from driftline.stream_builder.shifts.common import KINDS, Common
 
 SEVERITIES = (1, 2, 3, 4, 5)
 SIZES = (32, 96)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.core.errors import BadInput, BadPlugin, IntegrityError, MissingFile, UnknownName
-from curate.core.registry import HOME
-from curate.core.seeding import rng_for
-from curate.release import Release
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import DATASETS, FORMATS, Options, open_dataset
+from driftline.curate.core.errors import BadInput, BadPlugin, IntegrityError, MissingFile, UnknownName
+from driftline.curate.core.registry import HOME
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release import Release
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import DATASETS, FORMATS, Options, open_dataset
 
 
 def png(i: int, mode: str = "RGB", size: tuple[int, int] = (20, 16)) -> bytes:
@@ -142,7 +142,7 @@ def test_what_is_not_a_dataset_says_what_was_expected(tmp_path: Path) -> None:
 def test_a_dataset_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
 import numpy as np
-from stream_builder.datasets import Dataset, Samples
+from driftline.stream_builder.datasets import Dataset, Samples
 
 def squares(path, options):
     y = np.arange(40) % 2

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.core.errors import IncompatibleStream, UnknownName
-from curate.core.seeding import rng_for
-from stream_builder.measures import DISTANCES
-from stream_builder.measures.distances import class_priors, entropic, mmd, sliced, two_sample, wasserstein2
-from stream_builder.measures.shift_distance import distances, label_statistics
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import IncompatibleStream, UnknownName
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.measures import DISTANCES
+from driftline.stream_builder.measures.distances import class_priors, entropic, mmd, sliced, two_sample, wasserstein2
+from driftline.stream_builder.measures.shift_distance import distances, label_statistics
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def clouds(far: float = 1.0, n: int = 120, m: int = 90, d: int = 6) -> tuple[np.ndarray, np.ndarray]:

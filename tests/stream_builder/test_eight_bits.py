@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from curate.core.errors import BadArray, IntegrityError
-from curate.core.seeding import rng_for
-from stream_builder.eight_bits import coded, decoded
-from stream_builder.step import Split, Step
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadArray, IntegrityError
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.eight_bits import coded, decoded
+from driftline.stream_builder.step import Split, Step
+from driftline.stream_builder.stream import Stream
 
 
 def unit_stream() -> Stream:

@@ -14,12 +14,12 @@ from support.console import driftline
 from support.helpers import drifting, grouped
 from support.mutations import damaged
 
-from curate.core.atomic_io import fingerprint
-from curate.core.errors import BadInput, DriftlineError, IntegrityError
-from curate.core.outside.names import inside
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.builders.release import from_release
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.errors import BadInput, DriftlineError, IntegrityError
+from driftline.curate.core.outside.names import inside
+from driftline.stream_builder.builders.arrays import from_arrays
+from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.stream import Stream
 
 
 @pytest.fixture

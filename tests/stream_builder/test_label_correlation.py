@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.core.errors import IncompatibleStream
-from curate.core.seeding import rng_for
-from stream_builder.measures.label_correlation import autocorrelation, blind_curve, half_width, modes
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve, half_width, modes
 
 
 def literal(y: list[int], k: int) -> list[int]:

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curate.core.seeding import rng_for
-from stream_builder.builders.release import from_release
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def images(steps: int = 3, n: int = 40) -> Stream:
@@ -76,7 +76,8 @@ def test_a_long_stream_says_how_many_steps_are_left_out() -> None:
 
 
 def test_importing_a_stream_imports_neither_torch_nor_matplotlib() -> None:
-    code = "import sys, stream_builder.stream; print({'torch', 'matplotlib', 'PIL', 'pandas'} & set(sys.modules))"
+    heavy = {"torch", "matplotlib", "PIL", "pandas"}
+    code = f"import sys, driftline.stream_builder.stream; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 import pytest
 
-from curate.core.atomic_io import read_json
-from stream_builder.builders.sampling import Composition
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Dataset, Options, open_dataset
-from stream_builder.datasets.vision import COARSE, order_of
-from stream_builder.measures import shift_distance
-from stream_builder.measures.distances import wasserstein2
-from stream_builder.measures.shift_distance import measure
+from driftline.curate.core.atomic_io import read_json
+from driftline.stream_builder.builders.sampling import Composition
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import Dataset, Options, open_dataset
+from driftline.stream_builder.datasets.vision import COARSE, order_of
+from driftline.stream_builder.measures import shift_distance
+from driftline.stream_builder.measures.distances import wasserstein2
+from driftline.stream_builder.measures.shift_distance import measure
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 pytestmark = [

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
-from curate.core.seeding import rng_for
-from stream_builder.builders.held_out_classes import hold_out_classes
-from stream_builder.builders.portraits import portraits
-from stream_builder.builders.time_order import TimedSamples, in_time_order, open_timed
-from stream_builder.datasets import Dataset, Samples, open_dataset
-from stream_builder.interop.torch_loader import Policy, policy_of
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.builders.held_out_classes import hold_out_classes
+from driftline.stream_builder.builders.portraits import portraits
+from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, open_timed
+from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
+from driftline.stream_builder.interop.torch_loader import Policy, policy_of
 
 
 def timed(n: int = 100) -> TimedSamples:

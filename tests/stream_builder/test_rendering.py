@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.core.seeding import rng_for
-from stream_builder.builders import shift_sequence
-from stream_builder.builders.sampling import Composition, overlap_counts
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Dataset, Samples
-from stream_builder.shifts.base import Images
-from stream_builder.shifts.conditional_tint import ConditionalTint
-from stream_builder.shifts.corruption import BLOCK, Corruption
-from stream_builder.shifts.tint import Tint
-from stream_builder.stream import Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.builders import shift_sequence
+from driftline.stream_builder.builders.sampling import Composition, overlap_counts
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import Dataset, Samples
+from driftline.stream_builder.shifts.base import Images
+from driftline.stream_builder.shifts.conditional_tint import ConditionalTint
+from driftline.stream_builder.shifts.corruption import BLOCK, Corruption
+from driftline.stream_builder.shifts.tint import Tint
+from driftline.stream_builder.stream import Stream
 
 
 def dataset() -> Dataset:

@@ -12,18 +12,18 @@ import pytest
 import torch
 from support.helpers import numbers, write_base
 
-from curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile, Shortage, UnknownName
-from curate.core.seeding import rng_for
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Dataset, Samples, open_dataset
-from stream_builder.measures.distances import wasserstein2
-from stream_builder.measures.shift_distance import measure
-from stream_builder.shifts.base import rotate
-from stream_builder.shifts.conditional_rotation import ConditionalRotation
-from stream_builder.shifts.corruption import Corruption
-from stream_builder.shifts.grammar import parse
-from stream_builder.shifts.label_flip import LabelFlip
-from stream_builder.shifts.tint import Tint
+from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile, Shortage, UnknownName
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
+from driftline.stream_builder.measures.distances import wasserstein2
+from driftline.stream_builder.measures.shift_distance import measure
+from driftline.stream_builder.shifts.base import rotate
+from driftline.stream_builder.shifts.conditional_rotation import ConditionalRotation
+from driftline.stream_builder.shifts.corruption import Corruption
+from driftline.stream_builder.shifts.grammar import parse
+from driftline.stream_builder.shifts.label_flip import LabelFlip
+from driftline.stream_builder.shifts.tint import Tint
 
 
 def dataset(per_class: int = 40, classes: int = 4) -> Dataset:
@@ -144,7 +144,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
-from stream_builder.shifts.base import Shift
+from driftline.stream_builder.shifts.base import Shift
 
 @dataclass(frozen=True)
 class Fade(Shift):
@@ -215,7 +215,8 @@ def test_the_same_seed_gives_the_same_hash_in_another_process(tmp_path: Path) ->
     write_base(tmp_path / "base")
     code = (
         "import sys; from pathlib import Path\n"
-        "from stream_builder.datasets import open_dataset; from stream_builder.builders.shift_sequence import compose\n"
+        "from driftline.stream_builder.datasets import open_dataset\n"
+        "from driftline.stream_builder.builders.shift_sequence import compose\n"
         "print(compose(open_dataset(Path(sys.argv[1])), 'C,r:L', [40, 20, 40], 20, 5).save(Path(sys.argv[2])).sha256)"
     )
 

@@ -12,19 +12,19 @@ from support.console import driftline
 from support.helpers import drifting
 from support.worlds import across_seeds
 
-from curate.core.errors import BadArray, BadConfig, IncompatibleStream
-from curate.core.seeding import rng_for
-from curate.release import Release
-from curate.release.selection import split_groups
-from eval.protocols.clear.protocol import Iid
-from eval.reporting.protocols.clear import Iid as Page
-from eval.reporting.stream_page import facts
-from eval.run import evaluate
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.builders.release import from_release
-from stream_builder.builders.time_order import TimedSamples, in_time_order, open_timed
-from stream_builder.splitting import numbered
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import BadArray, BadConfig, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release import Release
+from driftline.curate.release.selection import split_groups
+from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.reporting.protocols.clear import Iid as Page
+from driftline.eval.reporting.stream_page import facts
+from driftline.eval.run import evaluate
+from driftline.stream_builder.builders.arrays import from_arrays
+from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, open_timed
+from driftline.stream_builder.splitting import numbered
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def uploads(n: int = 600, users: int = 60) -> TimedSamples:

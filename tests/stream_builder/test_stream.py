@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.core.errors import BadArray, BadInput, IncompatibleStream, IntegrityError, MissingFile
-from curate.release import Release
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.builders.release import from_release
-from stream_builder.stream import Step, Stream
+from driftline.curate.core.errors import BadArray, BadInput, IncompatibleStream, IntegrityError, MissingFile
+from driftline.curate.release import Release
+from driftline.stream_builder.builders.arrays import from_arrays
+from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.stream import Step, Stream
 
 
 def npz(folder: Path, **arrays: Any) -> Path:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from curate.core.errors import IncompatibleStream, IntegrityError
-from curate.core.seeding import rng_for
-from stream_builder.builders.release import from_release
-from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Dataset, Samples
-from stream_builder.interop.torch_loader import InOrder, Policy, augmented, loader, policy_of, statistics
-from stream_builder.lazy_images import LazyImages
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.errors import IncompatibleStream, IntegrityError
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.datasets import Dataset, Samples
+from driftline.stream_builder.interop.torch_loader import InOrder, Policy, augmented, loader, policy_of, statistics
+from driftline.stream_builder.lazy_images import LazyImages
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def pixels(n: int = 40) -> Split:
@@ -73,7 +73,7 @@ def test_augmentations_do_what_they_say() -> None:
 
 class TestEncoded:
     def test_images_of_a_release_are_decoded_when_asked_for(self, journey: Path, tmp_path: Path) -> None:
-        from curate.release import Release
+        from driftline.curate.release import Release
 
         release = Release.open(journey)
         eager, lazy = (from_release(release, f"{kind}:16") for kind in ("pixels", "images"))
@@ -88,7 +88,7 @@ class TestEncoded:
         assert saved.steps[0].everything().x.shape[0] == len(eager.steps[0].everything())
 
     def test_a_missing_or_altered_file_is_named(self, journey: Path, tmp_path: Path) -> None:
-        from curate.release import Release
+        from driftline.curate.release import Release
 
         saved = from_release(Release.open(journey), "images:16").save(tmp_path / "s")
         x = saved.steps[0]["train"].x
@@ -115,7 +115,7 @@ def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
     from avalanche.training.plugins import EvaluationPlugin
     from avalanche.training.supervised import Naive
 
-    from stream_builder.interop.avalanche import to_avalanche
+    from driftline.stream_builder.interop.avalanche import to_avalanche
 
     stream = compose(small_base(), "T:R", (45, 30, 45), 30, 0)
     benchmark = to_avalanche(stream, Policy((), (0.5,) * 3, (0.5,) * 3))
@@ -134,7 +134,7 @@ def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
 
 
 def test_a_stream_without_tests_is_no_benchmark() -> None:
-    from stream_builder.interop.avalanche import to_avalanche
+    from driftline.stream_builder.interop.avalanche import to_avalanche
 
     with pytest.raises(IncompatibleStream, match="no test split"):
         to_avalanche(Stream("s", [Step(0, "0", {"train": pixels()})], list("abcd")))

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from curate.core.atomic_io import write_array
-from curate.core.errors import BadArray, BadConfig, IntegrityError
-from curate.core.seeding import rng_for
-from eval.abilities import learn_step
-from eval.learner import Task
-from eval.learners.self_training import SelfTraining
-from eval.run import evaluate
-from stream_builder.builders.encoded import count_samples, encode
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.atomic_io import write_array
+from driftline.curate.core.errors import BadArray, BadConfig, IntegrityError
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import learn_step
+from driftline.eval.learner import Task
+from driftline.eval.learners.self_training import SelfTraining
+from driftline.eval.run import evaluate
+from driftline.stream_builder.builders.encoded import count_samples, encode
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def hinted(labels: int = 6, bare: int = 200) -> Stream:

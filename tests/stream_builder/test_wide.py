@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.core.seeding import rng_for
-from stream_builder.measures import shift_distance
-from stream_builder.measures.shift_distance import affordable, measure, principal
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.measures import shift_distance
+from driftline.stream_builder.measures.shift_distance import affordable, measure, principal
+from driftline.stream_builder.stream import Split, Step, Stream
 
 MEASURE = """
 import re, sys, time
 sys.argv = ["driftline", "stream", "measure", sys.argv[1], "--json"]
-from pipelines.cli.app import main
+from driftline.pipelines.cli.app import main
 try:
     main()
 except SystemExit as end:
@@ -98,7 +98,7 @@ def test_a_large_stream_is_sampled_and_says_so(tmp_path: Path, monkeypatch: pyte
 
     from typer.testing import CliRunner
 
-    from pipelines.cli.app import app
+    from driftline.pipelines.cli.app import app
 
     stream.save(tmp_path / "stream")
     run = CliRunner().invoke

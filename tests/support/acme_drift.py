@@ -14,23 +14,23 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from curate.core.errors import BadInput, MissingFile
-from curate.encoders import Encoder
-from curate.metadata.schema import batch_of
-from curate.release import Release
-from curate.retrieval.settings import Concept
-from curate.sources.base import FileSource, Workplace
-from eval.abilities import learn_step
-from eval.answers import evaluate_split
-from eval.history import Past
-from eval.learner import Array, Labels, Learner, Task
-from eval.memory.samplers import Positions, Sampler
-from eval.nets.chain import HEAD, Blocks
-from eval.protocol import Protocol, Result, Score
-from eval.rows import Row
-from stream_builder.datasets import Dataset, Options, Samples
-from stream_builder.shifts.base import Images, Shift, check_images
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.encoders import Encoder
+from driftline.curate.metadata.schema import batch_of
+from driftline.curate.release import Release
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.sources.base import FileSource, Workplace
+from driftline.eval.abilities import learn_step
+from driftline.eval.answers import evaluate_split
+from driftline.eval.history import Past
+from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.memory.samplers import Positions, Sampler
+from driftline.eval.nets.chain import HEAD, Blocks
+from driftline.eval.protocol import Protocol, Result, Score
+from driftline.eval.rows import Row
+from driftline.stream_builder.datasets import Dataset, Options, Samples
+from driftline.stream_builder.shifts.base import Images, Shift, check_images
+from driftline.stream_builder.stream import Stream
 
 WIDTH = 12
 PLACE = Workplace()

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.core.seeding import rng_for
-from curate.validation.answers import ANSWERS
-from curate.validation.judging.opinions import opinion, table_of
-from curate.validation.judging.panel import Panel
-from curate.validation.judging.report import people_would
-from curate.validation.judging.settings import JudgeSettings
-from curate.validation.settings import ValidationSettings
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.validation.answers.answers import ANSWERS
+from driftline.curate.validation.judging.opinions import opinion, table_of
+from driftline.curate.validation.judging.panel import Panel
+from driftline.curate.validation.judging.report import people_would
+from driftline.curate.validation.judging.settings import JudgeSettings
+from driftline.curate.validation.settings import ValidationSettings
 
 SETS = (["bus"], ["car"], ["none"])
 

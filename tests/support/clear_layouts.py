@@ -13,12 +13,12 @@ import torch
 from PIL import Image
 from support.helpers import release_of
 
-from curate.core.atomic_io import sha256_bytes
-from curate.core.seeding import rng_for
-from curate.export.clear import export
-from curate.release import Release
-from curate.release.settings import ReleaseSettings
-from stream_builder.importers.clear_layouts import CLEAR10
+from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.export.clear import export
+from driftline.curate.release import Release
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.stream_builder.importers.clear_layouts import CLEAR10
 
 PROVENANCE = {
     "driftline": "0", "notice": "", "source": "yfcc", "seed": 0, "encoder": {"model": "m", "fingerprint": "f" * 64},

@@ -61,7 +61,7 @@ def _started(target: Any, words: tuple[str, ...], here: Path, said: list[Path]) 
 def _called(words: tuple[str, ...], *place: Any) -> None:
     _prepare(*place)
     sys.argv = ["driftline", *words]
-    from pipelines.cli.app import main
+    from driftline.pipelines.cli.app import main
 
     main()
 

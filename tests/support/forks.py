@@ -31,14 +31,14 @@ NEEDED = (
     "faiss",
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
-    "pipelines.cli.app",
-    "pipelines.runner",
-    "pipelines.config.loader",
-    "curate.release.format",
-    "stream_builder.builders.shift_sequence",
-    "eval.run",
-    "eval.reporting.report",
-    "eval.protocols.seq_to_final.protocol",
+    "driftline.pipelines.cli.app",
+    "driftline.pipelines.run.runner",
+    "driftline.pipelines.config.loader",
+    "driftline.curate.release.format",
+    "driftline.stream_builder.builders.shift_sequence",
+    "driftline.eval.run",
+    "driftline.eval.reporting.report",
+    "driftline.eval.protocols.seq_to_final.protocol",
 )
 SESSION = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")
 PLACE = Path(tempfile.gettempdir()) / f"driftline-{SESSION}.socket"

@@ -17,16 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from curate.core.seeding import rng_for
-from curate.release import Release
-from curate.release.packing import SHARD_IMAGES, pack
-from curate.release.selection import all_splits, split_groups
-from curate.release.settings import ReleaseSettings
-from curate.release.versions.tombstones import Tombstone
-from curate.release.writer import write_release
-from pipelines.demo.draw import photo
-from stream_builder.class_texts import ClassTexts
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.release import Release
+from driftline.curate.release.packing import SHARD_IMAGES, pack
+from driftline.curate.release.selection import all_splits, split_groups
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.release.versions.tombstones import Tombstone
+from driftline.curate.release.writer import write_release
+from driftline.pipelines.demo.draw import photo
+from driftline.stream_builder.class_texts import ClassTexts
+from driftline.stream_builder.stream import Split, Step, Stream
 
 
 def drifting(

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from curate.core.atomic_io import csv_text, write_text
-from curate.core.run_log import RunLog
-from curate.encoders.clip import Clip
-from curate.fetch import native
-from curate.validation.batches import NONE
-from pipelines.annotation.batches import open_batch
-from pipelines.config.loader import load
-from pipelines.demo.world import World, build, serve
-from pipelines.stage import Context
+from driftline.curate.core.atomic_io import csv_text, write_text
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.encoders.clip import Clip
+from driftline.curate.fetch import native
+from driftline.curate.validation.asking.batches import NONE
+from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.world import World, build, serve
+from driftline.pipelines.run.stage import Context
 
 CONFIG = """
 collection: {{source: yfcc, path: {path}}}

@@ -39,7 +39,7 @@ fetch: {{shard_size: 25, threads: 8}}
 embed: {{model: driftline-photo-world}}
 retrieve: {{concepts: [{{name: a, prompts: [a]}}]}}
 """
-DRIFTLINE = [sys.executable, "-m", "pipelines.cli", "run"]
+DRIFTLINE = [sys.executable, "-m", "driftline.pipelines.cli", "run"]
 
 
 def ip(*words: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from pipelines.web.local_server import listen
+from driftline.pipelines.web.local_server import listen
 
 
 @dataclass(frozen=True)

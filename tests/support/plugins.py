@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import invalidate_caches
 from pathlib import Path
 
-from curate.core.registry import Registry
+from driftline.curate.core.registry import Registry
 
 ACME = {  # entry-point group → name → object
     "sources": {"acme-album": "acme_drift:Album"},

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from support.helpers import album, photo_config
 
-from curate.core.run_log import RunLog
-from curate.release import Release
-from eval.run import evaluate
-from pipelines.config.loader import load
-from pipelines.runner import run
-from pipelines.stage import Context
-from stream_builder.builders.release import from_release
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.release import Release
+from driftline.eval.run import evaluate
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.stream_builder.builders.release import from_release
 
 SETTINGS = {"clear-iid": {"epochs": 3}, "near-future": {"batch": 2, "shift": 2}}
 LEARNERS = {"clear-iid": ["blind", "nearest-mean", "er"], "near-future": ["blind", "nearest-mean"]}
@@ -35,7 +35,7 @@ def made(name: str) -> Path:
     if name == "finished-stream":
         from_release(Release.open(made("finished"))).save(folder)
     elif name == "finished-rows":
-        from stream_builder.stream import Stream
+        from driftline.stream_builder.stream import Stream
 
         for protocol, settings in SETTINGS.items():
             evaluate(Stream.load(made("finished-stream")), protocol, LEARNERS[protocol], [0, 1], settings, out=folder)

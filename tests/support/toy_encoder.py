@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from curate.encoders import Encoder, Vectors, unit
+from driftline.curate.encoders import Encoder, Vectors, unit
 
 
 def small(image: Any) -> Any:

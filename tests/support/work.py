@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from curate.core.errors import BadInput
+from driftline.curate.core.errors import BadInput
 
 
 def square(n: int) -> int:

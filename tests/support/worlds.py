@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.stats import chi2
 
-from curate.core.seeding import rng_for
-from curate.validation.answers import ANSWERS
-from eval.learner import Learner, Task
-from stream_builder.stream import Split, Step, Stream
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.validation.answers.answers import ANSWERS
+from driftline.eval.learner import Learner, Task
+from driftline.stream_builder.stream import Split, Step, Stream
 
 Numbers = npt.NDArray[np.int64]
 Item = TypeVar("Item")

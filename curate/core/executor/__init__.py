@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from curate.core.executor.local import drain, run_in_processes, visible_gpus
+from driftline.curate.core.executor.local import drain, run_in_processes, visible_gpus
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,11 +57,11 @@ class Executor:
         Raises the exceptions of `work`, and DriftlineError if workers die repeatedly.
         """
         if self.kind == "ray":
-            from curate.core.executor.ray import run_on_ray
+            from driftline.curate.core.executor.ray import run_on_ray
 
             yield from run_on_ray(work, tasks, self.workers, gpus)
         elif self.kind == "slurm":
-            from curate.core.executor.slurm import run_on_slurm
+            from driftline.curate.core.executor.slurm import run_on_slurm
 
             yield from run_on_slurm(work, tasks, self.workers, gpus)
         elif self.workers == 1 or len(tasks) <= 1:

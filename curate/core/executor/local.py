@@ -15,8 +15,8 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, TypeVar
 
-from curate.core.errors import BadConfig, DriftlineError
-from curate.core.system.calls import LINUX, collect_rarely, cores
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.system.calls import LINUX, collect_rarely, cores
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from curate.core.errors import BadConfig, DriftlineError
-from curate.core.executor.local import ATTEMPTS
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.executor.local import ATTEMPTS
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from curate.core.errors import BadConfig, DriftlineError
-from curate.core.executor.local import ATTEMPTS, children
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.executor.local import ATTEMPTS, children
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from curate.core.system.calls import busy_cores, cores
+from driftline.curate.core.system.calls import busy_cores, cores
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, BadInput, IntegrityError, MissingFile, reason
-from curate.core.outside.limits import CLASSES, RATIO, UNPACKED
+from driftline.curate.core.errors import BadArray, BadInput, IntegrityError, MissingFile, reason
+from driftline.curate.core.outside.limits import CLASSES, RATIO, UNPACKED
 
 Array = npt.NDArray[Any]
 

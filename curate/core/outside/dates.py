@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from curate.core.outside.names import is_count
+from driftline.curate.core.outside.names import is_count
 
 EPOCH = datetime(1970, 1, 1)
 EXIF_IFD, ORIGINAL, DIGITIZED, OFFSET, MODEL = 0x8769, 0x9003, 0x9004, 0x9011, 0x0110

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from curate.core.atomic_io import read_json
-from curate.core.errors import BadInput, MissingFile, shortened
-from curate.core.outside.limits import DOCUMENT
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadInput, MissingFile, shortened
+from driftline.curate.core.outside.limits import DOCUMENT
 
 
 class Schema(BaseModel):

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any, TypeVar
 
-from curate.core.errors import BadConfig, DriftlineError, shortened
+from driftline.curate.core.errors import BadConfig, DriftlineError, shortened
 
 T = TypeVar("T")
 LARGEST = 32 << 20  # bytes of one answer

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from curate.core.errors import BadInput, DriftlineError, reason
-from curate.core.outside.limits import DECODING
+from driftline.curate.core.errors import BadInput, DriftlineError, reason
+from driftline.curate.core.outside.limits import DECODING
 
 START_OF_SCAN = re.compile(rb"\xff\xda")
 

@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from curate.core.errors import BadConfig
-from curate.core.outside.http import AGAIN, LARGEST, Client, Policy, Reply, Temporary, repeat
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.outside.http import AGAIN, LARGEST, Client, Policy, Reply, Temporary, repeat
 
 REDIRECTS = 5
 PRIVATE = "private_address"

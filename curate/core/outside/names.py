@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from curate.core.errors import IntegrityError
+from driftline.curate.core.errors import IntegrityError
 
 LONGEST = 255  # bytes of a name, as on common file systems
 FORBIDDEN = re.compile(

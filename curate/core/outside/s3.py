@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from curate.core.atomic_io import read_json, write_json
-from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
-from curate.core.run_log import RunLog
-from curate.core.settings import Form, Section
-from curate.core.system.calls import sync_folder
+from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.settings import Form, Section
+from driftline.curate.core.system.calls import sync_folder
 
 RANGE = 64 << 20  # bytes per request
 TRIES = 8  # requests in a row that may fail without receiving a byte

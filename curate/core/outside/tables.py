@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.errors import BadInput, DriftlineError, MissingFile, reason
-from curate.core.outside.documents import read_text
-from curate.core.outside.limits import CELL
+from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
+from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.outside.limits import CELL
 
 
 @contextmanager

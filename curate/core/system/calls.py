@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from curate.core.errors import DriftlineError
+from driftline.curate.core.errors import DriftlineError
 
 try:
     import fcntl

@@ -9,7 +9,7 @@ import struct
 import sys
 from pathlib import Path
 
-from curate.core.errors import DriftlineError
+from driftline.curate.core.errors import DriftlineError
 
 USER, MOUNTS = 0x10000000, 0x00020000  # of unshare(2)
 NETWORK, MESSAGES, PROCESSES = 0x40000000, 0x08000000, 0x20000000

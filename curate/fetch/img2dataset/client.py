@@ -16,12 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.core.atomic_io import TEMPORARY, sha256_bytes
-from curate.core.errors import DriftlineError
-from curate.core.outside.http import seconds_after
-from curate.core.system.calls import kill_group, need_posix, was_killed
-from curate.fetch.outcome import Download
-from curate.fetch.settings import FetchSettings
+from driftline.curate.core.atomic_io import TEMPORARY, sha256_bytes
+from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.outside.http import seconds_after
+from driftline.curate.core.system.calls import kill_group, need_posix, was_killed
+from driftline.curate.fetch.outcome import Download
+from driftline.curate.fetch.settings import FetchSettings
 
 START = 120.0  # seconds for its imports on a busy machine
 _job: subprocess.Popen[bytes] | None = None
@@ -82,10 +82,11 @@ def _started() -> subprocess.Popen[bytes]:
             raise DriftlineError(
                 f"img2dataset ended with code {_job.returncode}.",
                 "Expected it to serve shards.",
-                "Run `python -m curate.fetch.img2dataset.worker 0` to see why, or set fetch.downloader: native.",
+                "Run `python -m driftline.curate.fetch.img2dataset.worker 0` to see why, or set fetch.downloader: "
+                "native.",
             )
         _job = subprocess.Popen(
-            [sys.executable, "-P", "-m", "curate.fetch.img2dataset.worker", str(os.getpid())],
+            [sys.executable, "-P", "-m", "driftline.curate.fetch.img2dataset.worker", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

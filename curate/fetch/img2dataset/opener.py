@@ -18,8 +18,8 @@ from email.message import Message
 from functools import partial
 from typing import IO, Any
 
-from curate.fetch.address_guard import MESSAGE, Mode, Refused, guard, origin
-from curate.fetch.outcome import PLACEHOLDER_URL, opted_out
+from driftline.curate.fetch.address_guard import MESSAGE, Mode, Refused, guard, origin
+from driftline.curate.fetch.outcome import PLACEHOLDER_URL, opted_out
 
 
 class Watch:

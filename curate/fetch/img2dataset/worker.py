@@ -1,4 +1,4 @@
-"""img2dataset in its own process: `python -m curate.fetch.img2dataset.worker`, one JSON task a line on stdin.
+"""img2dataset in its own process: `python -m driftline.curate.fetch.img2dataset.worker`, one JSON task a line on stdin.
 
 It has its own process because its imports cost seconds and hundreds of megabytes, once for many shards; because its
 threads must not outlive a killed parent; and because a shard that hangs can be ended.
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from curate.core.system.calls import die_with_parent
+from driftline.curate.core.system.calls import die_with_parent
 
 
 def serve(parent: int) -> None:
@@ -22,7 +22,7 @@ def serve(parent: int) -> None:
     without_baggage()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # img2dataset's own output goes to the log
-    from curate.fetch.img2dataset.opener import install
+    from driftline.curate.fetch.img2dataset.opener import install
 
     installed: tuple[Any, ...] = ()
     for line in sys.stdin:

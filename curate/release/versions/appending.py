@@ -18,13 +18,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import sha256_file, writing
-from curate.core.errors import BadConfig, IntegrityError
-from curate.images.shards import read_tar, write_tar
-from curate.release.document import AGAIN
-from curate.release.format import METADATA, Release
-from curate.release.packing import Packed
-from curate.release.versions.tombstones import WITHDRAWN, Tombstone, id_of
+from driftline.curate.core.atomic_io import sha256_file, writing
+from driftline.curate.core.errors import BadConfig, IntegrityError
+from driftline.curate.images.shards import read_tar, write_tar
+from driftline.curate.release.document import AGAIN
+from driftline.curate.release.format import METADATA, Release
+from driftline.curate.release.packing import Packed
+from driftline.curate.release.versions.tombstones import WITHDRAWN, Tombstone, id_of
 
 Row = Mapping[str, Any]
 Pack = Callable[[list[dict[str, Any]], Mapping[int, int]], Packed]

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.atomic_io import csv_text
-from curate.core.errors import BadConfig
-from curate.core.outside.tables import csv_rows
-from curate.core.parsing import rows_of
-from curate.release.format import Release
-from curate.release.versions.identity import Listed, unlabelled_of
+from driftline.curate.core.atomic_io import csv_text
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.release.format import Release
+from driftline.curate.release.versions.identity import Listed, unlabelled_of
 
 LEVELS = ("major", "minor", "patch")
 EXAMPLES = 20  # ids in a list

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from curate.core.parsing import rows_of
-from curate.release.format import Release
-from curate.release.versions.identity import RECORD, SIDES, Listed, unlabelled_of
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.release.format import Release
+from driftline.curate.release.versions.identity import RECORD, SIDES, Listed, unlabelled_of
 
 Verdict = Literal["all", "tests", "none"]
 WORDS: dict[Verdict, str] = {

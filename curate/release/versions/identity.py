@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.parsing import rows_of
+from driftline.curate.core.parsing import rows_of
 
 FILE = "BUCKETS.json"
 Listed = tuple[str, int, str | None]  # an unlabelled image: id, bucket, SHA-256 of it or, if not held, of its source

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from curate.core.atomic_io import csv_text
-from curate.core.outside.names import inside
-from curate.core.outside.tables import csv_rows
+from driftline.curate.core.atomic_io import csv_text
+from driftline.curate.core.outside.names import inside
+from driftline.curate.core.outside.tables import csv_rows
 
 FILE = "TOMBSTONES.csv"
 WITHDRAWN = "withdrawn"

@@ -20,17 +20,17 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pydantic import Field
 
-from curate.core.atomic_io import fingerprint, read_json, write_json
-from curate.core.errors import BadInput
-from curate.core.outside.dates import PRECISIONS, seconds_of
-from curate.core.outside.json_api import JsonApi, agent, text_of
-from curate.core.settings import SPEED, Positive, Text
-from curate.fetch.address_guard import leaves_public
-from curate.metadata.column_mapping import LONGEST_RAW
-from curate.metadata.columns import safe_id
-from curate.metadata.schema import batch_of, rebatch
-from curate.sources.base import HERE, Source, Workplace
-from curate.sources.iiif.changes import is_list_of_changes, published
+from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.dates import PRECISIONS, seconds_of
+from driftline.curate.core.outside.json_api import JsonApi, agent, text_of
+from driftline.curate.core.settings import SPEED, Positive, Text
+from driftline.curate.fetch.address_guard import leaves_public
+from driftline.curate.metadata.column_mapping import LONGEST_RAW
+from driftline.curate.metadata.columns import safe_id
+from driftline.curate.metadata.schema import batch_of, rebatch
+from driftline.curate.sources.base import HERE, Source, Workplace
+from driftline.curate.sources.iiif.changes import is_list_of_changes, published
 
 DATE = re.compile(r"(?<!\d)(1[0-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2])(?:-(0[1-9]|[12]\d|3[01]))?)?(?!\d)")
 MAKERS = ("creator", "artist", "photographer", "author", "maker")  # titles of metadata entries

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from curate.core.errors import BadInput
-from curate.core.outside.dates import seconds_of
-from curate.core.outside.json_api import Answer
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.outside.json_api import Answer
 
 GONE, HERE = ("Delete", "Remove"), ("Create", "Update", "Add")
 

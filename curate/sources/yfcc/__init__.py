@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from curate.core.errors import BadInput, MissingFile
-from curate.core.settings import PathText, Stages
-from curate.sources.base import HERE, FileSource, Workplace
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.settings import PathText, Stages
+from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,8 +61,8 @@ class Yfcc(FileSource):
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield records in file order; a line that is not a YFCC record keeps its place and carries a fault."""
-        from curate.metadata.schema import rebatch  # pyarrow, which settings and files do not need
-        from curate.sources.yfcc import reading
+        from driftline.curate.metadata.schema import rebatch  # pyarrow, which settings and files do not need
+        from driftline.curate.sources.yfcc import reading
 
         records = self._read(at, skip)
         if self.side:
@@ -71,7 +71,7 @@ class Yfcc(FileSource):
         yield from rebatch(records, rows)
 
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
-        from curate.sources.yfcc import reading
+        from driftline.curate.sources.yfcc import reading
 
         row = 0
         for path in self.files(at):

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.core.parsing import degrees, integers, local_seconds, plus_decode
-from curate.metadata.schema import SOURCE
+from driftline.curate.core.parsing import degrees, integers, local_seconds, plus_decode
+from driftline.curate.metadata.schema import SOURCE
 
 # Names as in the SQLite form, in the order of the parts of 2014.
 NAMES = (

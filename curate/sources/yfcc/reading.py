@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.errors import BadInput, reason
-from curate.metadata.schema import SOURCE
-from curate.sources.base import Workplace
-from curate.sources.yfcc import lines
-from curate.sources.yfcc.columns import NAMES, USED, records
-from curate.sources.yfcc.side import Side, extra
+from driftline.curate.core.errors import BadInput, reason
+from driftline.curate.metadata.schema import SOURCE
+from driftline.curate.sources.base import Workplace
+from driftline.curate.sources.yfcc import lines
+from driftline.curate.sources.yfcc.columns import NAMES, USED, records
+from driftline.curate.sources.yfcc.side import Side, extra
 
 SQLITE = b"SQLite format 3\0"
 TABLE_NAME = "yfcc100m_dataset"

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import writing
-from curate.core.errors import BadInput, MissingFile
-from curate.metadata.schema import whole
-from curate.sources.yfcc import lines
+from driftline.curate.core.atomic_io import writing
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.metadata.schema import whole
+from driftline.curate.sources.yfcc import lines
 
 SCHEMA = pa.schema([("id", pa.string()), ("value", pa.string())])
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.core.parsing import rows_of
-from curate.retrieval.settings import BACKGROUND
-from curate.validation.judging.guarantee import classical
-from curate.validation.judging.routing import Rules, information_first, route
-from curate.validation.judging.trust import Pair
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.judging.guarantee import classical
+from driftline.curate.validation.judging.routing import Rules, information_first, route
+from driftline.curate.validation.judging.trust import Pair
 
 UNANSWERED = {"pending", "unlabelled"}  # verdicts that say nothing of the prompts
 

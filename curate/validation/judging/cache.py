@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import Field
 
-from curate.core.journal import Journal
-from curate.core.outside.documents import Schema
+from driftline.curate.core.journal import Journal
+from driftline.curate.core.outside.documents import Schema
 
 Key = tuple[str, str, str, str]  # image's SHA-256, question's fingerprint, judge, requested model
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import aiohttp
 
-from curate.core.atomic_io import fingerprint, json_value
-from curate.core.errors import BadConfig, DriftlineError, Unfinished, shortened
-from curate.core.outside.http import AGAIN, Policy, Temporary, repeat_async, seconds_after
-from curate.core.run_log import Tick
-from curate.validation.judging.cache import AnswerCache
-from curate.validation.judging.question import Question, read_answer
-from curate.validation.judging.settings import JudgeSettings, key_of
+from driftline.curate.core.atomic_io import fingerprint, json_value
+from driftline.curate.core.errors import BadConfig, DriftlineError, Unfinished, shortened
+from driftline.curate.core.outside.http import AGAIN, Policy, Temporary, repeat_async, seconds_after
+from driftline.curate.core.run_log import Tick
+from driftline.curate.validation.judging.cache import AnswerCache
+from driftline.curate.validation.judging.question import Question, read_answer
+from driftline.curate.validation.judging.settings import JudgeSettings, key_of
 
 LARGEST = 1 << 20  # bytes of a response; a stream without end stops here
 BACKOFF, LONGEST_BACKOFF = 0.5, 30.0  # seconds

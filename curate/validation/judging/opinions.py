@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.core.parsing import rows_of
+from driftline.curate.core.parsing import rows_of
 
 OPINIONS = pa.schema(
     [

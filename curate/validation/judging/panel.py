@@ -12,22 +12,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.core.atomic_io import sha256_bytes
-from curate.core.run_log import RunLog
-from curate.retrieval.settings import Concept
-from curate.validation.batches import NONE, affordable
-from curate.validation.judging.cache import AnswerCache
-from curate.validation.judging.guarantee import classical, images_for
-from curate.validation.judging.opinions import of_endpoint, opinion, table_of
-from curate.validation.judging.question import question_of
-from curate.validation.judging.report import Verdicts, accepts, guarantee, people_would, verdicts_of
-from curate.validation.judging.routing import Route, Rules, audit_name, route
-from curate.validation.judging.settings import JudgeSettings
-from curate.validation.judging.student import answers_of, cross_fitted
-from curate.validation.judging.trust import distrusted, judge_table, without
-from curate.validation.judging.zero_shot import zero_shot
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import people_say, tally
+from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.validation.answers.verdicts import people_say, tally
+from driftline.curate.validation.asking.batches import NONE, affordable
+from driftline.curate.validation.judging.cache import AnswerCache
+from driftline.curate.validation.judging.guarantee import classical, images_for
+from driftline.curate.validation.judging.opinions import of_endpoint, opinion, table_of
+from driftline.curate.validation.judging.question import question_of
+from driftline.curate.validation.judging.report import Verdicts, accepts, guarantee, people_would, verdicts_of
+from driftline.curate.validation.judging.routing import Route, Rules, audit_name, route
+from driftline.curate.validation.judging.settings import JudgeSettings
+from driftline.curate.validation.judging.student import answers_of, cross_fitted
+from driftline.curate.validation.judging.trust import distrusted, judge_table, without
+from driftline.curate.validation.judging.zero_shot import zero_shot
+from driftline.curate.validation.settings import ValidationSettings
 
 NOT_ASKED = "not_asked"  # fault of an opinion that a plan does not have
 Items = list[dict[str, Any]]  # id, bucket, concept, …
@@ -82,7 +82,7 @@ def first_opinions(
 
 def ask_endpoint(*values: Any) -> dict[str, dict[str, Any]]:
     """See `endpoint.ask_endpoint`; aiohttp is imported only where an endpoint is asked."""
-    from curate.validation.judging.endpoint import ask_endpoint as ask
+    from driftline.curate.validation.judging.endpoint import ask_endpoint as ask
 
     return ask(*values)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curate.core.atomic_io import fingerprint, json_value
-from curate.retrieval.settings import Concept
-from curate.validation.batches import NONE
+from driftline.curate.core.atomic_io import fingerprint, json_value
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.validation.asking.batches import NONE
 
 MIME = {"jpg": "image/jpeg", "jpeg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp"}
 

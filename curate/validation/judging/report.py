@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.core.parsing import rows_of
-from curate.validation.batches import estimate
-from curate.validation.judging.guarantee import Estimate, Sample, images_for, precision, recall
-from curate.validation.judging.routing import Route, expected_of
-from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import people_alone, tally
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.validation.answers.verdicts import people_alone, tally
+from driftline.curate.validation.asking.batches import estimate
+from driftline.curate.validation.judging.guarantee import Estimate, Sample, images_for, precision, recall
+from driftline.curate.validation.judging.routing import Route, expected_of
+from driftline.curate.validation.settings import ValidationSettings
 
 POINT = 0.01  # a percentage point
 

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curate.core.parsing import rows_of
-from curate.core.seeding import name_for
-from curate.retrieval.settings import BACKGROUND
-from curate.validation.batches import NONE
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.seeding import name_for
+from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.asking.batches import NONE
 
 SUREST, LEAST_SURE = 0.99, 0.05  # limits of what a judge may say of its own certainty
 PERSON = 0.9  # accuracy of a person, for the information of an answer

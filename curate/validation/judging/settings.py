@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from curate.core.errors import BadConfig
-from curate.core.settings import SPEED, Form, Positive, Section, Text
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.settings import SPEED, Form, Positive, Section, Text
 
 INSTRUCTIONS = (
     "Look at the image. Select every element of the list that is clearly visible in it, also when it is not the main "

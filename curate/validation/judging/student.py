@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.seeding import rng_for
+from driftline.curate.core.seeding import rng_for
 
 L2 = 0.01  # on features of unit mean square
 STEPS = 40  # of L-BFGS

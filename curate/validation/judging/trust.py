@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curate.core.parsing import rows_of
-from curate.validation.judging.guarantee import classical, score_interval
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.validation.judging.guarantee import classical, score_interval
 
 LEVEL = 0.01  # of false alarms, over all judges and buckets together (Holm)
 Pair = tuple[str, int]  # worker, bucket

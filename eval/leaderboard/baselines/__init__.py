@@ -13,10 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from curate.core.errors import BadConfig, IncompatibleStream, UnknownName, did_you_mean
-from eval.leaderboard.submission import opened
-from eval.protocol import stored_protocol
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig, IncompatibleStream, UnknownName, did_you_mean
+from driftline.eval.leaderboard.submission import opened
+from driftline.eval.protocol import stored_protocol
+from driftline.stream_builder.stream import Stream
 
 HERE = Path(__file__).parent
 

@@ -11,16 +11,16 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from curate.core.errors import BadConfig, IncompatibleStream
-from eval.abilities import adapt, learn_step
-from eval.answers import answers, sure_answers
-from eval.learner import Learner, Task
-from eval.outcomes import Tally
-from eval.protocol import Protocol, Ran, Result, Score, Start, skip_reason
-from eval.protocols.adaptation.estimates import atc, doc, gde
-from eval.protocols.adaptation.unlabelled import Unlabelled
-from eval.rows import Row
-from stream_builder.stream import Step, Stream, join
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.eval.abilities import adapt, learn_step
+from driftline.eval.answers import answers, sure_answers
+from driftline.eval.learner import Learner, Task
+from driftline.eval.outcomes import Tally
+from driftline.eval.protocol import Protocol, Ran, Result, Score, Start, skip_reason
+from driftline.eval.protocols.adaptation.estimates import atc, doc, gde
+from driftline.eval.protocols.adaptation.unlabelled import Unlabelled
+from driftline.eval.rows import Row
+from driftline.stream_builder.stream import Step, Stream, join
 
 ESTIMATES = ("atc", "doc", "gde")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curate.core.errors import BadPlugin
+from driftline.curate.core.errors import BadPlugin
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from curate.core.errors import IncompatibleStream
-from eval.abilities import learn_sequence, learn_step
-from eval.answers import evaluate_split
-from eval.learner import Learner
-from eval.rows import Row
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.abilities import learn_sequence, learn_step
+from driftline.eval.answers import evaluate_split
+from driftline.eval.learner import Learner
+from driftline.eval.rows import Row
+from driftline.stream_builder.stream import Stream
 
 
 def check(stream: Stream, streaming: bool) -> None:

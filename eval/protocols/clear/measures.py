@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from eval.protocol import Score
-from eval.protocols.clear.score import Matrix, lower
+from driftline.eval.protocol import Score
+from driftline.eval.protocols.clear.score import Matrix, lower
 
 Start = npt.NDArray[np.float64]
 

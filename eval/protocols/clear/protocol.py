@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from curate.core.errors import IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.experiment.rehearsal import rehearsal
-from eval.learner import Learner, Task
-from eval.protocol import Protocol, Result
-from eval.protocols.clear import loop
-from eval.protocols.clear.measures import MEASURES
-from eval.protocols.clear.score import (
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.rehearsal import rehearsal
+from driftline.eval.learner import Learner, Task
+from driftline.eval.protocol import Protocol, Result
+from driftline.eval.protocols.clear import loop
+from driftline.eval.protocols.clear.measures import MEASURES
+from driftline.eval.protocols.clear.score import (
     IID,
     STREAMING,
     by_class,
@@ -26,8 +26,8 @@ from eval.protocols.clear.score import (
     start,
     step_tested,
 )
-from eval.rows import Row
-from stream_builder.stream import Stream
+from driftline.eval.rows import Row
+from driftline.stream_builder.stream import Stream
 
 
 @dataclass(frozen=True)

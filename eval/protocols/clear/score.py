@@ -13,9 +13,9 @@ from itertools import zip_longest
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadInput
-from eval.protocol import Score
-from eval.rows import PER_CLASS, Row
+from driftline.curate.core.errors import BadInput
+from driftline.eval.protocol import Score
+from driftline.eval.rows import PER_CLASS, Row
 
 Matrix = npt.NDArray[np.float64]
 MOST = 10_000  # steps of a matrix: 800 MB

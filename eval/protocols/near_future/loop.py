@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray
-from eval.abilities import learn_from
-from eval.answers import Sure, answers, evaluate_split, sure_answers
-from eval.checkpoint import Checkpoint
-from eval.history import History
-from eval.learner import Learner
-from eval.outcomes import Tally
-from eval.protocol import Ran, skip_reason
-from eval.rows import Row
-from stream_builder.stream import Split, Stream
+from driftline.curate.core.errors import BadArray
+from driftline.eval.abilities import learn_from
+from driftline.eval.answers import Sure, answers, evaluate_split, sure_answers
+from driftline.eval.checkpoint import Checkpoint
+from driftline.eval.history import History
+from driftline.eval.learner import Learner
+from driftline.eval.outcomes import Tally
+from driftline.eval.protocol import Ran, skip_reason
+from driftline.eval.rows import Row
+from driftline.stream_builder.stream import Split, Stream
 
 Labels = npt.NDArray[np.int64]
 Spans = Mapping[int, tuple[int, int]]  # S → the samples that are predicted now, [low, high)

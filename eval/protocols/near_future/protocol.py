@@ -9,18 +9,18 @@ from typing import Annotated, Any, Literal, cast
 import numpy as np
 from pydantic import Field
 
-from curate.core.errors import BadConfig, IncompatibleStream
-from curate.core.outside.names import is_count
-from eval.abilities import spent
-from eval.experiment.settings import NO_EFFECT
-from eval.learner import Learner, Task
-from eval.protocol import Protocol, Ran, Result, Score, Start
-from eval.protocols.near_future import loop
-from eval.protocols.near_future.score import decisive, scored, step_tested
-from eval.rows import Row
-from eval.training.sgd_learner import NetLearner
-from stream_builder.measures.label_correlation import blind_curve_of
-from stream_builder.stream import Split, Step, Stream, join
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.outside.names import is_count
+from driftline.eval.abilities import spent
+from driftline.eval.experiment.settings import NO_EFFECT
+from driftline.eval.learner import Learner, Task
+from driftline.eval.protocol import Protocol, Ran, Result, Score, Start
+from driftline.eval.protocols.near_future import loop
+from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
+from driftline.eval.rows import Row
+from driftline.eval.training.sgd_learner import NetLearner
+from driftline.stream_builder.measures.label_correlation import blind_curve_of
+from driftline.stream_builder.stream import Split, Step, Stream, join
 
 LEAST_PREFIX = 2000  # with 500 samples, learning rates lost up to 40 points of accuracy, with 1,600 two on average
 FEWEST_BATCHES = 4  # of a prefix: with fewer, what a learner learned there is not tested there

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from eval.protocol import Result
-from eval.rows import Row
+from driftline.eval.protocol import Result
+from driftline.eval.rows import Row
 
 
 def accuracy(rows: Sequence[Row], tested_on: str) -> float:

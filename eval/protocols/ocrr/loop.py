@@ -9,17 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from curate.core.errors import IncompatibleStream
-from eval.abilities import correct as correct_with
-from eval.abilities import learn_step, prepare, recall, stored_bytes
-from eval.answers import answers, evaluate_split, sure_answers
-from eval.learner import Array, Learner
-from eval.memory.correction_ledger import Ledger
-from eval.outcomes import Tally, recorded
-from eval.protocols.ocrr.policies import Policy
-from eval.protocols.ocrr.scenarios import Scenario
-from eval.rows import Row
-from stream_builder.stream import Step
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.abilities import correct as correct_with
+from driftline.eval.abilities import learn_step, prepare, recall, stored_bytes
+from driftline.eval.answers import answers, evaluate_split, sure_answers
+from driftline.eval.learner import Array, Learner
+from driftline.eval.memory.correction_ledger import Ledger
+from driftline.eval.outcomes import Tally, recorded
+from driftline.eval.protocols.ocrr.policies import Policy
+from driftline.eval.protocols.ocrr.scenarios import Scenario
+from driftline.eval.rows import Row
+from driftline.stream_builder.stream import Step
 
 ASKED = 20  # single predictions, to measure their cost
 

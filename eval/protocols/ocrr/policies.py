@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig
 
 RATES = {"oracle": 1.0, "random_50": 0.5, "random_10": 0.1}
 HINT = "Expected oracle, random_50, random_10, bernoulli:P, budget:N, delayed:N, wrong:P, confident:P, joined by +."

@@ -11,21 +11,21 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from curate.core.atomic_io import fingerprint
-from curate.core.errors import BadArray, IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.experiment.presets import fitting
-from eval.experiment.rehearsal import rehearsal
-from eval.experiment.settings import NO_EFFECT
-from eval.learner import Learner, Task
-from eval.learners import LEARNERS
-from eval.memory.correction_ledger import Ledger, verify
-from eval.protocol import Protocol, Result
-from eval.protocols.ocrr import loop, policies, scenarios
-from eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
-from eval.rows import Row, folder_name
-from eval.training.online_learner import OnlineLearner
-from stream_builder.stream import Stream
+from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.errors import BadArray, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.presets import fitting
+from driftline.eval.experiment.rehearsal import rehearsal
+from driftline.eval.experiment.settings import NO_EFFECT
+from driftline.eval.learner import Learner, Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.memory.correction_ledger import Ledger, verify
+from driftline.eval.protocol import Protocol, Result
+from driftline.eval.protocols.ocrr import loop, policies, scenarios
+from driftline.eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
+from driftline.eval.rows import Row, folder_name
+from driftline.eval.training.online_learner import OnlineLearner
+from driftline.stream_builder.stream import Stream
 
 SYSTEMS = ("ewc", "agem", "lwf")  # of OCRR, with own defaults that are CLEAR's
 CHOSEN_ON = 2000  # samples of the seed data on which settings are chosen

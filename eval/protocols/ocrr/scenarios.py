@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import IncompatibleStream
-from eval.memory.knn_index import unit
-from stream_builder.stream import Split, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.memory.knn_index import unit
+from driftline.stream_builder.stream import Split, Stream
 
 Kind = Literal["auto", "categorical", "within-class", "paraphrase", "temporal"]
 NEIGHBOURS = 5  # of the same class, with which a sample is compared

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadInput
-from eval.protocol import Result, Score
-from eval.rows import Row
+from driftline.curate.core.errors import BadInput
+from driftline.eval.protocol import Result, Score
+from driftline.eval.rows import Row
 
 Floats = npt.NDArray[np.float64]
 TARGETS = (10, 30, 50, 70, 90)  # per cent

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from curate.core.errors import IncompatibleStream
-from curate.core.seeding import rng_for
-from eval.abilities import learn_sequence
-from eval.answers import evaluate_split
-from eval.learner import Learner
-from eval.rows import Row
-from stream_builder.stream import Step, Stream
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import learn_sequence
+from driftline.eval.answers import evaluate_split
+from driftline.eval.learner import Learner
+from driftline.eval.rows import Row
+from driftline.stream_builder.stream import Step, Stream
 
 
 def check(stream: Stream, val_share: float = 0.0) -> None:

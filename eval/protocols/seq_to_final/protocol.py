@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from curate.core.errors import BadConfig
-from curate.core.seeding import rng_for
-from eval.experiment.rehearsal import rehearsal
-from eval.experiment.settings import NO_EFFECT
-from eval.learner import Learner, Task
-from eval.protocol import Protocol, Result, Score
-from eval.protocols.seq_to_final import loop
-from eval.protocols.seq_to_final.score import decisive, scored
-from eval.rows import Row
-from stream_builder.stream import Stream
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.rehearsal import rehearsal
+from driftline.eval.experiment.settings import NO_EFFECT
+from driftline.eval.learner import Learner, Task
+from driftline.eval.protocol import Protocol, Result, Score
+from driftline.eval.protocols.seq_to_final import loop
+from driftline.eval.protocols.seq_to_final.score import decisive, scored
+from driftline.eval.rows import Row
+from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
-    from eval.finetuning.stage import Rules
+    from driftline.eval.finetuning.stage import Rules
 
 RATES, DECAYS, DROPOUTS, ADJACENTS = (1e-3, 1e-4), (1e-4, 1e-2), (0.0, 0.5), (0.01, 0.1, 1.0)  # [spec, section 3]
 TINY = 1e-12
@@ -85,7 +85,7 @@ class SeqToFinal(Protocol):
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream for missing splits or classes, BadConfig for a network that is unknown or takes
         samples of another shape."""
-        from eval.nets import build
+        from driftline.eval.nets import build
 
         loop.check(stream, self.val_share)
         if stream.x_shape:  # learners of texts have networks of their own
@@ -93,7 +93,7 @@ class SeqToFinal(Protocol):
 
     def resolve(self, stream: Stream) -> SeqToFinal:
         """The same with a network, a precision, and numbers of epochs and fits."""
-        from eval.engine.fused import has_half
+        from driftline.eval.engine.fused import has_half
 
         images = len(stream.x_shape) == 3
         network = ("conv-1" if images else "linear") if self.network == "auto" else self.network
@@ -114,8 +114,8 @@ class SeqToFinal(Protocol):
 
     def rules(self, stream: Stream) -> Rules:
         """What all methods of a run have in common."""
-        from eval.finetuning.fit import Rule
-        from eval.finetuning.stage import Rules
+        from driftline.eval.finetuning.fit import Rule
+        from driftline.eval.finetuning.stage import Rules
 
         paper = self.fidelity == "paper-code"
         augment = () if paper or len(stream.x_shape) != 3 else tuple(_augment(stream))
@@ -157,7 +157,7 @@ def grids(
 ) -> dict[str, list[Any]]:  # fmt: skip
     """Points of each kind of stage as in the paper's code: 8 for plain fits, 24 for side modules, 3 for JM and 1 for
     JST; with a small budget 2, 2, 1, 1. All strengths of a sweep are tried."""
-    from eval.finetuning.search import points
+    from driftline.eval.finetuning.search import points
 
     if budget == "small":
         base = points(rates, DECAYS[:1], DROPOUTS[:1])
@@ -175,7 +175,7 @@ def ordered_grids(
     """The same points in an order whose every beginning is a grid, for stages with any number of fits: all learning
     rates (in a sweep all strengths) first, then strengths, dropouts and decays. Beyond the paper's points, others in
     between."""
-    from eval.finetuning.fit import Hyper
+    from driftline.eval.finetuning.fit import Hyper
 
     middle_first = (*pulls[1:2], *pulls[:1], *pulls[2:]) if pulls == ADJACENTS else pulls
     swept = pulls != ADJACENTS

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.learner_spec import spec_of
 
 ONE_LAYER = ("st-1", "sst-1", "jst-1")  # ConvNets' values stand under -B: means are over the other eight networks
 EXACT = {  # settings of the protocol that made the values
@@ -32,7 +32,7 @@ SIZES = {
 @cache
 def table() -> dict[tuple[str, str, str], float]:
     """(sequence, network, learner) → accuracy."""
-    text = files("eval.protocols.seq_to_final").joinpath("published.csv").read_text(encoding="utf-8")
+    text = files("driftline.eval.protocols.seq_to_final").joinpath("published.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {(row["sequence"], row["network"], row["learner"]): float(row["accuracy"]) for row in rows}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eval.protocol import Result
-from eval.rows import Row
+from driftline.eval.protocol import Result
+from driftline.eval.rows import Row
 
 
 def decisive(rows: Sequence[Row]) -> list[Row]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from curate.core.registry import Registry
-from eval.protocol import Document
+from driftline.curate.core.registry import Registry
+from driftline.eval.protocol import Document
 
 if TYPE_CHECKING:
-    from eval.plotting.charts import Figure, Section
+    from driftline.eval.plotting.charts import Figure, Section
 
 
 class Page:
@@ -45,12 +45,12 @@ class Page:
 PAGES = Registry(
     "page of a protocol",
     {
-        "clear-iid": "eval.reporting.protocols.clear:Iid",
-        "clear-streaming": "eval.reporting.protocols.clear:Streaming",
-        "ocrr": "eval.reporting.protocols.ocrr:Ocrr",
-        "seq-to-final": "eval.reporting.protocols.seq_to_final:SeqToFinal",
-        "adaptation": "eval.reporting.protocols.adaptation:Adaptation",
-        "near-future": "eval.reporting.protocols.near_future:NearFuture",
+        "clear-iid": "driftline.eval.reporting.protocols.clear:Iid",
+        "clear-streaming": "driftline.eval.reporting.protocols.clear:Streaming",
+        "ocrr": "driftline.eval.reporting.protocols.ocrr:Ocrr",
+        "seq-to-final": "driftline.eval.reporting.protocols.seq_to_final:SeqToFinal",
+        "adaptation": "driftline.eval.reporting.protocols.adaptation:Adaptation",
+        "near-future": "driftline.eval.reporting.protocols.near_future:NearFuture",
     },
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval.reporting.protocols import Page
+from driftline.eval.reporting.protocols import Page
 
 
 class Adaptation(Page):

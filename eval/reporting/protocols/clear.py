@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from eval.plotting.charts import Section
-from eval.protocol import Document, Score, primary_of, scores_of
-from eval.reporting.protocols import Page
-from eval.scoring.ranking import Place, ranked
+from driftline.eval.plotting.charts import Section
+from driftline.eval.protocol import Document, Score, primary_of, scores_of
+from driftline.eval.reporting.protocols import Page
+from driftline.eval.scoring.ranking import Place, ranked
 
 
 def varies(document: Document) -> str:

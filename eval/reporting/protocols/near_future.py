@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from eval.plotting.charts import Figure, lines, slopes
-from eval.protocol import Document
-from eval.reporting.protocols import Page
-from eval.scoring.slices import MARK, since
+from driftline.eval.plotting.charts import Figure, lines, slopes
+from driftline.eval.protocol import Document
+from driftline.eval.reporting.protocols import Page
+from driftline.eval.scoring.slices import MARK, since
 
 NEWER = " † From here on, what comes is newer than what the encoder may have seen."
 SHOWN_KS = (1, 10, 100, 1000)  # windows of the blind curve, beside the best

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from eval.plotting.charts import Figure, Section, lines, points
-from eval.protocol import Document
-from eval.protocols.ocrr.score import SCORES
-from eval.reporting.protocols import Page
-from eval.scoring.ranking import comparable, differing, labels
+from driftline.eval.plotting.charts import Figure, Section, lines, points
+from driftline.eval.protocol import Document
+from driftline.eval.protocols.ocrr.score import SCORES
+from driftline.eval.reporting.protocols import Page
+from driftline.eval.scoring.ranking import comparable, differing, labels
 
 
 def figures(document: Document) -> list[Figure]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from eval.plotting.charts import Figure, Picture, Section
-from eval.protocol import Document
-from eval.protocols.seq_to_final import published
-from eval.reporting.protocols import Page
+from driftline.eval.plotting.charts import Figure, Picture, Section
+from driftline.eval.protocol import Document
+from driftline.eval.protocols.seq_to_final import published
+from driftline.eval.reporting.protocols import Page
 
 NEAR = 0.02  # as good as the best, or as the oracle [paper, table 2]
 FAR = 0.04  # ours and the paper's differ by more: marked

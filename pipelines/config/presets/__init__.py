@@ -12,17 +12,19 @@ from typing import Any
 
 import yaml
 
-from curate.core.atomic_io import write_text
-from curate.core.errors import BadConfig, UnknownName
-from curate.core.settings import Section, key_of
-from pipelines.config.loader import check
-from pipelines.config.schema import Config
+from driftline.curate.core.atomic_io import write_text
+from driftline.curate.core.errors import BadConfig, UnknownName
+from driftline.curate.core.settings import Section, key_of
+from driftline.pipelines.config.loader import check
+from driftline.pipelines.config.schema import Config
 
 
 def names() -> list[str]:
     """All presets."""
     return sorted(
-        p.name.removesuffix(".yaml") for p in files("pipelines.config.presets").iterdir() if p.name.endswith(".yaml")
+        p.name.removesuffix(".yaml")
+        for p in files("driftline.pipelines.config.presets").iterdir()
+        if p.name.endswith(".yaml")
     )
 
 
@@ -45,7 +47,7 @@ def _text(name: str) -> str:
             f"Did you mean {near[0]!r}?" if near else "",
             f"Available: {', '.join(names())}.",
         )
-    return files("pipelines.config.presets").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return files("driftline.pipelines.config.presets").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def write_run_file(folder: Path, preset: str, changes: Sequence[str] = (), force: bool = False) -> Path:

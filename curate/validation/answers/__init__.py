@@ -1,0 +1,1 @@
+"""Answers → verdicts: reading them, agreement, the rule that decides."""

@@ -1,0 +1,242 @@
+"""Agreement of workers and aggregation of their answers: Fleiss' κ, Krippendorff's α, Dawid–Skene models.
+
+Items, workers and labels are numbered from 0. A set of ticked checkboxes is one label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from driftline.curate.core.errors import BadInput
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+SMALLEST = 1e-10  # least probability of an error; zero would make an answer impossible
+PRIOR = 10.0  # answers of the mean worker in each row of a worker's confusion matrix, chosen by simulation
+
+
+@dataclass(frozen=True)
+class Answers:
+    """N answers: who gave which label to which item; (N,) each, numbered from 0."""
+
+    items: Ints
+    workers: Ints
+    labels: Ints
+
+    def __post_init__(self) -> None:
+        if not len(self.items):
+            raise BadInput("There are no answers.", "Expected at least one.")
+
+    def counts(self) -> Floats:
+        """(items, labels): how often each label was given."""
+        table = np.zeros((int(self.items.max()) + 1, int(self.labels.max()) + 1))
+        np.add.at(table, (self.items, self.labels), 1)
+        return table
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """The result of a model of workers."""
+
+    probabilities: Floats
+    """(items, labels)"""
+    workers: Floats
+    """one-coin: accuracies (workers,); Dawid–Skene: error rates (workers, true label, given label)"""
+
+
+def pairwise(answers: Answers) -> float:
+    """Share of equal pairs among all pairs of answers to one item. Raises BadInput if no item has two answers."""
+    table = answers.counts()
+    n = table.sum(1)
+    pairs = (n * (n - 1)).sum()
+    if pairs == 0:
+        raise BadInput("No item has two answers.", "Expected some to compare.")
+    return float((table * (table - 1)).sum() / pairs)
+
+
+def fleiss_kappa(answers: Answers) -> float:
+    """κ for items with an equal number of answers [Fleiss 1971]; items with another number than most are ignored.
+
+    1: all agree, 0: agreement by chance, nan: only one label was given. Raises BadInput if no item has two answers.
+    """
+    table = answers.counts()
+    sizes = table.sum(1)
+    usual = float(np.bincount(sizes.astype(np.int64))[2:].argmax() + 2) if (sizes >= 2).any() else 0.0
+    table = table[sizes == usual]
+    if usual < 2 or not len(table):
+        raise BadInput("No item has two answers.", "Expected some to compare.")
+    observed = float(((table * (table - 1)).sum(1) / (usual * (usual - 1))).mean())
+    chance = float(((table.sum(0) / table.sum()) ** 2).sum())
+    return (observed - chance) / (1 - chance) if chance < 1 else float("nan")
+
+
+def krippendorff_alpha(answers: Answers) -> float:
+    """α for nominal labels [Krippendorff 2011], of items with two or more answers. nan if only one label was given.
+
+    Raises BadInput if no item has two answers.
+    """
+    table = answers.counts()
+    table = table[table.sum(1) >= 2]
+    if not len(table):
+        raise BadInput("No item has two answers.", "Expected some to compare.")
+    n = table.sum(1, keepdims=True)
+    disagree = float(((n * table - table**2) / (n - 1)).sum())
+    totals = table.sum(0)
+    total = totals.sum()
+    expected = float((total**2 - (totals**2).sum()) / (total - 1))
+    return 1 - disagree / expected if expected else float("nan")
+
+
+def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, prior: float = PRIOR) -> Aggregated:
+    """EM for the labels and a confusion matrix per worker [Dawid & Skene 1979, sec. 3].
+
+    Starts with the shares of votes; stops if no probability changes by more than `tolerance`, or after `rounds`.
+    prior: answers by which each worker is known before, those of the mean worker, whose errors are equally frequent.
+    With it, an item's probabilities come from what *other* items tell of its workers, and are nearly as often right as
+    they say; those of the classical model (`prior` 0), which counts every answer twice, say .99 where .8 are right.
+    """
+    n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
+    given = answers.workers * n_labels + answers.labels
+    counts = np.zeros((n_workers, n_labels, n_labels))
+
+    def update(probabilities: Floats, logs: Floats) -> Floats:
+        for true in range(n_labels):  # counts: (worker, true, given)
+            weights = probabilities[answers.items, true]
+            counts[:, true] = np.bincount(given, weights, n_workers * n_labels).reshape(n_workers, n_labels)
+        right = _mean_skill(float(np.trace(counts.sum(0))), len(given))
+        totals = counts.sum(2)
+        for true in range(n_labels):
+            own = probabilities[answers.items, true] if prior else 0.0
+            usual = np.where(answers.labels == true, right, (1 - right) / max(1, n_labels - 1))
+            chances = (counts[answers.workers, true, answers.labels] - own + prior * usual).clip(SMALLEST)
+            chances /= (totals[answers.workers, true] - own + prior).clip(SMALLEST)
+            logs[:, true] += np.bincount(answers.items, np.log(chances.clip(SMALLEST)), len(logs))
+        errors = np.maximum(counts + prior * _usual_errors(right, n_labels), SMALLEST)
+        return np.asarray(errors / errors.sum(2, keepdims=True))
+
+    return _maximise(answers, update, rounds, tolerance, prior)
+
+
+def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, prior: float = PRIOR) -> Aggregated:
+    """One-coin Dawid–Skene: each worker is correct with one probability, else gives any other label.
+
+    prior: as for `dawid_skene`.
+    """
+    n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
+    given = np.bincount(answers.workers, minlength=n_workers).astype(np.float64)
+
+    def update(probabilities: Floats, logs: Floats) -> Floats:
+        said = probabilities[answers.items, answers.labels]
+        right = np.bincount(answers.workers, said, n_workers)
+        mean = prior * _mean_skill(float(said.sum()), len(said))
+        own = (said, 1.0) if prior else (0.0, 0.0)
+        skill = (right[answers.workers] - own[0] + mean) / (given[answers.workers] - own[1] + prior).clip(SMALLEST)
+        skill = np.clip(skill, SMALLEST, 1 - SMALLEST)
+        wrong = np.log((1 - skill) / max(1, n_labels - 1))
+        logs += np.bincount(answers.items, wrong, len(logs))[:, None]
+        gains = np.log(skill) - wrong
+        logs += np.bincount(answers.items * n_labels + answers.labels, gains, logs.size).reshape(logs.shape)
+        return np.asarray(np.clip((right + mean) / np.maximum(given + prior, 1), SMALLEST, 1 - SMALLEST))
+
+    return _maximise(answers, update, rounds, tolerance, prior)
+
+
+def _mean_skill(right: float, n: int) -> float:
+    """Share of right answers of all workers, with one right and one wrong answer more."""
+    return (right + 1) / (n + 2)
+
+
+def _usual_errors(right: float, n_labels: int) -> Floats:
+    """(true, given): the confusion matrix of a worker with the share `right` whose errors are equally frequent."""
+    errors = np.full((n_labels, n_labels), (1 - right) / max(1, n_labels - 1))
+    np.fill_diagonal(errors, right)
+    return errors
+
+
+def _maximise(
+    answers: Answers, update: Callable[[Floats, Floats], Floats], rounds: int, tolerance: float, prior: float
+) -> Aggregated:
+    """EM from the shares of votes. update: (probabilities, log-priors, to which it adds the answers) → workers."""
+    table = answers.counts()
+    probabilities = table / np.maximum(table.sum(1, keepdims=True), 1)
+    unseen = 1.0 if prior else 0.0  # items of each label beside those that were asked
+    for _ in range(rounds):
+        shares = (probabilities.sum(0) + unseen) / (len(probabilities) + unseen * table.shape[1])
+        logs = np.log(np.maximum(shares, 1e-300))[None].repeat(len(probabilities), 0)
+        workers = update(probabilities, logs)
+        before, probabilities = probabilities, np.exp(logs - logs.max(1, keepdims=True))
+        probabilities /= probabilities.sum(1, keepdims=True)
+        if np.abs(probabilities - before).max() < tolerance:
+            break
+    return Aggregated(probabilities, workers)
+
+
+def numbered_answers(
+    items: Sequence[str], workers: Sequence[str], labels: Sequence[str]
+) -> tuple[Answers, list[list[str]]]:
+    """(answers with numbers in place of names, [names of items, of workers, of labels] in the order of the numbers)."""
+    names = [sorted(set(column)) for column in (items, workers, labels)]
+    numbers = [{name: i for i, name in enumerate(sorted_names)} for sorted_names in names]
+    columns = (
+        np.array([number[name] for name in column], np.int64)
+        for number, column in zip(numbers, (items, workers, labels), strict=True)
+    )
+    return Answers(*columns), names
+
+
+def summary(answers: Answers | None) -> dict[str, float | None]:
+    """κ, α and the share of equal pairs; None if it cannot be computed from the answers."""
+    values: dict[str, float | None] = {}
+    for measure in (pairwise, fleiss_kappa, krippendorff_alpha):
+        try:
+            value = float("nan") if answers is None else measure(answers)
+        except BadInput:
+            value = float("nan")
+        values[measure.__name__] = None if np.isnan(value) else round(value, 6)
+    return values
+
+
+def worker_table(
+    answers: Answers, seconds: npt.NDArray[Any] | None = None, order: npt.NDArray[Any] | None = None
+) -> list[dict[str, Any]]:
+    """One row per worker: answers, agreement with the others, median seconds, longest run of one label.
+
+    agreement: share of the answers that are the most frequent one of the *other* workers to the same item (equally
+    frequent ones count in parts), over items that others answered; None without any. order: (N,) when each answer was
+    given, nan if unknown; without it for all answers of a worker, `longest_run` is None. one_answer:
+    all answers are the same. A low agreement is a reason to
+    check a worker's answers, not to reject them.
+    """
+    table = answers.counts()
+    top = table.max(1)
+    second = np.where(table == top[:, None], -1.0, table).max(1)
+    alone = (table == top[:, None]).sum(1) == 1
+    items, own_votes = answers.items, table[answers.items, answers.labels] - 1
+    rival = np.where((own_votes + 1 == top[items]) & alone[items], np.maximum(second[items], 0), top[items])
+    equals = 1 + (table == second[:, None]).sum(1)[items]  # only used where the rival is the second
+    credit = np.where(own_votes > rival, 1.0, np.where((own_votes == rival) & (rival > 0), 1 / equals, 0.0))
+    shared = table.sum(1)[items] > 1
+    rows = []
+    for worker in range(int(answers.workers.max()) + 1):
+        own = np.flatnonzero(answers.workers == worker)
+        compared, when = own[shared[own]], None if order is None else order[own]
+        run = None
+        if when is not None and len(own) and not np.isnan(when).any():
+            labels = answers.labels[own[np.argsort(when, kind="stable")]]
+            run = int(np.diff(np.flatnonzero(np.diff(labels, prepend=-1, append=-1))).max())
+        rows.append(
+            {
+                "worker": worker,
+                "answers": len(own),
+                "agreement": float(credit[compared].mean()) if len(compared) else None,
+                "median_seconds": float(np.median(seconds[own])) if seconds is not None and len(own) else None,
+                "longest_run": run,
+                "one_answer": len(own) > 0 and bool((answers.labels[own] == answers.labels[own[0]]).all()),
+            }
+        )
+    return rows

@@ -1,0 +1,231 @@
+"""Answers: results CSV files of marketplaces, and exports of Label Studio → one row per worker and image.
+
+Columns are read by name, because the set of `Answer.*` columns varies. Answers with several checkboxes are read in all
+forms that marketplaces write: one column with values joined by `|`, one column per checkbox, a JSON document of crowd
+elements, a Python list (Turkle), the XML of the API.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import hmac
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from driftline.curate.core.errors import BadInput, DriftlineError
+from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.validation.asking.batches import NONE
+
+ANSWERS = pa.schema(
+    [
+        ("item", pa.string()),
+        ("id", pa.string()),
+        ("worker", pa.string()),
+        ("assignment", pa.string()),
+        ("labels", pa.list_(pa.string())),
+        ("sensitive", pa.bool_()),
+        ("seconds", pa.int32()),
+        ("time", pa.float64()),
+        ("fault", pa.string()),
+    ]
+)
+LONGEST = 10_000  # characters of a Python list of labels
+TRUE = {"true", "on", "1", "yes"}
+XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"
+Line = tuple[str, Mapping[str, str]]  # "FILE, line N", and its cells by column
+
+
+def read_lines(paths: Iterable[Path]) -> dict[str, list[Line]]:
+    """Results files → lines by batch. Raises BadInput for a file that is not a results file."""
+    lines: dict[str, list[Line]] = {}
+    for path in sorted(paths):
+        for number, line in _lines(path):
+            lines.setdefault(line["Input.batch"], []).append((f"{path}, line {number}", line))
+    return lines
+
+
+def refuse_foreign(lines: Mapping[str, Sequence[Line]], known: Sequence[str]) -> None:
+    """Raise BadInput if a line belongs to a batch that is not in `known`."""
+    for batch in sorted(set(lines) - set(known)):
+        place, _ = lines[batch][0]
+        raise BadInput(
+            f"{place}: Input.batch is {batch!r}.",
+            f"Expected answers to batch {' or '.join(map(repr, known))}.",
+            "Remove the file from the answers folder: it belongs to another run.",
+        )
+
+
+def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> pa.Table:
+    """Lines of `batch` (content of batch.json) → table of `ANSWERS`, sorted by item and worker.
+
+    key: text for the keyed hash that replaces worker ids, because worker ids can be linked to public profiles.
+    time: seconds since the epoch, or the number of the screen, when the answer was given; null where the file does not
+    say it.
+
+    An answer that does not count keeps its row, with the reason in the column fault: `duplicate` (same worker and
+    image), `contradiction` ("none" with a concept), `empty`, `unknown_label`, `unreadable` (in an unknown form),
+    `rejected` (by the requester), `over_cap` (above the batch's `per_worker`; the order of the files does not matter).
+
+    Raises BadInput for an image that was never asked.
+    """
+    rows: list[dict[str, Any]] = []
+    allowed = {*batch["concepts"], NONE}
+    hashes: dict[str, str] = {}
+    for place, line in lines:
+        item = line.get("Input.item") or ""
+        if item not in batch["items"]:
+            raise BadInput(f"{place}: the image {item!r} was never asked.", "", "Download the results again.")
+        reason = None
+        try:
+            labels, sensitive = _answer(line)
+        except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError, DriftlineError):
+            labels, sensitive, reason = set(), False, "unreadable"
+        if reason:
+            pass
+        elif line.get("AssignmentStatus", "").lower() == "rejected":
+            reason = "rejected"
+        elif not labels:
+            reason = "empty"
+        elif labels - allowed:
+            reason = "unknown_label"
+        elif NONE in labels and len(labels) > 1:
+            reason = "contradiction"
+        worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
+        if worker not in hashes:
+            hashes[worker] = hmac.new(key.encode(), worker.encode(), hashlib.sha256).hexdigest()[:16]
+        seconds = (line.get("WorkTimeInSeconds") or "").strip()
+        rows.append(
+            {
+                "item": item,
+                "id": batch["items"][item],
+                "worker": hashes[worker],
+                "assignment": line.get("AssignmentId") or None,
+                "labels": sorted(labels),
+                "sensitive": sensitive,
+                "seconds": int(seconds) if re.fullmatch("[0-9]{1,9}", seconds) else None,
+                "time": _time(line),
+                "fault": reason,
+            }
+        )
+    rows.sort(key=lambda r: (r["item"], r["worker"]))
+    seen: set[tuple[str, str]] = set()
+    counted: Counter[str] = Counter()
+    cap = batch.get("per_worker")
+    for row in rows:
+        key_ = (row["item"], row["worker"])
+        if row["fault"] is None:
+            if key_ in seen:
+                row["fault"] = "duplicate"
+            elif cap is not None and counted[row["worker"]] >= cap:
+                row["fault"] = "over_cap"
+            else:
+                counted[row["worker"]] += 1
+        seen.add(key_)
+    return pa.Table.from_pylist(rows, schema=ANSWERS)
+
+
+def _time(line: Mapping[str, str]) -> float | None:
+    """When an answer was given: the time that MTurk (`Thu Oct 09 07:30:20 PDT 2025`) or Label Studio (ISO 8601) wrote,
+    or the number of the screen of `annotate`. Times of one file have one zone, which does not change their order."""
+    text = (line.get("SubmitTime") or "").strip()
+    if re.fullmatch("[0-9]{1,15}", text):
+        return float(text)
+    words = text.split()
+    try:
+        if len(words) == 6:
+            return datetime.strptime(" ".join([*words[:4], words[5], "+0000"]), "%a %b %d %H:%M:%S %Y %z").timestamp()
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    if path.suffix == ".json":
+        from driftline.curate.validation.asking.platforms import label_studio
+
+        yield from label_studio.read(path)
+        return
+    expected = "Expected a results CSV of a driftline batch, with its Input.* columns."
+    again = "Download the results of the batch again, unedited."
+    for number, line in csv_rows(path, ["Input.batch", "Input.item"], expected, again):
+        if not any(column.startswith("Answer.") for column in line):
+            raise BadInput(
+                f"{path} has no Answer.* column.",
+                "Expected the workers' answers.",
+                "This may be the batch and not its results.",
+            )
+        yield number, line
+
+
+def _answer(line: Mapping[str, str]) -> tuple[set[str], bool]:
+    """(all ticked checkboxes of one answer, whether it says "sensitive"). Raises many kinds for other forms."""
+    if text := line.get("Answer.taskAnswers"):
+        document = json.loads(text)
+        return {_text(label) for label in _from_json(document)}, _sensitive_in(document)
+    if (text := line.get("Answer.xml") or "").lstrip().startswith("<"):
+        line = {f"Answer.{name}": value for name, value in fields_of(text).items()}
+    labels: set[str] = set()
+    if text := line.get("Answer.labels", "").strip():
+        if text.startswith("["):
+            labels |= {_text(str(v)) for v in ast.literal_eval(text[:LONGEST])}
+        else:
+            labels |= {v for v in text.split("|") if v}
+    for column, value in line.items():
+        if column.startswith("Answer.labels.") and value.strip().lower() in TRUE:
+            labels.add(column.removeprefix("Answer.labels."))
+    sensitive = line.get("Answer.sensitive", line.get("Answer.sensitive.yes", ""))
+    return labels, sensitive.strip().lower() in TRUE
+
+
+def _text(label: str) -> str:
+    """The label. Raises ValueError for half of a surrogate pair, which is no text."""
+    label.encode()
+    return label
+
+
+def _from_json(document: Any) -> set[str]:
+    labels: set[str] = set()
+    for answer in document if isinstance(document, list) else [document]:
+        for name, value in answer.items():
+            if name == "labels" and isinstance(value.get("labels"), list):
+                labels |= {str(v) for v in value["labels"]}
+            elif name == "labels":
+                labels |= {k for k, v in value.items() if v is True}
+            elif name.startswith("labels.") and (value is True or (isinstance(value, dict) and value.get("on"))):
+                labels.add(name.removeprefix("labels."))
+    return labels
+
+
+def _sensitive_in(document: Any) -> bool:
+    """A radio button of crowd elements: `{"sensitive": {"yes": true, "no": false}}`, or its value."""
+    for answer in document if isinstance(document, list) else [document]:
+        value = answer.get("sensitive")
+        if (value.get("yes") is True) if isinstance(value, dict) else (str(value).strip().lower() in TRUE):
+            return True
+    return False
+
+
+def fields_of(document: str) -> dict[str, str]:
+    """Field → value of an answer's XML; several values of a field are joined by "|". Raises BadInput for other XML."""
+    if "<!DOCTYPE" in document or "<!ENTITY" in document:
+        raise BadInput("An answer's XML declares a document type.", "Expected QuestionFormAnswers without entities.")
+    try:
+        root = ElementTree.fromstring(document)
+    except ElementTree.ParseError as error:
+        raise BadInput(f"An answer's XML cannot be read ({error}).", "Expected QuestionFormAnswers.") from None
+    fields: dict[str, str] = {}
+    for answer in root.iter(f"{XML_NAMES}Answer"):
+        name = answer.findtext(f"{XML_NAMES}QuestionIdentifier") or ""
+        value = answer.findtext(f"{XML_NAMES}FreeText") or ""
+        selected = [e.text or "" for e in answer.iter(f"{XML_NAMES}SelectionIdentifier")]
+        fields[name] = "|".join(part for part in (fields.get(name), value, *selected) if part)
+    return fields

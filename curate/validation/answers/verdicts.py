@@ -1,0 +1,282 @@
+"""Answers → one verdict per image, with its votes.
+
+CLEAR keeps an image if 2 of 3 workers agree on the single expected label and too few call it sensitive [CLEAR,
+supplement 1]. Where this text is ambiguous, a setting selects the interpretation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.answers.agreement import (
+    Answers,
+    dawid_skene,
+    numbered_answers,
+    one_coin,
+    summary,
+    worker_table,
+)
+from driftline.curate.validation.asking.batches import NONE
+from driftline.curate.validation.judging.opinions import worker_columns
+from driftline.curate.validation.settings import ValidationSettings
+
+VERDICTS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("concept", pa.string()),
+        ("verdict", pa.string()),
+        ("votes", pa.string()),
+        ("answers", pa.int32()),
+        ("agreement", pa.float32()),
+        ("sensitive", pa.int32()),
+    ]
+)
+
+# A photo may be asked for several concepts; its own verdict is the best of them, in this order.
+BEST = ("kept", "held_for_review", "unsure", "no_majority", "several_concepts", "wrong_concept", "sensitive", "pending",
+        "unlabelled")  # fmt: skip
+ENOUGH_GOLD = 3  # fewer answers to gold questions are not evidence
+LEAST_GOLD = 0.5  # share of them that must be right
+ENOUGH = 10  # fewer answers do not show a habit
+FASTEST = 0.1  # of the time that a typical worker needs; below it nobody looks at the image
+
+
+def verdict(
+    answers: Sequence[tuple[frozenset[str], bool]],
+    concept: str,
+    settings: ValidationSettings,
+    joint: Mapping[frozenset[str], float] | None = None,
+    people: int | None = None,
+) -> str:
+    """Answers (ticked checkboxes, called sensitive) to one image → "kept", or the reason why the image is dropped.
+
+    The expected answer needs `settings.agree` votes and a strict majority, of all answers and of the people's: models
+    cannot outvote people, and are no reason to keep what people doubt. people: how many of the answers, the first ones,
+    are of people (default: all); without `settings.workers` of them the image is `pending`. joint: probability of each
+    set of checkboxes, if workers are weighted; the expected one needs `settings.confidence` and the vote of a person;
+    `unsure`: it is the most probable one, but not probable enough.
+
+    >>> yes, other = (frozenset({"bus"}), False), (frozenset({"bus", "car"}), False)
+    >>> rules = ValidationSettings()
+    >>> verdict([yes, yes, other], "bus", rules), verdict([yes, other, other], "bus", rules)
+    ('kept', 'several_concepts')
+    """
+    people = len(answers) if people is None else people
+    if people < settings.workers:
+        return "pending"
+    sensitive = sum(flag for _, flag in answers)
+    if sensitive >= settings.sensitive_drop:
+        return "sensitive"
+    expected = frozenset({NONE if concept == BACKGROUND else concept})
+    sets = [ticked for ticked, _ in answers]
+    agreed = [ticked >= expected if settings.rule == "per-option" else ticked == expected for ticked in sets]
+    if joint is not None:
+        if joint.get(expected, 0.0) < settings.confidence:
+            top = max(sorted(joint, key=sorted), key=lambda ticked: joint[ticked])
+            return "unsure" if top == expected else "several_concepts" if len(top) > 1 else "wrong_concept"
+        if not any(ticked == expected for ticked in sets[:people]):
+            return "unsure"
+    elif not _carried(agreed, settings) or 2 * sum(agreed[:people]) <= people:
+        top, votes = Counter(sets[:people]).most_common(1)[0]
+        if top == expected or 2 * votes <= people or sets.count(top) < settings.agree:
+            return "no_majority"
+        return "several_concepts" if len(top) > 1 else "wrong_concept"
+    return "held_for_review" if sensitive >= settings.sensitive_hold else "kept"
+
+
+def _carried(votes: Sequence[bool], settings: ValidationSettings) -> bool:
+    """Whether an answer has the votes that the settings ask for, and more than half."""
+    return sum(votes) >= settings.agree and 2 * sum(votes) > len(votes)
+
+
+def people_alone(settings: ValidationSettings) -> ValidationSettings:
+    """The same rules for people's answers alone, who may be fewer than the answers that must agree."""
+    return settings.model_copy(update={"agree": min(settings.agree, settings.workers)})
+
+
+def people_say(answers: pa.Table, settings: ValidationSettings) -> dict[str, frozenset[str]]:
+    """id → the one set of checkboxes that people agree on by the rules of `verdict`; the empty set where enough of them
+    answered and do not agree, so that nobody's answer is right. answers: table of ANSWERS."""
+    rules = people_alone(settings)
+    said: dict[str, list[frozenset[str]]] = {}
+    for id_, labels, fault in rows_of(answers, "id", "labels", "fault"):
+        if fault is None:
+            said.setdefault(id_, []).append(frozenset(labels))
+    agreed = {}
+    for id_, sets in said.items():
+        if len(sets) >= rules.workers:
+            top = Counter(sets).most_common(1)[0][0]
+            agreed[id_] = top if _carried([ticked == top for ticked in sets], rules) else frozenset()
+    return agreed
+
+
+def tally(
+    items: Sequence[dict[str, Any]],
+    answers: pa.Table,
+    settings: ValidationSettings,
+    opinions: pa.Table | None = None,
+    decided: Mapping[str, frozenset[str]] | None = None,
+) -> pa.Table:
+    """items: id, bucket, concept of everything asked; answers: table of ANSWERS → table of VERDICTS, item order.
+
+    opinions: table of OPINIONS of judges, who vote and are weighted as workers; a judge is one worker per bucket.
+    decided: id → the label set that judges give to an image which no person was asked; `pending` without it.
+    """
+    by_id: dict[str, list[tuple[frozenset[str], bool]]] = {}
+    for id_, labels, sensitive, fault in rows_of(answers, "id", "labels", "sensitive", "fault"):
+        if fault is None:
+            by_id.setdefault(id_, []).append((frozenset(labels), sensitive))
+    by_judges: dict[str, list[tuple[frozenset[str], bool]]] = {}
+    if opinions is not None:
+        for id_, labels, sensitive, fault in rows_of(opinions, "id", "labels", "sensitive", "fault"):
+            if fault is None:
+                by_judges.setdefault(id_, []).append((frozenset(labels), sensitive))
+    joint = {} if settings.aggregate == "votes" else joint_probabilities(answers, settings.aggregate, opinions)
+    rows = []
+    for item in items:
+        people, judges = by_id.get(item["id"], []), by_judges.get(item["id"], [])
+        given = people + judges
+        votes = Counter(label for ticked, _ in given for label in ticked)
+        most = max(Counter(ticked for ticked, _ in given).values(), default=0)
+        if not people and decided is not None and item["id"] in decided:
+            result = _of_judges(decided[item["id"]], item["concept"])
+        else:
+            result = verdict(given, item["concept"], settings, joint.get(item["id"]), len(people))
+        rows.append(
+            {
+                **item,
+                "verdict": result,
+                "votes": json.dumps(dict(sorted(votes.items()))),
+                "answers": len(given),
+                "agreement": most / len(given) if given else None,
+                "sensitive": sum(flag for _, flag in given),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=VERDICTS)
+
+
+def _of_judges(labels: frozenset[str], concept: str) -> str:
+    """The verdict of judges alone."""
+    if labels == {NONE if concept == BACKGROUND else concept}:
+        return "kept"
+    return "several_concepts" if len(labels) > 1 else "wrong_concept"
+
+
+def valid_answers(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
+    """(ids, workers, label sets joined by "|") of the answers that count."""
+    rows = [
+        (id_, worker, "|".join(sorted(labels)))
+        for id_, worker, labels, fault in rows_of(answers, "id", "worker", "labels", "fault")
+        if fault is None
+    ]
+    ids, workers, labels = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    return ids, workers, labels
+
+
+def joint_probabilities(
+    answers: pa.Table, aggregate: Literal["one-coin", "dawid-skene"], opinions: pa.Table | None = None
+) -> dict[str, dict[frozenset[str], float]]:
+    """id → probability of each set of checkboxes that a worker ticked, by a model of the workers.
+
+    opinions: of judges, each a worker per bucket.
+    """
+    columns = valid_answers(answers)
+    if opinions is not None:
+        for column, more in zip(columns, worker_columns(opinions), strict=True):
+            column += more
+    if not columns[0]:
+        return {}
+    numbered, (ids, _, labels) = numbered_answers(*columns)
+    model = (one_coin if aggregate == "one-coin" else dawid_skene)(numbered)
+    sets = [frozenset(label.split("|")) for label in labels]
+    return {id_: dict(zip(sets, row, strict=True)) for id_, row in zip(ids, model.probabilities.tolist(), strict=True)}
+
+
+def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:
+    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed id).
+
+    gold: id → known labels: questions that do not count for κ, α and pairs, because they were chosen to be easy; adds
+    to each worker the share of correct answers to them. `reasons` of a worker, and
+    `suggest_reject` where there is one: gold questions below LEAST_GOLD on at least ENOUGH_GOLD answers, faster than
+    FASTEST of the typical worker, one answer to everything against the others. They are suggestions for a person
+    to check; nothing is rejected automatically.
+    """
+    columns = valid_answers(answers)
+    if not columns[0]:
+        return {"answers": 0}
+    numbered, (ids, workers, _) = numbered_answers(*columns)
+    rows = [(seconds, when) for seconds, when, fault in rows_of(answers, "seconds", "time", "fault") if fault is None]
+    seconds, order = (np.array(column, np.float64) for column in zip(*rows, strict=True))
+    timed = None if np.isnan(seconds).any() else seconds
+    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, timed, order)]
+    asked = ~np.isin(numbered.items, [i for i, id_ in enumerate(ids) if gold and id_ in gold])
+    columns_asked = (column[asked] for column in (numbered.items, numbered.workers, numbered.labels))
+    open_ones = Answers(*columns_asked) if asked.any() else None
+    right: dict[str, list[bool]] = {}
+    for id_, worker, labels in zip(*columns, strict=True):
+        if gold and id_ in gold:
+            right.setdefault(worker, []).append(frozenset(labels.split("|")) == gold[id_])
+    typical = None if timed is None else float(np.median([row["median_seconds"] for row in table]))
+    for row in table:
+        results = right.get(row["worker"], [])
+        if gold:
+            row |= {"gold_answers": len(results), "gold_right": float(np.mean(results)) if results else None}
+        reasons = _reasons(row, results, typical)
+        row |= {"suggest_reject": bool(reasons), "reasons": reasons}
+    return {
+        "answers": len(columns[0]),
+        "median_seconds": None if timed is None else float(np.median(timed)),
+        **summary(open_ones),
+        "workers": table,
+    }
+
+
+def _reasons(row: Mapping[str, Any], gold: Sequence[bool], typical: float | None) -> list[str]:
+    """Why a worker's answers look like those of a program, or of nobody who looks; empty for a worker like others."""
+    reasons = []
+    if len(gold) >= ENOUGH_GOLD and sum(gold) < LEAST_GOLD * len(gold):
+        reasons.append(f"{sum(gold) / len(gold):.0%} of {len(gold)} questions with known answers were right")
+    if row["answers"] >= ENOUGH:
+        if typical is not None and row["median_seconds"] < FASTEST * typical:
+            reasons.append(f"{row['median_seconds']:g} seconds for an image, where {typical:g} are typical")
+        if row["one_answer"] and row["agreement"] is not None and row["agreement"] < LEAST_GOLD:
+            reasons.append(f"the same answer to all {row['answers']} images; {row['agreement']:.0%} agree with others")
+    return reasons
+
+
+def suggested_rejections(answers: pa.Table, report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(assignment, reasons) of all answers of workers with `suggest_reject` in a report of `agreement`."""
+    poor = {row["worker"]: "; ".join(row["reasons"]) for row in report.get("workers", []) if row.get("reasons")}
+    return [(name, poor[w]) for name, w in rows_of(answers, "assignment", "worker") if w in poor and name]
+
+
+def verdicts_from_labels(
+    items: Sequence[dict[str, Any]], known: dict[str, str | None], labels: dict[str, str]
+) -> pa.Table:
+    """Verdicts from labels of the source (such as a museum's catalogue) instead of workers.
+
+    known: id → the source's label. labels: concept → the source's name of it. A background image is kept if its known
+    label belongs to no concept; an image without a known label is `unlabelled`.
+    """
+    names = set(labels.values())
+    rows = []
+    for item in items:
+        label = known.get(item["id"])
+        if label is None:
+            result = "unlabelled"
+        elif item["concept"] == BACKGROUND:
+            result = "wrong_concept" if label in names else "kept"
+        else:
+            result = "kept" if label == labels[item["concept"]] else "wrong_concept"
+        votes = json.dumps({label: 1} if label is not None else {})
+        rows.append({**item, "verdict": result, "votes": votes, "answers": int(label is not None), "sensitive": 0})
+    return pa.Table.from_pylist(rows, schema=VERDICTS)

@@ -1,0 +1,1 @@
+"""Candidates → questions: batches, rounds, who judges, the platforms that take them."""

@@ -1,0 +1,233 @@
+"""Batches: candidates → questions for workers: one question page, opaque image names, hidden gold questions.
+
+No file that a worker can see shows the expected class: an address such as `…/soccer/12.jpg` would give the answer away.
+The modules of `platforms/` bring a batch into the form of a marketplace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from driftline.curate.core.atomic_io import (
+    check_format,
+    csv_text,
+    fingerprint,
+    read_object,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.core.seeding import name_for, rng_for
+from driftline.curate.core.system.calls import sync_folder
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.validation.settings import ValidationSettings
+
+FORMAT = 1
+NONE = "none"  # value of the exclusive checkbox "None of the above"
+COLUMNS = ("batch", "item", "image_url")
+
+
+def question_html(concepts: Sequence[Concept]) -> str:
+    """CLEAR's question [supplement, figures 3 and 4] as plain inputs with `${image_url}` for the image, without a form
+    around it: requester pages and Turkle put their own.
+
+    It has no form element, because MTurk's requester pages and Turkle add their own, and no script: every marketplace
+    reads plain inputs. Concept texts are escaped; `$` is removed, so that no template engine finds a variable.
+    """
+    from jinja2 import Environment
+
+    template = files("driftline.curate.validation").joinpath("templates/question.html.j2").read_text(encoding="utf-8")
+    options = [(c.name, c.option, c.examples) for c in concepts]
+    page = Environment(autoescape=True).from_string(template).render(options=options, nothing=NONE)
+    return page.replace("@@image_url@@", "${image_url}")
+
+
+def question_page(concepts: Sequence[Concept]) -> str:
+    """The question as a complete page, with a form for pages that put none around it."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        "<title>Which of these are in the image?</title>\n</head>\n<body>\n"
+        f'<form method="post" action="/mturk/externalSubmit">\n{question_html(concepts)}\n</form>\n</body>\n</html>\n'
+    )
+
+
+def write_batch(
+    asked: Sequence[tuple[str, bytes, str]],
+    concepts: Sequence[Concept],
+    out: Path,
+    seed: int,
+    settings: ValidationSettings,
+    gold: Mapping[str, frozenset[str]] | None = None,
+    after: str | None = None,
+    blur: Collection[str] = (),
+    earlier: Path | None = None,
+) -> dict[str, Any]:
+    """Write `batch.csv`, `page.html`, `images/` and last `batch.json`, whose content is returned; rows in seeded order.
+
+    asked: (id, image bytes, extension). gold: id → known labels; workers cannot tell gold questions from others. after:
+    name of the previous batch. blur: ids of images that annotators see blurred at first. earlier: folder of a batch
+    whose images are linked instead of written again, under their new names.
+    """
+    for concept in concepts:
+        if concept.name == NONE or "|" in concept.name:
+            raise BadConfig(
+                f"A concept is named {concept.name!r}.", f"Expected a name without '|', other than {NONE!r}."
+            )
+    # The page is part of the name: answers to other options are answers to another question.
+    batch = name_for(seed, "batch", fingerprint(question_page(concepts)), *sorted(id_ for id_, *_ in asked))
+    order = rng_for(seed, "batch order").permutation(len(asked))
+    items: dict[str, str] = {}
+    rows = []
+    images, written = out / "images", {} if earlier is None else _images_by_id(earlier)
+    for i in order.tolist():
+        id_, data, extension = asked[i]
+        item = name_for(seed, "item", batch, id_)
+        items[item] = id_
+        if not _linked(written.get(id_), images / f"{item}.{extension}", data):
+            write_bytes(images / f"{item}.{extension}", data)
+        rows.append((batch, item, f"{settings.image_base_url.rstrip('/')}/{item}.{extension}"))
+    if written and asked:
+        sync_folder(images)
+    write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
+    write_text(out / "page.html", question_page(concepts))
+    known = gold or {}
+    facts = {
+        "format": FORMAT,
+        "batch": batch,
+        "after": after,
+        "items": items,
+        "concepts": [c.name for c in concepts],
+        "gold": {item: sorted(known[id_]) for item, id_ in items.items() if id_ in known},
+        "blur": sorted(item for item, id_ in items.items() if id_ in set(blur)),
+        "workers": settings.workers,
+        "per_worker": settings.per_worker,
+        "reward_usd": settings.reward_usd,
+        "estimate_usd": estimate(len(asked), settings),
+        "usd_an_hour": wage(settings.reward_usd, settings.seconds),
+    }
+    write_json(out / "batch.json", facts)
+    return facts
+
+
+def _images_by_id(folder: Path) -> dict[str, Path]:
+    """Id → image of a batch; none if it is not complete or not readable."""
+    try:
+        items = read_batch(folder)["items"]
+    except DriftlineError:
+        return {}
+    return {items[path.stem]: path for path in (folder / "images").glob("*.*") if path.stem in items}
+
+
+def _linked(written: Path | None, path: Path, data: bytes) -> bool:
+    """Make `path` a hard link to a file that has these bytes; returns whether that was done."""
+    try:
+        if written is None or written.read_bytes() != data:
+            return False
+        if written == path:  # of the same batch, which was interrupted
+            return True
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.link(written, path)
+    except OSError:
+        return False
+    return True
+
+
+def marketplace_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A CSV document in the form of marketplaces: every cell quoted, lines end in CRLF."""
+    return csv_text(header, rows, end="\r\n", quote_all=True)
+
+
+def estimate(images: int, settings: ValidationSettings) -> float:
+    """Cost in US dollars of people's answers to so many images, with the platform's fee.
+
+    >>> estimate(100, ValidationSettings()), estimate(100, ValidationSettings(platform="mturk"))
+    (8.0, 9.0)
+    """
+    return round(images * settings.price(), 2)
+
+
+def affordable(settings: ValidationSettings, spent: float = 0.0) -> int | None:
+    """Most images that `people_budget_usd` pays after `spent` US dollars, each with its share of gold questions; None
+    without a budget.
+
+    >>> affordable(ValidationSettings(people_budget_usd=3, judges=[{"name": "m", "kind": "margin"}]))
+    37
+    """
+    if settings.people_budget_usd is None:
+        return None
+    answers = int((settings.people_budget_usd - spent) / settings.price() + 1e-9)
+    share = settings.gold_share if settings.gold is not None else 0.0
+    images = max(0, answers)
+    while images and images + round(share * images) > answers:
+        images -= 1
+    return images
+
+
+def wage(reward: float, seconds: float) -> float:
+    """Wage of a worker in US dollars per hour.
+
+    >>> wage(0.02, 9)
+    8.0
+    """
+    return round(reward * 3600 / seconds, 2)
+
+
+def read_batch(folder: Path) -> dict[str, Any]:
+    """Read `batch.json`, which is written last: if it exists, the batch is complete."""
+    needed = {"batch": str, "items": dict, "concepts": list, "gold": dict, "blur": list, "workers": int}
+    way_out = "Repeat the stage ask: driftline run DIR --from ask."
+    batch = read_object(folder / "batch.json", needed, way_out)
+    check_format(folder / "batch.json", batch.get("format"), FORMAT, way_out)
+    return batch
+
+
+def read_gold(path: Path, concepts: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Read gold questions, id → labels, from a CSV with the columns id and labels (joined by "|", or "none" alone).
+
+    Raises MissingFile, BadInput with the line.
+    """
+    if not path.is_file():
+        raise MissingFile(f"There is no file {path}.", "Expected gold questions: a CSV with the columns id and labels.")
+    gold: dict[str, frozenset[str]] = {}
+    for number, line in csv_rows(path, ["id", "labels"], "Expected id and labels."):
+        labels = frozenset(line["labels"].strip().split("|"))
+        known = {*concepts, NONE}
+        if labels - known or (NONE in labels and len(labels) > 1):
+            raise BadInput(
+                f"{path}, line {number}: labels is {line['labels']!r}.",
+                f"Expected some of {', '.join(sorted(concepts))} joined by '|', or {NONE!r} alone.",
+            )
+        if gold.setdefault(line["id"], labels) != labels:
+            raise BadInput(f"{path}, line {number}: {line['id']!r} has other labels in an earlier line.")
+    return gold
+
+
+def draw_gold(known: Mapping[str, frozenset[str]], wanted: int, seed: int) -> dict[str, frozenset[str]]:
+    """A seeded choice of `wanted` gold questions, with the answers in shares as equal as possible.
+
+    >>> pool = {f"p{i}": frozenset({"bus" if i else "none"}) for i in range(9)}
+    >>> sorted(",".join(v) for v in draw_gold(pool, 3, 0).values())
+    ['bus', 'bus', 'none']
+    """
+    strata: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for id_ in sorted(known):
+        strata[tuple(sorted(known[id_]))].append(id_)
+    for key, ids in strata.items():
+        order = rng_for(seed, "gold", *key).permutation(len(ids))
+        strata[key] = [ids[i] for i in order.tolist()]
+    longest = max(map(len, strata.values()), default=0)
+    answers = sorted(strata)
+    in_turn = []
+    for i in range(longest):  # the last round is for some answers only
+        order = rng_for(seed, "gold round", i).permutation(len(answers)).tolist()
+        in_turn += [strata[answers[k]][i] for k in order if i < len(strata[answers[k]])]
+    return {id_: known[id_] for id_ in in_turn[:wanted]}

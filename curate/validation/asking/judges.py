@@ -1,0 +1,254 @@
+"""Who judges the candidates of a run, round by round: the source's own labels, or a crowd that answers batches."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.curate.core.atomic_io import csv_text, write_json, write_parquet, write_text
+from driftline.curate.core.errors import Waiting
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.store.answers import Answers, merged
+from driftline.curate.validation.answers.answers import ANSWERS, Line, read_answers, refuse_foreign
+from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
+from driftline.curate.validation.asking.batches import affordable, read_batch
+from driftline.curate.validation.judging.panel import Panel
+from driftline.curate.validation.judging.routing import audit_name
+from driftline.curate.validation.settings import ValidationSettings
+
+Items = list[dict[str, Any]]  # id, bucket, concept, score of each image that is asked
+WriteBatch = Callable[[Items, Path, set[str], str], dict[str, Any]]  # items, folder, earlier ids, batch before → facts
+
+
+def round_folder(root: Path, number: int) -> Path:
+    """Folder of the batch of a later round in a run folder (that of the first round is the ask stage's)."""
+    return root / "batches" / f"round_{number:02d}"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The source's own labels answer at once."""
+
+    known: Mapping[str, str | None]
+    """id → the source's label"""
+    labels: Mapping[str, str]
+    """concept → the source's name of it"""
+
+    def begin(self, items: Items) -> Items:
+        """All items."""
+        return items
+
+    def again(self, asked: Items, further: Items, last: bool) -> Items:
+        """The further items."""
+        return further
+
+    def answered(self, items: Items, number: int) -> bool:
+        """Always."""
+        return True
+
+    def verdicts(self, asked: Items) -> pa.Table:
+        """Verdicts of everything asked."""
+        return verdicts_from_labels([_plain(i) for i in asked], dict(self.known), dict(self.labels))
+
+    def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
+        """Nothing: there are no answers."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Workers' answers to the batches of a run."""
+
+    root: Path
+    """run folder"""
+    first: Path
+    """folder of the first round's batch"""
+    settings: ValidationSettings
+    key: str
+    """text for the keyed hash of worker ids"""
+    lines: Mapping[str, Sequence[Line]]
+    """batch → the lines of all results files that name it"""
+    write_batch: WriteBatch
+    """writes the batch of a later round"""
+    run_log: RunLog
+    batches: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """name → facts, of every round so far"""
+    answers: list[pa.Table] = field(default_factory=list)
+    """valid answers of every round so far"""
+    known: Answers | None = None
+    """answers to earlier batches; None: there is no store"""
+    other_batches: Collection[str] = ()
+    """names of these batches"""
+    panel: Panel | None = None
+    """the judges; None: people only"""
+    seen: set[str] = field(default_factory=set)
+    """ids that people were asked"""
+    audited: set[str] = field(default_factory=set)
+    """those of them that were drawn at random among the images on which judges agree"""
+
+    def begin(self, items: Items) -> Items:
+        """The items that people are asked in the first round: all, or those that judges leave to them."""
+        if self.panel is None:
+            return items
+        routes = self.panel.routes(items)
+        self.audited.update(id_ for id_, one in routes.items() if one.to == "audit")
+        return [item for item in items if routes[item["id"]].to in ("people", "audit")]
+
+    def again(self, asked: Items, further: Items, last: bool) -> Items:
+        """What people are asked in the next round: items that no person was asked and that they must answer after all,
+        see `Panel.again`, then `further` ones, as many as `people_budget_usd` pays. last: there are no more rounds."""
+        if self.panel is None or last:
+            return [] if last else further
+        doubtful, audits = self.panel.again(asked, pa.concat_tables(self.answers), self.seen, self.audited)
+        wanted = [*doubtful, *audits, *further]
+        left = affordable(self.settings, sum(batch["estimate_usd"] for batch in self.batches.values()))
+        if left is not None and len({item["id"] for item in wanted}) > left:
+            seed = self.panel.seed  # not the first classes and buckets: a seeded choice of each kind
+            order = [sorted(part, key=lambda i: audit_name(seed, i["id"])) for part in (doubtful, audits, further)]
+            paid = set(list(dict.fromkeys(item["id"] for part in order for item in part))[:left])
+            wanted = [item for item in wanted if item["id"] in paid]
+            self.run_log.say(f"tally: people_budget_usd pays {left:,} of the images that people should be asked")
+        ids = {item["id"] for item in wanted}
+        audits = [item for item in audits if item["id"] in ids]
+        self.audited.update(item["id"] for item in audits)
+        if doubtful or audits:
+            more = sum(item["id"] in ids for item in doubtful)
+            self.run_log.say(f"tally: people are asked {more:,} doubtful images and {len(audits):,} more audits")
+        return wanted
+
+    def answered(self, items: Items, number: int) -> bool:
+        """Whether round `number` has its answers. False: it has none, and `accept_incomplete` continues without them.
+
+        Writes the round's batch if it does not exist. Raises Waiting while answers are missing, BadInput for answers to
+        batches of other runs.
+        """
+        folder, batch = self._batch(items, number)
+        self.batches[batch["batch"]] = batch
+        lines = self.lines.get(batch["batch"], [])
+        earlier = ANSWERS.empty_table() if self.known is None else self.known.earlier(batch)
+        incomplete = self.settings.accept_incomplete
+        if number > 1 and not lines and not len(earlier) and incomplete:
+            del self.batches[batch["batch"]]
+            shutil.rmtree(folder)
+            return False
+        table = merged(read_answers(lines, batch, self.key), earlier)
+        valid = Counter(id_ for id_, fault in rows_of(table, "id", "fault") if fault is None)
+        short = sorted({i["id"] for i in items if valid[i["id"]] < self.settings.workers})
+        place = self.root / self.settings.answers
+        if not (lines or len(earlier)) or (short and not incomplete):
+            refuse_foreign(self.lines, [*self.batches, *self.other_batches])
+        if short and len(earlier) and not lines and not incomplete:
+            folder = self._rest([i for i in items if i["id"] in set(short)], number, batch["batch"])
+            raise Waiting(
+                f"{len({i['id'] for i in items}) - len(short):,} images have their answers from before; {len(short):,} "
+                f"wait for answers: driftline annotate {self.root}; or publish batch.csv and page.html of {folder}, "
+                f"put the results CSV into {place}, and run again."
+            )
+        if not lines and not len(earlier):
+            which = "" if number == 1 else f"Round {number}: "
+            raise Waiting(
+                f"{which}{len({i['id'] for i in items}):,} images wait for answers: driftline annotate {self.root}; or "
+                f"publish batch.csv and page.html of {folder}, put the results CSV into {place}, and run again."
+            )
+        if short and not incomplete:
+            raise Waiting(
+                f"{len(short):,} images have fewer than {self.settings.workers} valid answers (first: {short[0]}). Add "
+                f"their results to {place}, or continue without them: --set validation.accept_incomplete=true."
+            )
+        self.answers.append(table)
+        self.seen.update(item["id"] for item in items)
+        return True
+
+    def _rest(self, items: Items, number: int, before: str) -> Path:
+        """Folder of the batch with those images of the first round that nobody answered before."""
+        if number > 1 or self.known is None:
+            return round_folder(self.root, number)
+        folder = round_folder(self.root, number)
+        facts = read_batch(folder) if (folder / "batch.json").is_file() else {"after": None, "items": {}}
+        if facts["after"] != before or not {item["id"] for item in items} <= set(facts["items"].values()):
+            for stale in folder.parent.glob("round_*"):
+                shutil.rmtree(stale)
+            facts = self.write_batch(items, folder, set(), before)
+            self.run_log.say(f"tally: the batch of new images is in {folder}, about ${facts['estimate_usd']:,.2f}")
+        self.known.take_batch(facts)
+        return folder
+
+    def _batch(self, items: Items, number: int) -> tuple[Path, dict[str, Any]]:
+        """Folder and facts of a round's batch; written again unless it asks for these items on the same page."""
+        if number == 1:
+            return self.first, read_batch(self.first)
+        folder = round_folder(self.root, number)
+        before = list(self.batches)[-1]
+        earlier = {id_ for b in self.batches.values() for id_ in b["items"].values()}
+        if (folder / "batch.json").is_file():
+            facts = read_batch(folder)
+            ids = {item["id"] for item in items}
+            same_page = (folder / "page.html").read_bytes() == (self.first / "page.html").read_bytes()
+            if same_page and facts["after"] == before and ids <= set(facts["items"].values()):
+                return folder, facts
+        for stale in sorted(folder.parent.glob("round_*")):
+            if stale.name >= folder.name:
+                shutil.rmtree(stale)
+        facts = self.write_batch(items, folder, earlier, before)
+        self.run_log.say(f"tally: the batch of round {number} is in {folder}, about ${facts['estimate_usd']:,.2f}")
+        return folder, facts
+
+    def verdicts(self, asked: Items) -> pa.Table:
+        """Verdicts of everything asked, from all answers so far."""
+        answers = pa.concat_tables(self.answers)
+        items = [_plain(i) for i in asked]
+        if self.panel is None:
+            return tally(items, answers, self.settings)
+        return self.panel.verdicts(
+            items, answers, self.seen, self.panel.final_routes(items, answers, self.seen, self.audited)
+        )
+
+    def write_judges(self, asked: Items, verdicts: pa.Table, out: Path) -> dict[str, Any]:
+        """Write opinions, the table of judges and the guarantee; returns what the data card says of them."""
+        if self.panel is None or not self.answers:
+            return {}
+        items, answers = [_plain(i) for i in asked], pa.concat_tables(self.answers)
+        final = self.panel.final_routes(items, answers, self.seen, self.audited)
+        opinions, table, _ = final
+        rows = self.panel.guarantee(items, answers, self.seen, self.audited, final)
+        write_parquet(out / "opinions.parquet", opinions)
+        write_json(out / "guarantee.json", {"judges": table, "cells": rows})
+        for row in table:
+            if row["worse"]:
+                self.run_log.say(
+                    f"tally: {row['judge']} agrees with people on {row['agreement']:.0%} of {row['answers']} images of "
+                    f"bucket {row['bucket']}, less than elsewhere: it decides nothing there"
+                )
+        kept = verdicts.filter(pc.equal(verdicts["verdict"], "kept"))["id"].to_pylist()
+        unseen = [row for row in rows if row["unseen"]]
+        return {
+            "judges": [judge.name for judge in self.settings.judges],
+            "kept_labels": len(kept),
+            "unseen_labels": sum(id_ not in self.seen for id_ in kept),
+            "least_precision": min((row["precision_low"] for row in unseen), default=None),
+        }
+
+    def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
+        """Write the answers, their agreement and suggested rejections, and what judges said. Raises BadInput for
+        answers of other runs."""
+        refuse_foreign(self.lines, [*self.batches, *self.other_batches])
+        answers = pa.concat_tables(self.answers) if self.answers else ANSWERS.empty_table()
+        gold = {
+            b["items"][item]: frozenset(labels) for b in self.batches.values() for item, labels in b["gold"].items()
+        }
+        found = agreement(answers, gold) | self.write_judges(asked, verdicts, out)
+        write_parquet(out / "answers.parquet", answers)
+        write_json(out / "agreement.json", found)
+        if rejections := suggested_rejections(answers, found):
+            write_text(out / "suggested_rejections.csv", csv_text(("AssignmentId", "Reject"), rejections, end="\r\n"))
+
+
+def _plain(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: item[name] for name in ("id", "bucket", "concept")}

@@ -1,1 +1,0 @@
-"""Commands that read what people already have, and publish where they look."""

@@ -1,1 +1,0 @@
-"""Commands for runs that go on: `grow`, `heal`, `store`."""

@@ -1,0 +1,130 @@
+"""What a run would ask of people, and what it would ask and compute again, by what its store knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.embedding.reuse import encoder_name
+from driftline.curate.fetch.address_guard import mostly_private
+from driftline.curate.fetch.reuse import rules_of
+from driftline.curate.store.answers import merged
+from driftline.curate.store.database import opened
+from driftline.curate.store.photos import outcomes
+from driftline.curate.store.vectors import looks
+from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.curate.validation.asking.batches import affordable, estimate
+from driftline.curate.validation.judging.panel import NOT_ASKED
+from driftline.pipelines.annotation.batches import OpenBatch
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.stages.ask import ASKED, Ask, answers_of, gold_of, items_of, routes_of
+from driftline.pipelines.stages.embed import spec_of
+from driftline.pipelines.stages.tally import Tally
+
+LOOKED_UP = 5_000  # addresses of the sample
+
+
+def again(context: Context, sample: pa.Table | None, photos: int | None, todo: set[str]) -> dict[str, Any] | None:
+    """Requests and vectors that are needed though a store is there, and the images that it knows; None without one.
+
+    sample: table of some of the photos with the column url. photos: how many there are, with or without an image.
+    """
+    place = context.store()
+    if place is None or not (place.folder / "index.sqlite").is_file() or sample is None or photos is None:
+        return None
+    urls = list(dict.fromkeys(url for url in sample["url"].to_pylist() if url))
+    some = urls[:: max(1, len(urls) // LOOKED_UP)]
+    found: dict[str, Any] = {"requests": None, "embeddings": None, "answered": 0, "images": 0}
+    if some:
+        private = context.config.fetch.private_addresses
+        if private == "auto" and not mostly_private(urls):
+            private = "refuse"
+        rules = rules_of(context.config.fetch.model_copy(update={"private_addresses": private}))
+        with opened(place.folder) as store:
+            known = outcomes(store, some)
+            usable = [one for one in known.values() if one.sha256 is not None or one.rules == rules]
+            digests = [one.sha256 for one in usable if one.sha256 is not None]
+            found |= {"answered": len(usable), "images": len(digests)}
+            if "fetch" in todo:
+                found["requests"] = round(photos * (1 - len(usable) / len(some)))
+            if "embed" in todo:
+                name = encoder_name(spec_of(context).load(), context.config.embed.batch)
+                misses = len(usable) - len(digests)
+                images = len(some) - misses
+                found["embeddings"] = round(photos * (images - len(looks(store, name, digests))) / len(some))
+    return found
+
+
+def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any] | None:
+    """What people are asked about the candidates of a run, and what it costs: the images, gold questions and routes of
+    the stage `ask` itself, without those that were answered before. None: no people are asked.
+
+    batch: the open batch, if `ask` is done. No judge is asked: `at_most` says whether answers of judges are missing.
+    """
+    settings = context.config.validation
+    if settings.method != "crowd":
+        return None
+    inputs = {name: folder_of(context.root, name) for name in Ask.needs}
+    items = items_of(inputs["retrieve"]).to_pylist()
+    routes, opinions = routes_of(context, items, inputs, ask=False)
+    asked = {id_: id_ for id_, to in routes.items() if to in ASKED}
+    facts: dict[str, Any] = {"batch": "", "items": asked, "concepts": []} if batch is None else batch.facts
+    lines = [] if batch is None else read_lines(Tally(context).outside()).get(facts["batch"], [])
+    answers: Counter[str] = Counter()
+    place = context.store()
+    stored = place is not None and (place.folder / "index.sqlite").is_file()  # a plan makes no store
+    if lines or stored:  # an empty table would import pandas
+        table = read_answers(lines, facts, f"driftline:{context.config.seed}")
+        if stored and (known := answers_of(context, inputs["bucket"])) is not None:
+            table = merged(table, known.earlier(facts))
+        answers.update(id_ for id_, fault in rows_of(table, "id", "fault") if fault is None)
+    begun = batch is not None and (batch.number > 1 or bool(lines))  # its gold questions are drawn already
+    left = {id_ for id_ in (facts["items"].values() if begun else asked) if answers[id_] < settings.workers}
+    shown = [] if begun else [item for item in items if item["id"] in left]
+    gold = set(gold_of(context, shown, inputs["bucket"], set())) if shown else set()
+    missing = 0 if opinions is None else pc.sum(pc.equal(opinions["fault"], NOT_ASKED)).as_py() or 0
+    basis = f"the candidates; judges have not answered {missing:,} questions" if missing else "the candidates"
+    return priced(context, len(left | gold), len(gold - left), bool(missing), basis) | {
+        "routes": dict(sorted(Counter(routes.values()).items()))
+    }
+
+
+def expected_questions(context: Context, candidates: int) -> dict[str, Any] | None:
+    """The same before retrieval, when only the most is known. candidates: their number."""
+    settings = context.config.validation
+    if settings.method != "crowd":
+        return None
+    most = affordable(settings)
+    images = candidates if most is None else min(candidates, most)
+    gold = round(settings.gold_share * images) if settings.gold is not None else 0
+    reasons = [f"{candidates:,} candidates"]
+    reasons += ["people_budget_usd"] if images < candidates else []
+    reasons += ["before judges answer"] if settings.judges else []
+    return priced(context, images + gold, gold, True, ", ".join(reasons)) | {"routes": {}}
+
+
+def priced(context: Context, images: int, gold: int, at_most: bool, known_by: str) -> dict[str, Any]:
+    """Questions, hours and US dollars of a batch of `images`, `gold` among them."""
+    settings = context.config.validation
+    answers = images * settings.workers
+    return {
+        "images": images, "gold": gold, "workers": settings.workers, "answers": answers,
+        "hours": round(answers * settings.seconds / 3600, 2),
+        "usd": estimate(images, settings), "platform": settings.platform,
+        "at_most": at_most, "word": "at most" if at_most else "about", "known_by": known_by,
+    }  # fmt: skip
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The same for people."""
+    said = []
+    if found["requests"] is not None:
+        said.append(f"about {found['requests']:,} requests; the store knows the other photos")
+    if found["embeddings"] is not None:
+        said.append(f"about {found['embeddings']:,} vectors; the store has the others")
+    return said

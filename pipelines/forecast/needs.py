@@ -1,0 +1,372 @@
+"""What a run will need: photos, bytes, time, people, money, the model, the network; and whether the concepts fit."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from driftline.curate.bucketing.assign import assign
+from driftline.curate.core.atomic_io import read_json, write_parquet
+from driftline.curate.core.errors import DriftlineError, explained
+from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of
+from driftline.curate.fetch.address_guard import guard, mostly_private
+from driftline.curate.metadata.schema import TABLE, judge_times, whole
+from driftline.curate.retrieval.best_lists import list_bytes
+from driftline.curate.sources.base import FileSource, Workplace
+from driftline.curate.sources.folder import Folder, photos_below
+from driftline.eval.experiment.cost_estimate import fitted_line
+from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.forecast.again import again, expected_questions, questions
+from driftline.pipelines.run.plan import Plan, make
+from driftline.pipelines.run.stage import Context, Stage, parts_of
+from driftline.pipelines.run.stage_folder import beside, done_of, folder_of
+from driftline.pipelines.stages.embed import BUILT_IN, spec_of
+
+SAMPLE = 1_000  # records of the source that are read
+HEAD = 4 << 20  # bytes of a text file that are read to estimate its lines
+TYPICAL = 120_000  # bytes of a photo behind an address: Flickr's medium size
+BATCH = 8  # images that are embedded to measure the model's speed
+HOSTS = 3
+# Records a second of one process on this project's test machine, for stages that have not run here yet.
+SPEED = {"ingest": 5_000, "filter": 200_000, "bucket": 500_000, "retrieve": 200_000, "ask": 500, "tally": 50_000,
+         "publish": 200}  # fmt: skip
+FROM_STORE = 2_000  # photos a second that come from the store
+COPIED, ASKED = 300, 2  # photos a second: from this machine's disk; over one connection
+OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.open, ".gz": gzip.open}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The photos of a run as far as they are known, after its filters."""
+
+    table: pa.Table
+    """columns id, uploaded, url, path, user of N photos"""
+    photos: float
+    """how many photos there are; N of them are in the table"""
+    known_by: str
+    """what was counted"""
+    dropped: dict[str, int]
+    """of the sample: reason → records that the filters drop"""
+
+
+def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
+    """What the planned stages need, as plain data; changes nothing.
+
+    Loads the model if it is on this machine, to check it and to measure its speed; opens a connection to the servers
+    that would be asked, and sends nothing.
+    """
+    todo = {p.stage for p in plans if p.action != "skip"}
+    problems: dict[str, None] = {}
+    for stage in make(context):
+        if stage.name in todo - {"embed", "retrieve"}:
+            _noted(problems, stage.check)
+    sample = _noted(problems, lambda: sample_of(context, todo))
+    rows = None if sample is None else round(sample.photos)
+    urls = [] if sample is None or "fetch" not in todo else [url for url in sample.table["url"].to_pylist() if url]
+    needed = _noted(problems, lambda: again(context, None if sample is None else sample.table, rows, todo))
+    share, basis = _share_of_images(context, bool(urls), needed)
+    photos = None
+    if sample is not None:
+        sample = replace(sample, photos=sample.photos * share)
+        photos = round(min(sample.photos, context.config.fetch.stop_after or sample.photos))
+    buckets = None if sample is None else _noted(problems, lambda: _buckets(context, sample, todo))
+    model = _model(context, bool(todo & {"embed", "retrieve"}))
+    rate = None
+    if todo & {"embed", "retrieve"}:
+        if model["state"] == "missing":
+            problems[f"The model {model['name']} is not on this machine, and {model['server']} does not answer."] = None
+        elif model["state"] == "here":
+            rate = _noted(problems, lambda: _embedding_rate(context))
+    network = _network(context, urls) if "fetch" in todo else {}
+    if network and not any(network.values()):
+        problems[f"No server of the photos answers: {', '.join(network)}."] = None
+    wanted = _wanted(context, buckets, problems) if buckets is not None and "retrieve" in todo else None
+    return {
+        "photos": None if sample is None else {
+            "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
+            "share_known_by": basis, "known_by": sample.known_by, "sample_dropped": sample.dropped,
+        },
+        "buckets": buckets,
+        "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
+        "candidates": wanted,
+        "search": _search(context, photos, buckets) if "retrieve" in todo else None,
+        "questions": _noted(problems, lambda: _questions(context, wanted, todo)),
+        "disk": _disk(context, sample, photos, todo),
+        "model": model,
+        "network": network,
+        "again": needed,
+        "seconds": _seconds(context, todo, rows, photos, bool(urls), rate, needed or {}),
+        "reused": [p.stage for p in plans if p.action == "skip"],
+        "problems": list(problems),
+    }  # fmt: skip
+
+
+def _noted(problems: dict[str, None], work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except (DriftlineError, OSError) as error:
+        problems[str(error)] = None
+        return None
+    except ModuleNotFoundError as error:
+        problems[str(explained(error))] = None
+        return None
+
+
+def sample_of(context: Context, todo: set[str]) -> Sample | None:
+    """From the last stage that is kept; else from the first records of the source. None if the source is not here."""
+    columns = ["id", "uploaded", "url", "path", "user"]
+    if "filter" not in todo:
+        table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts_of(_folder(context, "filter"))])
+        if "fetch" in todo:
+            return Sample(table, len(table), "the stage filter", {})
+        index = pq.ParquetFile(_folder(context, "fetch") / "index.parquet").read(["id", "fault"])
+        good = index.filter(pc.is_null(index["fault"]))["id"].combine_chunks()
+        return Sample(table.filter(pc.is_in(table["id"], value_set=good)), len(good), "the stage fetch", {})
+    if "ingest" not in todo:
+        parts = parts_of(_folder(context, "ingest"))
+        table = pq.ParquetFile(parts[0]).read().slice(0, 100 * SAMPLE)
+        return _filtered(context, table, sum(pq.read_metadata(part).num_rows for part in parts), "the stage ingest")
+    source = context.config.collection
+    if not isinstance(source, FileSource) or "://" in source.path or not source.starts_at_once:
+        return None
+    place = Workplace(context.root, context.root / "downloads")
+    batches = source.batches(SAMPLE, 0, place)
+    table = judge_times(pa.Table.from_batches([next(batches)]))
+    rows, exact = _rows_of(source, place) if len(table) == SAMPLE else (len(table), True)
+    table = table.filter(pc.is_null(table["fault"])).select(TABLE.names)
+    known_by = f"{'' if exact else 'about '}{rows:,} records of the source"
+    return _filtered(context, table, rows, known_by)
+
+
+def _folder(context: Context, name: str) -> Path:
+    return folder_of(context.root, name)
+
+
+def _filtered(context: Context, table: pa.Table, rows: int, known_by: str) -> Sample:
+    """The sample after the stage filter, which works in a folder for the moment."""
+    (stage,) = (stage for stage in make(context) if stage.name == "filter")
+    with TemporaryDirectory() as folder:
+        write_parquet(Path(folder, "in", "table", "part-00000.parquet"), table)
+        quiet = type(context.run_log)(None, quiet=True)
+        quiet_stage: Stage = type(stage)(type(context)(context.root, context.config, quiet))
+        counts = quiet_stage.run({"ingest": Path(folder, "in")}, Path(folder, "out"))
+        kept = pa.concat_tables([pq.ParquetFile(part).read() for part in parts_of(Path(folder, "out"))])
+    if len(table) < rows:
+        known_by += f", by the first {len(table):,}"
+    return Sample(kept, rows * len(kept) / max(1, len(table)), known_by, dict(counts.plain()["dropped"]))
+
+
+def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
+    """Records of a source, and whether they were counted (else estimated)."""
+    total, exact = 0, True
+    for path in source.inputs(place):
+        if isinstance(source, Folder):
+            return len(photos_below(path)), True
+        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for file in files:
+            n, counted = _lines(file) if file.suffix != ".parquet" else (pq.read_metadata(file).num_rows, True)
+            total, exact = total + n, exact and counted
+    return total, exact
+
+
+def _lines(path: Path) -> tuple[int, bool]:
+    """Lines of a text file, by those of its beginning."""
+    with path.open("rb") as raw:
+        opener = OPENERS.get(path.suffix)
+        file: IO[bytes] = raw if opener is None else opener(raw)
+        head = file.read(HEAD)
+        if len(head) < HEAD:
+            return head.count(b"\n"), True
+        return int(head.count(b"\n") * path.stat().st_size / raw.tell()), False
+
+
+def _buckets(context: Context, sample: Sample, todo: set[str]) -> list[dict[str, Any]]:
+    """Name and photos of each labelled bucket."""
+    settings = context.config.buckets
+    if "bucket" not in todo:
+        plain = read_json(_folder(context, "bucket") / "buckets.json")
+        return [{"name": b["name"], "photos": b["count"]} for b in settings.labelled(plain)]
+    times = sample.table["uploaded"].to_numpy().astype(np.int64)
+    _, buckets = assign(times, whole(sample.table["id"]), settings)
+    share = sample.photos / max(1, len(times))
+    labelled = {b["index"] for b in settings.labelled([b.plain() for b in buckets])}
+    return [{"name": b.name, "photos": round(b.count * share)} for b in buckets if b.index in labelled]
+
+
+def _uploaders(sample: Sample, share: float) -> dict[str, Any] | None:
+    """How many there are in the sample, and those that alone have more photos than are to be tested; None if the source
+    names none. Which are too large for a bucket or class shows when the release is made."""
+    photos = Counter(user for user in sample.table["user"].to_pylist() if user)
+    large = [n for n in photos.values() if n > share * len(sample.table)]
+    return {"number": len(photos), "too_large": len(large), "photos_of_these": sum(large)} if photos else None
+
+
+def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str, None]) -> dict[str, Any]:
+    """Candidates in each bucket, and the buckets that have too few photos for them."""
+    settings = context.config.retrieve
+    concepts = len(settings.concepts)
+    background = concepts * settings.negatives_each if settings.background else 0
+    each = concepts * settings.per_class + background
+    short = [b["name"] for b in buckets if b["photos"] < each]
+    if short and settings.short == "fail":
+        which = f"{len(short)} of {len(buckets)} buckets ({', '.join(short[:3])})"
+        way_out = "Lower retrieve.per_class, or set retrieve.short to fewer."
+        problems[f"Too few photos for {each:,} candidates in {which}. {way_out}"] = None
+    images = sum(min(each, b["photos"]) for b in buckets)
+    return {
+        "concepts": concepts, "per_class": settings.per_class, "background": background, "each_bucket": each,
+        "images": images, "short_buckets": short,
+    }  # fmt: skip
+
+
+def _search(context: Context, photos: int | None, buckets: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    """Passes over the vectors, their bytes (None: their width is not known before embed), and the lists' bytes."""
+    settings = context.config.retrieve
+    if photos is None or buckets is None or settings.search != "exact":
+        return None
+    stored = sum(file.stat().st_size for file in (_folder(context, "embed") / "img_emb").glob("*.npy"))
+    depth = min(settings.depth, max([1, *(b["photos"] for b in buckets)]))
+    size = list_bytes(2 * len(settings.concepts) * len(buckets), depth)
+    return {"passes": 1, "vectors": photos, "bytes": stored or None, "list_bytes": size,
+            "on_disk": size > settings.memory << 20}  # fmt: skip
+
+
+def _share_of_images(context: Context, addresses: bool, needed: Mapping[str, Any] | None) -> tuple[float, str | None]:
+    """The share of the addresses that give an image, and what it was measured on; (1, None) if it was not."""
+    if not addresses:
+        return 1.0, None
+    if needed and needed["answered"]:
+        return needed["images"] / needed["answered"], f"{needed['answered']:,} addresses that the store knows"
+    faults: Counter[str] = Counter()
+    for work in (_folder(context, "fetch"), beside(_folder(context, "fetch"), "next")):
+        for index in sorted(work.glob("[0-9]*.parquet")):
+            faults.update(fault or "" for fault in pq.ParquetFile(index).read(["fault"])["fault"].to_pylist())
+    asked = faults.total() - faults["surplus"]
+    return (faults[""] / asked, f"{asked:,} addresses that this run asked") if asked else (1.0, None)
+
+
+def _questions(context: Context, wanted: dict[str, Any] | None, todo: set[str]) -> dict[str, Any] | None:
+    """What people are asked, by the stage that asks: before retrieval the most, after it the candidates."""
+    if "tally" not in todo:
+        return None
+    if "retrieve" not in todo:
+        return questions(context, open_batch(context) if "ask" not in todo else None)
+    return None if wanted is None or "ask" not in todo else expected_questions(context, wanted["images"])
+
+
+def _disk(context: Context, sample: Sample | None, photos: int | None, todo: set[str]) -> dict[str, Any]:
+    """Bytes that fetch will store, and the room for them."""
+    root = next(p for p in (context.root, *context.root.absolute().parents) if p.exists())
+    free = shutil.disk_usage(root).free
+    if sample is None or photos is None or "fetch" not in todo:
+        return {"bytes": 0 if "fetch" not in todo else None, "free": free, "known_by": None}
+    paths = [path for path in sample.table["path"].to_pylist()[:SAMPLE] if path and Path(path).is_file()]
+    each = float(np.mean([Path(path).stat().st_size for path in paths])) if paths else TYPICAL
+    return {"bytes": round(each * photos), "free": free, "known_by": "files" if paths else f"{TYPICAL:,} bytes a photo"}
+
+
+def _model(context: Context, needed: bool) -> dict[str, Any]:
+    """Name and state of the model: here, to download, missing (its server does not answer), not needed."""
+    settings = context.config.embed
+    name = settings.model + (f" ({settings.weights})" if settings.weights else "")
+    document: dict[str, Any] = {"name": name, "state": "not needed", "server": None, "megabytes": None}
+    if not needed or settings.encoder != "clip" or settings.model == BUILT_IN:
+        return document | {"state": "here" if needed else "not needed"}
+    spec = spec_of(context)
+    known = KNOWN.get(f"{spec.model}:{spec.weights}")
+    repository = repository_of(spec.model, spec.weights)
+    if repository is None or is_here(repository):
+        return document | {"state": "here"}
+    server = urlsplit(hub()).hostname
+    state = "to download" if reachable(hub()) else "missing"
+    return document | {"state": state, "server": server, "megabytes": known.megabytes if known else None}
+
+
+def _embedding_rate(context: Context) -> float | None:
+    """Images a second of one process, measured; None for vectors that are made elsewhere. Raises if the model cannot
+    be loaded."""
+    for stage in make(context):
+        if stage.name in ("embed", "retrieve"):
+            stage.check()
+    if context.config.embed.vectors is not None:
+        return None
+    import torch
+    from PIL import Image
+
+    from driftline.curate.core.executor.torch_threads import one_thread
+
+    encoder = spec_of(context).load()
+    with one_thread():
+        batch = torch.stack([encoder.prepare(Image.new("RGB", (256, 256)))] * BATCH)
+        encoder.images(batch)
+        started = time.perf_counter()
+        encoder.images(batch)
+    return BATCH / (time.perf_counter() - started)
+
+
+def _network(context: Context, urls: Sequence[str]) -> dict[str, bool]:
+    """The most frequent servers, and whether they answer."""
+    places = [f"{parts.scheme}://{parts.netloc}" for parts in map(urlsplit, urls)]
+    common = [place for place, _ in Counter(places).most_common(HOSTS)]
+    mode = context.config.fetch.private_addresses
+    refused = guard("refuse" if mode == "auto" and not mostly_private(list(urls)) else mode, False)
+    with ThreadPoolExecutor(HOSTS) as pool:
+        return dict(zip(common, pool.map(lambda place: reachable(place, refused=refused), common), strict=True))
+
+
+def _seconds(
+    context: Context,
+    todo: set[str],
+    rows: int | None,
+    images: int | None,
+    by_network: bool,
+    rate: float | None,
+    needed: Mapping[str, Any],
+) -> dict[str, float | None]:
+    """Time of each stage: as it was the last time here, else by typical speeds and, from two stages on that ran here,
+    what those took of theirs; None if not known. rows: what fetch reads; images: what it keeps; needed: what the store
+    does not know."""
+    times: dict[str, float | None] = {}
+    settings, workers = context.config.fetch, context.executor.workers or 1
+    connections = settings.threads * workers * ASKED
+    speeds: dict[str, float] = dict(SPEED)
+    speeds["fetch"] = min(connections, settings.rate or connections) if by_network else COPIED * workers
+    if rate is not None:
+        speeds["embed"] = rate * workers
+    ran = [(name, done) for name in SPEED if (done := done_of(context.root, name)) and done["counts"]["read"]]
+    fixed, factor = 0.0, 1.0
+    if len(ran) > 1:
+        took = [done["seconds"] for _, done in ran]
+        fixed, factor = fitted_line([done["counts"]["read"] / SPEED[name] for name, done in ran], took)
+    for stage in make(context):
+        if stage.name not in todo:
+            continue
+        done = done_of(context.root, stage.name)
+        photos = rows if stage.name in ("ingest", "filter", "fetch") else images
+        left = needed.get({"fetch": "requests", "embed": "embeddings"}.get(stage.name, ""))
+        if photos is None:
+            times[stage.name] = None
+        elif left is not None and stage.name in speeds:
+            times[stage.name] = round(left / speeds[stage.name] + (photos - left) / FROM_STORE, 1)
+        elif done and done["counts"]["read"] and not (stage.name == "embed" and rate is not None):
+            times[stage.name] = round(done["seconds"] * photos / done["counts"]["read"], 1)
+        elif stage.name in SPEED:
+            times[stage.name] = round(fixed + factor * photos / SPEED[stage.name], 1)
+        else:
+            times[stage.name] = round(photos / speeds[stage.name], 1) if stage.name in speeds else None
+    return times

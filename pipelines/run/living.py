@@ -1,0 +1,216 @@
+"""What keeps a run alive: it grows with its source, asks for misses again, and knows which photos it needs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from driftline.curate.bucketing.frozen import GROWING, freeze
+from driftline.curate.core.atomic_io import read_json, write_json, writing
+from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
+from driftline.curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS
+from driftline.curate.images.near_duplicates import near_stored
+from driftline.curate.metadata.schema import REPEATED, TABLE
+from driftline.curate.store.database import opened
+from driftline.curate.store.upkeep import forget_damaged
+from driftline.pipelines.forecast.again import questions
+from driftline.pipelines.run.identity import is_current
+from driftline.pipelines.run.plan import make
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context, Retry, parts_of
+from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.bucket import borders_of
+from driftline.pipelines.stages.ingest import Ingest, earlier_of
+
+DAY = 86_400
+FAILED = sorted(NETWORK_REASONS | TEMPORARY_REASONS)  # a later attempt may succeed; other misses are gone, or refused
+
+
+def needed_photos(runs: Iterable[Path]) -> set[str]:
+    """SHA-256 of every photo in the stage fetch of these runs, finished or not."""
+    needed: set[str] = set()
+    for root in runs:
+        for path in folder_of(root, "fetch").parent.glob("*_fetch*/*.parquet"):
+            needed |= set(pq.read_table(path, columns=["sha256"])["sha256"].drop_null().to_pylist())
+    return needed
+
+
+def grow(
+    context: Context, until: str | None = None, minutes: float | None = None, cost: float | None = None
+) -> dict[str, Any]:
+    """Run all stages on a source that may have new records; returns a summary as plain data.
+
+    The borders of the buckets so far are frozen first. What the store knows is not asked for again. minutes: work for
+    about as long; then the state is "paused", and the next call goes on. cost: refuse to ask questions that cost more,
+    in US dollars. Raises Unconfirmed for these, Busy if another process works on the run, and what a run raises.
+    """
+    before = _Before(context)
+    state = "done"
+    stages: list[dict[str, Any]] = []
+    if minutes is not None:
+        context.run_log.end = time.monotonic() + 60 * minutes
+    try:
+        names = list(STAGES)
+        asks = until is None or until in names[names.index("ask") :]
+        if cost is not None and asks:
+            run(context, until="retrieve", yes=True, before=lambda: keep_what_was(context))
+            asked = questions(context)
+            if asked is not None and asked["usd"] > cost:
+                raise Unconfirmed(
+                    f"{asked['images']:,} images wait for questions that cost {asked['word']} ${asked['usd']:,.2f}.",
+                    f"--max-cost allows ${cost:,.2f}.",
+                    "Raise it, or lower retrieve.per_class.",
+                )
+        stages = run(context, until=until, yes=True, before=lambda: keep_what_was(context))
+    except Unfinished:
+        if context.run_log.end is None or time.monotonic() < context.run_log.end:
+            raise
+        state = "paused"
+    finally:
+        context.run_log.end = None
+    because = next((entry["because"] for entry in stages if "because" in entry), None)
+    return {"state": "waiting" if because else state, "because": because, **before.compared(), "stages": stages}
+
+
+def keep_what_was(context: Context) -> None:
+    """Ask what is new. If the source has changed: keep the borders of the finished buckets, which later photos must not
+    move, and if collection.gone is keep, the rows."""
+    ingested, stages = done_of(context.root, "ingest"), {stage.name: stage for stage in make(context)}
+    if ingested is None:
+        return
+    stages["ingest"].prepare()
+    Ingest(context).renew()
+    if is_current(stages["ingest"], ingested):
+        return
+    if context.config.collection.gone == "keep":
+        parts = parts_of(folder_of(context.root, "ingest"))
+        with (
+            writing(earlier_of(context.root)) as sink,
+            pq.ParquetWriter(sink, TABLE, compression="zstd", use_dictionary=list(REPEATED)) as writer,
+        ):
+            for part in parts:
+                writer.write_table(pq.read_table(part))
+    if done_of(context.root, "bucket") is None or context.config.buckets.kind not in GROWING:
+        return
+    bucketed = folder_of(context.root, "bucket")
+    members = pq.read_table(bucketed / "members.parquet", columns=["id", "uploaded", "bucket"])
+    frozen = freeze(read_json(bucketed / "buckets.json"), members.combine_chunks(), context.config.buckets)
+    write_json(borders_of(context.root), frozen)
+
+
+class _Before:
+    """What a run held before it grew."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.ids, self.hashes = _ids(context.root), _hashes(context.root)
+        self.buckets = _buckets(context.root)
+        self.paid = _paid(context)
+
+    def compared(self) -> dict[str, Any]:
+        """What is new."""
+        root, paid = self.context.root, _paid(self.context)
+        ids, hashes = _ids(root), _hashes(root)
+        new = hashes.filter(pc.invert(pc.is_in(hashes["id"], value_set=self.hashes["id"].combine_chunks())))
+        bits = self.context.config.release.copy_bits
+        fresh, stored = (table["phash"].drop_null().to_numpy().astype(np.uint64) for table in (new, self.hashes))
+        return {
+            "rows": {
+                "new": int(pc.sum(pc.invert(pc.is_in(ids, value_set=self.ids))).as_py() or 0),
+                "gone": int(pc.sum(pc.invert(pc.is_in(self.ids, value_set=ids))).as_py() or 0),
+                "kept": _kept_rows(root),
+            },
+            "images": {"new": len(new), "near_copies_of_stored": int(near_stored(fresh, stored, bits).sum())},
+            "buckets": {"before": self.buckets, "now": _buckets(root)},
+            **{name: n - self.paid[name] for name, n in paid.items()},
+        }
+
+
+def _ids(root: Path) -> pa.Array:
+    """Ids of all records that ingest read."""
+    tables = [pq.read_table(part, columns=["id"]) for part in parts_of(folder_of(root, "ingest"))]
+    return pa.concat_tables(tables)["id"].combine_chunks() if tables else pa.array([], pa.string())
+
+
+def _kept_rows(root: Path) -> int:
+    """Rows that the source does not have any more, and the run does."""
+    path = folder_of(root, "ingest") / "gone.parquet"
+    return int(pq.read_metadata(path).num_rows) if path.is_file() else 0
+
+
+def _hashes(root: Path) -> pa.Table:
+    """Id and perceptual hash of all embedded images."""
+    parts = sorted((folder_of(root, "embed") / "metadata").glob("*.parquet"))
+    tables = [pq.read_table(part, columns=["id", "phash"]) for part in parts]
+    return (
+        pa.concat_tables(tables)
+        if tables
+        else pa.table({"id": pa.array([], pa.string()), "phash": pa.array([], pa.uint64())})
+    )
+
+
+def _buckets(root: Path) -> list[str]:
+    with suppress(MissingFile):
+        return [bucket["name"] for bucket in read_json(folder_of(root, "bucket") / "buckets.json")]
+    return []
+
+
+def _paid(context: Context) -> dict[str, int]:
+    """Addresses that were asked, images that were embedded, answers that people gave, since the store exists."""
+    place = context.store()
+    if place is None:
+        return {}
+    queries = {"requests": "attempts", "embeddings": "vectors", "answers": "answers"}
+    with opened(place.folder) as store:
+        return {
+            name: int(store.base.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+            for name, table in queries.items()
+        }
+
+
+def heal(context: Context, reasons: Sequence[str] = (), days: float | None = None) -> dict[str, Any]:
+    """Repair damaged output, and ask again for misses; returns a summary as plain data.
+
+    reasons: of the misses (default: FAILED, those that may be temporary). days: only addresses that were not asked for
+    so long. Misses that are found again stay, with another date in their history. Stages that were not done before are
+    left to a run.
+    """
+    place = context.store()
+    if days is not None and place is None:
+        raise BadConfig("--older-than was given.", "Expected a run with a store, which knows when it asked.")
+    if done_of(context.root, "fetch") is None:
+        raise MissingFile(f"{context.root} has no finished fetch.", "", f"Run: driftline run {context.root}.")
+    damaged = []
+    if place is not None:
+        with opened(place.folder) as store:
+            damaged = forget_damaged(store)
+    missing, paid = _misses(context.root), _paid(context)
+    last = None if days is None else int(time.time() - days * DAY)
+    retry = Retry(tuple(reasons or FAILED), before=last)
+    reached = [name for name in STAGES if done_of(context.root, name)][-1]
+    stages = run(replace(context, retry=retry, verify=True), until=reached, yes=True)
+    now = _misses(context.root)
+    return {
+        "damaged": damaged,
+        "asked": _paid(context).get("requests", 0) - paid.get("requests", 0),
+        "healed": missing.total() - now.total(),
+        "failed": {reason: n for reason, n in sorted(now.items()) if reason in FAILED},
+        "vanished": {reason: n for reason, n in sorted(now.items()) if reason not in FAILED},
+        "stages": stages,
+    }
+
+
+def _misses(root: Path) -> Counter[str]:
+    done: Mapping[str, Any] = done_of(root, "fetch") or {"counts": {"dropped": {}}}
+    return Counter(done["counts"]["dropped"])

@@ -1,0 +1,181 @@
+"""A run folder from Python: what `driftline init`, `run`, `status` and `trace` do, and its release."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.notebook import Thumbnail, table
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.config import presets
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run import runner
+from driftline.pipelines.run.identity import record_of
+from driftline.pipelines.run.stage import Context, retry_of
+from driftline.pipelines.run.stage_folder import folder_of
+
+if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at without numpy and pyarrow
+    from driftline.curate.release import Release
+
+SHOWN, A_ROW = 24, 8  # images of a run without a release
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder: its settings (`driftline.yaml`) and what its stages wrote."""
+
+    path: Path
+    """the folder"""
+
+    def run(
+        self,
+        until: str | None = None,
+        start: str | None = None,
+        sets: Mapping[str, Any] | None = None,
+        workers: int | None = None,
+        yes: bool = False,
+        retry_misses: Sequence[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Run all stages that are not done, in order; returns `status`. Progress is printed on stderr.
+
+        until: the last stage. start: repeat this stage and all later ones. sets: settings by dotted path, instead of
+        those of the file. workers: processes (default: one per core). yes: repeat finished work of more than 10
+        minutes. retry_misses: reasons of misses that fetch asks for again ("network": those of an outage). A run that
+        waits for answers returns with the stage `ask` "waiting"; call it again when they are in DIR/answers. Raises
+        DriftlineError.
+        """
+        executor = Executor(workers=workers or default_workers())
+        context = self._context(_changes(sets or {}), executor, quiet=False)
+        if retry_misses is not None:
+            context = replace(context, retry=retry_of(retry_misses))
+        return runner.run(context, start, until, yes)
+
+    def status(self, sets: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Each stage: {"stage", "state", "counts", "seconds", and maybe a "note"}.
+
+        sets: settings by dotted path, instead of those of the last run.
+        """
+        return runner.status(self._context(self._last() if sets is None else _changes(sets)))
+
+    def trace(self, id_: str) -> dict[str, Any]:
+        """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
+        from driftline.pipelines.reporting.trace import trace
+
+        return trace(self.path, id_)
+
+    def search(self, *prompts: str, k: int = 8) -> Retrieved:
+        """The `k` photos of every period that are nearest to the prompts, which form one query; a prompt that begins
+        with "-" moves it away. A notebook shows the result as a table. Raises MissingFile before the stage embed is
+        done, and BadConfig without a prompt."""
+        from driftline.pipelines.prompt_explorer.explorer import Explorer, Query
+
+        explorer = Explorer(self._context(self._last()))
+        view = explorer.view(Query.parse("\n".join(prompts)), "", k)
+        rows = {
+            bucket.name: [Thumbnail(explorer.thumbnail(s.id), s.id, f"{s.score:.3f}") for s in bucket.shots]
+            for bucket in view.buckets
+        }
+        return Retrieved(" + ".join(prompts), rows)
+
+    def release(self) -> Release:
+        """What the stage publish wrote. Raises MissingFile."""
+        from driftline.curate.release import Release
+
+        return Release.open(self.path)
+
+    def _last(self) -> list[str]:
+        """--set of the last run."""
+        return record_of(self.path).get("changes") or []
+
+    def _context(self, changes: Sequence[str] = (), executor: Executor | None = None, quiet: bool = True) -> Context:
+        config = load(self.path / "driftline.yaml", changes)
+        return Context(
+            self.path, config, RunLog(self.path / "log.jsonl", quiet), executor or Executor(), tuple(changes)
+        )
+
+    def _repr_html_(self) -> str:
+        """Stages with their counts, and the release or the first images."""
+        rows = []
+        for entry in self.status():
+            counts = entry["counts"] or {"read": "", "kept": "", "dropped": {}}
+            dropped = ", ".join(f"{reason} {n:,}" for reason, n in counts["dropped"].items())
+            rows.append([entry["stage"], entry["state"], counts["read"], counts["kept"], dropped])
+        stages = table(str(self.path), ["stage", "state", "read", "kept", "dropped"], rows)
+        if ["publish", "done"] in [row[:2] for row in rows]:
+            return stages + self.release()._repr_html_()
+        return stages + _images(folder_of(self.path, "fetch"))
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """What `Run.search` found."""
+
+    query: str
+    """the prompts"""
+    periods: Mapping[str, Sequence[Thumbnail]]
+    """period → its photos, the nearest first; `name` is the photo's id, `text` its cosine to the query"""
+
+    def _repr_html_(self) -> str:
+        """A row for each period."""
+        return table(self.query, [], [[name, *photos] for name, photos in self.periods.items()])
+
+
+def _images(fetched: Path) -> str:
+    """The first images of the first shard; none if it cannot be read, "" if there is none."""
+    import pyarrow.parquet as pq
+
+    from driftline.curate.images.shards import Reader, index_path
+
+    if not index_path(fetched, 0).is_file():
+        return ""
+    images = []
+    with suppress(DriftlineError, OSError):
+        reader = Reader(fetched, 0)
+        index = pq.read_table(index_path(fetched, 0), columns=["id", "member"]).drop_null()
+        images = [Thumbnail(reader.get(id_), id_) for id_ in index["id"].to_pylist()[:SHOWN]]
+    rows = [["", *images[low : low + A_ROW]] for low in range(0, len(images), A_ROW)]
+    return table(f"the first {len(images)} images", [], rows)
+
+
+def _changes(sets: Mapping[str, Any]) -> list[str]:
+    """Settings as `--set` takes them; a section may be given as a mapping."""
+    flat = {
+        key if name is None else f"{key}.{name}": value
+        for key, given in sets.items()
+        for name, value in (given.items() if isinstance(given, Mapping) else [(None, given)])
+    }
+    return [f"{key}={json.dumps(value, default=str)}" for key, value in flat.items()]
+
+
+def init_run(directory: str | Path, preset: str = "folder", force: bool = False, **sets: Any) -> Run:
+    """Write DIR/driftline.yaml, every setting with a comment. Raises BadConfig for a bad setting or an existing file.
+
+    sets: sections (`release={"per_class": 4}`) or dotted paths (`**{"release.per_class": 4}`), instead of the preset's.
+    force: replace an existing file.
+    """
+    presets.write_run_file(Path(directory), preset, _changes(sets), force)
+    return open_run(directory)
+
+
+def open_run(directory: str | Path) -> Run:
+    """A folder that holds driftline.yaml. Raises MissingFile, and BadConfig for a bad setting."""
+    load(Path(directory) / "driftline.yaml")
+    return Run(Path(directory))
+
+
+def demo(out: str | Path = "demo", quick: bool = False) -> Run:
+    """The whole journey on the built-in photo world, offline: photos, release, evaluation, `out`/report/index.html.
+
+    quick: a smaller world, about a minute. Finished parts are not repeated.
+    """
+    from driftline.pipelines.demo import journey
+
+    journey.demo(Path(out), journey.QUICK if quick else journey.Scale(), RunLog(Path(out) / "log.jsonl"))
+    return Run(Path(out))

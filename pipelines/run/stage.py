@@ -1,0 +1,148 @@
+"""A stage: reads the folders of finished stages, writes one folder, returns counts."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.settings import resolve_path
+from driftline.curate.fetch.outcome import NETWORK_REASONS
+from driftline.curate.store.database import Place
+from driftline.pipelines.config.schema import Config
+
+Records = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of records: read == kept + the sum of dropped, or they cannot be constructed."""
+
+    read: int
+    """records that came in"""
+    kept: int
+    """records that are passed on"""
+    dropped: Mapping[str, int]
+    """reason → records"""
+
+    def __post_init__(self) -> None:
+        missing = self.read - self.kept - sum(self.dropped.values())
+        if missing:
+            raise AssertionError(f"The counts of a stage do not balance: {missing} records are missing in {self}.")
+
+    def plain(self) -> dict[str, Any]:
+        """As in `done.json`, without the reasons that dropped nothing."""
+        return {
+            "read": self.read,
+            "kept": self.kept,
+            "dropped": {k: v for k, v in sorted(self.dropped.items()) if v},
+        }
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The Parquet parts of the table that a stage wrote into its folder, in order."""
+    return sorted((folder / "table").glob("*.parquet"))
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What `run --retry-misses` asks for."""
+
+    reasons: tuple[str, ...]
+    """reasons of the misses"""
+    output: Path | None = None
+    """finished output whose images are kept; None: the unfinished work itself"""
+    before: int | None = None
+    """only addresses that were last asked before this time, seconds since 1970; None: all"""
+
+
+def retry_of(reasons: Sequence[str]) -> Retry:
+    """The misses that `--retry-misses` names; `network` stands for all reasons of an outage."""
+    given = [r for reason in reasons for r in (sorted(NETWORK_REASONS) if reason == "network" else [reason])]
+    if not given:
+        raise BadConfig("--retry-misses names no reason.", "Expected network, or reasons such as timeout,http_5xx.")
+    return Retry(tuple(dict.fromkeys(given)))
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a stage works with."""
+
+    root: Path
+    """the run folder"""
+    config: Config
+    """the checked settings"""
+    run_log: RunLog
+    """progress and events"""
+    executor: Executor = field(default_factory=Executor)
+    """runs parallel work; never changes a byte of the output"""
+    changes: tuple[str, ...] = ()
+    """`KEY=VALUE` of --set that the settings hold"""
+    verify: bool = False
+    """read all finished output to find damage, not only its sizes"""
+    retry: Retry | None = None
+    """which misses of fetch are asked for again; None: those of an outage"""
+    fresh: bool = False
+    """work as if the store were empty; what is new is kept in it"""
+
+    def store(self) -> Place | None:
+        """The store of the run; None without one, and on a cluster, whose machines cannot share it."""
+        settings, engine = self.config.store, self.executor.kind
+        cluster = engine != "local" and (engine != "ray" or "RAY_ADDRESS" in os.environ)
+        if not settings.use or cluster:
+            return None
+        return Place(settings.folder(self.root), not self.fresh)
+
+    def path(self, given: str) -> Path:
+        """A path that the configuration gives."""
+        return resolve_path(given, self.root)
+
+
+@dataclass(frozen=True)
+class Stage(ABC):
+    """One stage. A subclass declares what it needs and does the work; the runner does the rest."""
+
+    context: Context
+    name: ClassVar[str]
+    """as in the registry"""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """stages whose folders it reads"""
+    version: ClassVar[int] = 1
+    """increase it when the same settings give other bytes"""
+    hint: ClassVar[str] = ""
+    """what the user can do if nothing is kept"""
+    records: ClassVar[Records] = (("**/*.parquet", "reason"),)
+    """tables with a column `id` that `trace` reads, in order: (pattern in the stage's folder, column with the reason
+    for which a record was dropped; without that column, the table lists kept records)"""
+
+    parts: ClassVar[str] = ""
+    """pattern of files that are made part by part, the first group names the part: of damaged output only these parts
+    are made again; "": all of it"""
+
+    @abstractmethod
+    def settings(self) -> Any:
+        """Plain data: everything that changes the output, besides the inputs."""
+
+    def edition(self) -> int:
+        """`version` for these settings: larger where other bytes follow from them, but not from all settings."""
+        return self.version
+
+    def check(self) -> None:  # noqa: B027  the types of most settings say enough
+        """Raise DriftlineError for settings that cannot work; called for all stages that will run, before any work."""
+
+    def outside(self) -> list[Path]:
+        """Files and folders outside the run that the output depends on."""
+        return []
+
+    def prepare(self) -> None:  # noqa: B027  most stages need nothing
+        """Copy what `outside` names to this machine; runs before the fingerprint of the stage is computed."""
+
+    @abstractmethod
+    def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
+        """Write into `out`; never write a finished part again. inputs: stage in `needs` → its folder."""
