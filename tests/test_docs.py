@@ -154,14 +154,17 @@ def test_every_file_of_the_repository_in_the_text_exists(page: Path) -> None:
         assert "NAME" in name or (ROOT / name).exists(), f"{page.name} names {name}"
 
 
-def test_the_architecture_lists_every_folder() -> None:
+@pytest.mark.parametrize("package", ["curate", "stream_builder", "eval", "pipelines"])
+def test_the_architecture_lists_every_room_and_every_loose_file(package: str) -> None:
     tree = blocks(ROOT / "docs" / "project" / "architecture.md", "")[1]
-    listed = {
-        name: set(re.findall(r"^  (\w+)/", part, re.M))
-        for name, part in re.findall(r"^(\w+)/(.*?)(?=^\w|\Z)", tree, re.S | re.M)
-    }
-    for package in ("curate", "stream_builder", "eval", "pipelines"):
-        assert listed[package] == {p.parent.name for p in (ROOT / package).glob("*/__init__.py")}
+    (listed,) = re.findall(rf"^{package}/(.*?)(?=^\w|\Z)", tree, re.S | re.M)
+    rooms = dict(re.findall(r"^  (\w+)/(.*?)(?=^  \w|\Z)", listed, re.S | re.M))
+    assert sorted(rooms) == sorted(p.parent.name for p in (ROOT / package).glob("*/__init__.py"))
+    loose = sorted(p.name for p in (ROOT / package).glob("*.py") if p.name != "__init__.py")
+    assert sorted(re.findall(r"^  (\w+\.py) ", listed, re.M)) == loose
+    for room, text in rooms.items():
+        inside = {p.parent.name for p in (ROOT / package / room).rglob("__init__.py")} - {room}
+        assert set(re.findall(r"\b(\w+)/(?!\w)", text)) == inside, f"rooms of {package}/{room}"
 
 
 def known_commands() -> dict[tuple[str, ...], set[str]]:
