@@ -1,1 +1,1 @@
-"""Charts as SVG text, and figures by matplotlib."""
+"""Charts as SVG, for pages and files."""
