@@ -76,8 +76,8 @@ def count_published(steps: Sequence[Step]) -> int:
 
 
 def _concat(groups: Sequence[Group | None]) -> Group | None:
-    known = [group for group in groups if group is not None]
-    return np.concatenate(known) if known and len(known) == len(groups) else None
+    present = [group for group in groups if group is not None]
+    return np.concatenate(present) if present and len(present) == len(groups) else None
 
 
 def shared_with_training(steps: Sequence[Step]) -> float | None:

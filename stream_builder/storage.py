@@ -105,9 +105,9 @@ def write(
             columns: dict[str, Array] = {name: column.astype(KINDS[name]) for name, column in split.columns().items()}
             for name_of, column in columns.items():
                 write_array(step_folder / f"{kind}_{name_of}.npy", column)
-            known = dict.fromkeys(columns, True)
+            flags = dict.fromkeys(columns, True)
             digest = _hash(replace(split, x=x))
-            record["splits"][kind] = {"n": len(split), "time": False, **known, "sha256": digest, **how}
+            record["splits"][kind] = {"n": len(split), "time": False, **flags, "sha256": digest, **how}
         if step.unlabelled is not None:
             record["unlabelled"] = store_unlabelled(step.unlabelled, step_folder / "unlabelled")
         records.append(record)

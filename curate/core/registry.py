@@ -60,13 +60,13 @@ class Registry(Mapping[str, Any]):
     @cached_property
     def _found(self) -> dict[str, list[Entry]]:
         """Name → all its registrations; more than one is an error as soon as the name is used."""
-        found = {name: [Entry(target, HOME)] for name, target in self._own.items()}
+        entries = {name: [Entry(target, HOME)] for name, target in self._own.items()}
         if self.group:
             for point in sorted(entry_points(group=f"{HOME}.{self.group}"), key=lambda point: point.name):
                 entry = Entry(point.value, _origin(point))
-                if entry not in found.setdefault(point.name, []):
-                    found[point.name].append(entry)
-        return found
+                if entry not in entries.setdefault(point.name, []):
+                    entries[point.name].append(entry)
+        return entries
 
     def __getitem__(self, name: str) -> Any:
         """Raises UnknownName; BadPlugin if the object cannot be imported or the name is registered twice."""
@@ -122,8 +122,8 @@ class Registry(Mapping[str, Any]):
         first, *more = self._found[name]
         if more:
             both = " and ".join(f"{e.origin} ({e.target})" for e in (first, *more))
-            given = f"The {self.kind} {name!r} is registered by {both}."
-            raise BadPlugin(given, "Expected one.", "Uninstall or rename the other.")
+            problem = f"The {self.kind} {name!r} is registered by {both}."
+            raise BadPlugin(problem, "Expected one.", "Uninstall or rename the other.")
         return first
 
     def problem(self, name: str) -> str:

@@ -51,9 +51,9 @@ def features_with_store(
     if place is None or not place.reads:
         return features(images, spec, run_log, batch, executor)
     with opened_store(place.folder) as store:
-        known = looks(store, f"{encoder_name(spec.load(), batch)} {kind}", digests)
-        old = [i for i, digest in enumerate(digests) if digest in known and known[digest].fault is None]
-        vectors = read_vectors(store, [known[digests[i]] for i in old])
+        stored = looks(store, f"{encoder_name(spec.load(), batch)} {kind}", digests)
+        old = [i for i, digest in enumerate(digests) if digest in stored and stored[digest].fault is None]
+        vectors = read_vectors(store, [stored[digests[i]] for i in old])
     new = sorted(set(range(len(images))) - set(old))
     rows = dict(zip(old, vectors, strict=True))
     if new:

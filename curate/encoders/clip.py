@@ -65,9 +65,9 @@ class Clip(Network, Encoder):
             return f"local-dir:{model}", None
         if model.startswith(("hf-hub:", "local-dir:")):
             return model, None
-        known = open_clip.list_models()
-        if model not in known:
-            near = difflib.get_close_matches(model, known, 3)
+        names = open_clip.list_models()
+        if model not in names:
+            near = difflib.get_close_matches(model, names, 3)
             raise BadConfig(
                 f"embed.model is {model!r}: neither a folder nor a model of open_clip.",
                 f"Nearest names: {', '.join(near) or 'none'}.",

@@ -42,12 +42,12 @@ class Locked(Encoder):
         record, maps = read_json(folder / RECORD), load_file(folder / MAPS)
         self._towers, self._maps = {}, {}
         for side in ("image", "text"):
-            said = record[side]
-            tower = opened(said["encoder"], device, precision, compiled)
-            if tower.fingerprint != said["fingerprint"]:
+            entry = record[side]
+            tower = opened(entry["encoder"], device, precision, compiled)
+            if tower.fingerprint != entry["fingerprint"]:
                 raise BadInput(
-                    f"{said['encoder']} is not the {side} encoder that {folder} was trained with.",
-                    f"Expected fingerprint {said['fingerprint']}, found {tower.fingerprint}.",
+                    f"{entry['encoder']} is not the {side} encoder that {folder} was trained with.",
+                    f"Expected fingerprint {entry['fingerprint']}, found {tower.fingerprint}.",
                     "Give it the same weights, or train again.",
                 )
             self._towers[side], self._maps[side] = tower, (maps[f"{side}.weight"], maps[f"{side}.bias"])

@@ -71,8 +71,8 @@ class _Host:
 
     def pause(self, seconds: float) -> None:
         """Make the next request wait, because the host asked for it (Retry-After)."""
-        end, known = time.monotonic() + seconds, max(self.free, time.monotonic())
-        self.waited += max(end - known, 0.0)
+        end, before = time.monotonic() + seconds, max(self.free, time.monotonic())
+        self.waited += max(end - before, 0.0)
         self.free = max(self.free, end)
 
 

@@ -54,10 +54,10 @@ def recall(place: Place | None, urls: Sequence[str]) -> dict[str, tuple[Outcome,
     if place is None or not place.reads or not urls:
         return {}
     with opened(place.folder) as store:
-        known = outcomes(store, urls)
-        images = dict(images_of(store, [o.sha256 for o in known.values() if o.sha256 is not None]))
-    found = {url: (outcome, images.get(outcome.sha256 or "")) for url, outcome in known.items()}
-    return {url: (outcome, data) for url, (outcome, data) in found.items() if data is not None or outcome.fault}
+        stored = outcomes(store, urls)
+        images = dict(images_of(store, [o.sha256 for o in stored.values() if o.sha256 is not None]))
+    answers = {url: (outcome, images.get(outcome.sha256 or "")) for url, outcome in stored.items()}
+    return {url: (outcome, data) for url, (outcome, data) in answers.items() if data is not None or outcome.fault}
 
 
 def keep(

@@ -159,7 +159,7 @@ class _Frontier:
 
     def __init__(self, out: Path, wanted: int | None) -> None:
         self.out, self.wanted = out, wanted
-        self.shard = self.found = 0
+        self.shard = self.images = 0
         self.cut: tuple[int, int] | None = None  # (shard, position in it) of the `wanted`-th image
 
     def reached(self) -> bool:
@@ -167,8 +167,8 @@ class _Frontier:
         while self.wanted is not None and self.cut is None and index_path(self.out, self.shard).exists():
             faults = pq.read_table(index_path(self.out, self.shard), columns=["fault"])["fault"].to_pylist()
             for position, fault in enumerate(faults):
-                self.found += fault is None
-                if self.found == self.wanted:
+                self.images += fault is None
+                if self.images == self.wanted:
                     self.cut = (self.shard, position)
                     return True
             self.shard += 1
@@ -213,8 +213,8 @@ def _surplus(shard: Shard, first: int) -> pa.Table:
     """The rows of a shard from `first` on, as rows that were not needed."""
     rows = shard.rows().slice(first).select(["id", "row", "uploaded"])
     n = len(rows)
-    known = {"shard": pa.array([shard.number] * n, pa.int32()), "fault": pa.array(["surplus"] * n, pa.string())}
-    columns = [rows[f.name] if f.name in rows.column_names else known.get(f.name, pa.nulls(n, f.type)) for f in INDEX]
+    same = {"shard": pa.array([shard.number] * n, pa.int32()), "fault": pa.array(["surplus"] * n, pa.string())}
+    columns = [rows[f.name] if f.name in rows.column_names else same.get(f.name, pa.nulls(n, f.type)) for f in INDEX]
     return pa.Table.from_arrays(columns, schema=INDEX)
 
 

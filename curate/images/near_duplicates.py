@@ -65,10 +65,10 @@ def hashes_of(images: Iterable[bytes]) -> Hashes:
     """(N,) perceptual hashes of encoded images."""
     import torch
 
-    small, found = map(thumbnail, images), [np.zeros(0, np.uint64)]
+    small, hashes = map(thumbnail, images), [np.zeros(0, np.uint64)]
     while block := list(islice(small, BLOCK)):
-        found.append(perceptual_hashes(torch.stack(block)))
-    return np.concatenate(found)
+        hashes.append(perceptual_hashes(torch.stack(block)))
+    return np.concatenate(hashes)
 
 
 @lru_cache(maxsize=1)
@@ -142,9 +142,9 @@ def near_stored(new: Hashes, stored: Hashes, bits: int) -> npt.NDArray[np.bool_]
         mask = np.uint64((1 << (high - low)) - 1)
         parts = (stored >> np.uint64(low)) & mask
         wanted = (new >> np.uint64(low)) & mask
-        kept = np.isin(parts, wanted)
-        order = np.argsort(parts[kept], kind="stable")
-        hashed, parts = stored[kept][order], parts[kept][order]
+        shared = np.isin(parts, wanted)
+        order = np.argsort(parts[shared], kind="stable")
+        hashed, parts = stored[shared][order], parts[shared][order]
         first, last = (np.searchsorted(parts, wanted, side=side) for side in ("left", "right"))
         for i in np.flatnonzero((last > first) & ~near).tolist():
             near[i] = bool((np.bitwise_count(hashed[first[i] : last[i]] ^ new[i]) <= bits).any())

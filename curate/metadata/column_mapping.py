@@ -124,10 +124,10 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
     for name, value in record.items():
         if value is not None and COLUMNS[name] == "string" and not isinstance(value, str):
             record[name] = str(value)
-    given = record.get("id") or (record.get("path") and values.get(columns["path"])) or record.get("url")
-    if given is None or not str(given).strip():
+    identifier = record.get("id") or (record.get("path") and values.get(columns["path"])) or record.get("url")
+    if identifier is None or not str(identifier).strip():
         return bad("bad_id")
-    record["id"] = safe_id(str(given).strip())
+    record["id"] = safe_id(str(identifier).strip())
     return record
 
 

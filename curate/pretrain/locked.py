@@ -63,12 +63,12 @@ def train(
     scale = torch.nn.Parameter(torch.tensor(np.log(1 / 0.07)))
     groups: list[dict[str, Any]] = [{"params": maps.parameters()}, {"params": [scale], "weight_decay": 0.0}]
     optimiser = torch.optim.AdamW(groups, lr, weight_decay=decay)
-    known: dict[str, Vectors] = {}
+    vector_of: dict[str, Vectors] = {}
 
     def vectors(texts: list[str]) -> Vectors:
-        if new := [one for one in dict.fromkeys(texts) if one not in known]:
-            known.update(zip(new, text.texts(new), strict=True))
-        return np.stack([known[one] for one in texts])
+        if new := [one for one in dict.fromkeys(texts) if one not in vector_of]:
+            vector_of.update(zip(new, text.texts(new), strict=True))
+        return np.stack([vector_of[one] for one in texts])
 
     def mapped(side: str, x: Vectors) -> torch.Tensor:
         rows = functional.dropout(torch.from_numpy(x * np.sqrt(x.shape[1])), dropout)  # of unit variance

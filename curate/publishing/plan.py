@@ -104,13 +104,13 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
 
 def sums_of(text: str, source: str) -> dict[str, str]:
     """File → checksum. Raises BadInput for a line that is none."""
-    found = {}
+    sums = {}
     for number, line in enumerate(text.splitlines(), 1):
         digest, _, name = line.partition("  ")
         if len(digest) != 64 or not name:
             raise BadInput(f"{source}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", AGAIN)
-        found[name] = digest
-    return found
+        sums[name] = digest
+    return sums
 
 
 def token_of(settings: Settings) -> str | None:

@@ -110,14 +110,14 @@ def compose(
     group = near_copy_groups(collection.embedded, _ids(accepted), collection.settings)
     former = Former.of(collection.previous) if settings.append and collection.previous is not None else None
     classes = list(collection.classes) if former is None else former.classes(collection.classes)
-    known: Mapping[str, Any] = {} if former is None else former.rows
-    left, dropped, why = publishable(accepted, group, collection, seed, known)
+    former_rows: Mapping[str, Any] = {} if former is None else former.rows
+    left, dropped, why = publishable(accepted, group, collection, seed, former_rows)
     if former is not None:
         users = _lookup(left, collection.table, ("user",))
         bridges = former.bridges((users[row["id"]] for row in left), group)
         left = _drop(left, bridges, "links_groups", dropped, why)
     numbers = [bucket["index"] for bucket in collection.buckets]
-    chosen = _with_metadata(select(left, numbers, classes, settings, seed, known), collection)
+    chosen = _with_metadata(select(left, numbers, classes, settings, seed, former_rows), collection)
     published = {row["id"] for row in chosen}
     _drop(left, {row["id"] for row in left} - published, "surplus", dropped, why)
     groups = split_groups(chosen, _numbers(chosen, group))
@@ -194,16 +194,16 @@ def _was_stripped(former: Former | None) -> bool:
 
 
 def publishable(
-    accepted: Rows, group: Mapping[str, str], collection: Collection, seed: int, known: Container[str] = ()
+    accepted: Rows, group: Mapping[str, str], collection: Collection, seed: int, first: Container[str] = ()
 ) -> tuple[Rows, dict[str, str], dict[str, str]]:
     """The accepted images that may be published, id → reason of the others, and id → why it is not among them, as far
     as the run knows.
 
-    known: ids of the release that is appended to, which go before their near copies.
+    first: ids of the release that is appended to, which go before their near copies.
     """
     settings = collection.settings
     dropped: dict[str, str] = {}
-    why = {id_: f"verdict {said}" for id_, said in rows_of(collection.verdicts, "id", "verdict") if said != "kept"}
+    why = {id_: f"verdict {name}" for id_, name in rows_of(collection.verdicts, "id", "verdict") if name != "kept"}
     times = Counter(row["id"] for row in accepted)
     left = _drop(accepted, (id_ for id_, n in times.items() if n > 1), "several_concepts", dropped, why)
     left = _drop(left, collection.withdrawn, WITHDRAWN, dropped, why)
@@ -214,7 +214,7 @@ def publishable(
         left = _drop(left, others, "licence", dropped, why)
     left = _drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped, why)
     if settings.near_copies == "drop":
-        left = _drop(left, _later_copies(left, group, collection.members, seed, known), "near_copy", dropped, why)
+        left = _drop(left, _later_copies(left, group, collection.members, seed, first), "near_copy", dropped, why)
     return left, dropped, why | dict.fromkeys(collection.withdrawn, WITHDRAWN)
 
 
@@ -281,14 +281,14 @@ def _no_derivatives(licence: Sequence[str]) -> bool:
 
 
 def _later_copies(
-    rows: Rows, group: Mapping[str, str], members: Path, seed: int, known: Container[str] = ()
+    rows: Rows, group: Mapping[str, str], members: Path, seed: int, before: Container[str] = ()
 ) -> set[str]:
-    """All images of each group except the one that was uploaded first, of those in `known` if there are any; among
+    """All images of each group except the one that was uploaded first, of those in `before` if there are any; among
     equal times `seed` draws it."""
     uploaded, ids = _lookup(rows, members, ("uploaded",)), [row["id"] for row in rows]
     first: dict[str, str] = {}
     order = time_order([uploaded[id_]["uploaded"] for id_ in ids], ids, seed).tolist()
-    for i in sorted(order, key=lambda i: ids[i] not in known):
+    for i in sorted(order, key=lambda i: ids[i] not in before):
         first.setdefault(group[ids[i]], ids[i])
     return set(ids) - set(first.values())
 
@@ -386,7 +386,7 @@ def _drift(
     name = list(vectors)[:2][-1]
     y = np.array([row["label"] for row in packed.rows], np.int64)
     bucket = np.array([row["bucket"] for row in packed.rows])
-    found = drift(np.asarray(vectors[name], np.float32), y, bucket, np.array(splits["split_0"]))
-    later = {d: v | {"change": round(v["change"], 4)} for d, v in found["by_distance"].items() if int(d) > 0}
-    in_domain = None if found["in_domain"] is None else round(found["in_domain"], 4)
+    measured = drift(np.asarray(vectors[name], np.float32), y, bucket, np.array(splits["split_0"]))
+    later = {d: v | {"change": round(v["change"], 4)} for d, v in measured["by_distance"].items() if int(d) > 0}
+    in_domain = None if measured["in_domain"] is None else round(measured["in_domain"], 4)
     return {"features": name, "in_domain": in_domain, "by_distance": later}

@@ -154,8 +154,8 @@ class Release:
         """Name and short hashes of `train`, `test` and (of images) `unlabelled` of each bucket, for the given features,
         as BUCKETS.json has them; equal hashes in two versions prove equal data."""
         path = self.path / MANIFEST
-        known = read_object(path, {"classes": list, "buckets": list}, AGAIN) if path.is_file() else self.identity()
-        return of_steps(known, features)
+        manifest = read_object(path, {"classes": list, "buckets": list}, AGAIN) if path.is_file() else self.identity()
+        return of_steps(manifest, features)
 
     def identity(self) -> dict[str, Any]:
         """What each bucket consists of, as hashes: the content of BUCKETS.json, also for releases that lack the file.
@@ -166,17 +166,17 @@ class Release:
         path = self.path / MANIFEST
         there = [name for name in self.facts["features"] if (self.path / "features" / f"{name}.npy").is_file()]
         vectors = {name: self.features(name) for name in there}
-        found = bucket_identities(self.facts, self.table, vectors, unlabelled_of(self.path, held=True))
+        computed = bucket_identities(self.facts, self.table, vectors, unlabelled_of(self.path, held=True))
         if not path.is_file():
-            return found
+            return computed
         listed: dict[str, Any] = read_object(path, {"classes": list, "buckets": list}, AGAIN)
         empty: dict[str, Any] = {}
-        for mine, entry in zip_longest(found["buckets"], listed["buckets"], fillvalue=empty):
-            known = entry.get("features") if isinstance(entry, dict) else None
-            mine["features"] = {**(known if isinstance(known, dict) else {}), **mine.get("features", {})}
-            if seal_entry(mine) != entry or listed["classes"] != found["classes"]:
+        for mine, entry in zip_longest(computed["buckets"], listed["buckets"], fillvalue=empty):
+            hashes = entry.get("features") if isinstance(entry, dict) else None
+            mine["features"] = {**(hashes if isinstance(hashes, dict) else {}), **mine.get("features", {})}
+            if seal_entry(mine) != entry or listed["classes"] != computed["classes"]:
                 raise IntegrityError(f"{path} does not describe the images of this release.", "", AGAIN)
-        if listed.setdefault("unlabelled", found["unlabelled"]) != found["unlabelled"]:
+        if listed.setdefault("unlabelled", computed["unlabelled"]) != computed["unlabelled"]:
             raise IntegrityError(f"{path} does not describe the unlabelled images of this release.", "", AGAIN)
         return listed
 
@@ -202,14 +202,14 @@ class Release:
         """File → checksum, of SHA256SUMS. Raises IntegrityError for a line that is none, or a name that leaves the
         release."""
         sums = self.path / "SHA256SUMS"
-        found = {}
+        digests = {}
         for number, line in enumerate(sums.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1], 1):
             digest, _, name = line.partition("  ")
             if not re.fullmatch("[0-9a-f]{64}", digest) or not name or not _is_text(name):
                 raise IntegrityError(f"{sums}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", AGAIN)
             inside(self.path, name, sums)
-            found[name] = digest
-        return found
+            digests[name] = digest
+        return digests
 
     def verify(self) -> None:
         """Check every file against SHA256SUMS. Raises IntegrityError naming the first that differs or is missing."""

@@ -208,14 +208,14 @@ class Scanner:
         first, last = int(self.bounds[low]), int(self.bounds[high])
         if self.many:
             out = self.product[: (last - first) * len(self.rows)].view(last - first, len(self.rows))
-            found = torch.mm(self.queries[first:last], self.wide[: len(self.rows)].t(), out=out).numpy()
+            highest = torch.mm(self.queries[first:last], self.wide[: len(self.rows)].t(), out=out).numpy()
         else:
-            found = self.product.numpy()[first:last]
+            highest = self.product.numpy()[first:last]
             plain = len(self.order) == self.order[-1] + 1 and bool((np.diff(self.order) == 1).all())
-            found = found[:, : len(self.order)] if plain else np.take(found, self.order, axis=1)
+            highest = highest[:, : len(self.order)] if plain else np.take(highest, self.order, axis=1)
         if last - first > high - low:
-            found = np.maximum.reduceat(found, self.bounds[low:high] - first, axis=0)
-        return np.ascontiguousarray(found)
+            highest = np.maximum.reduceat(highest, self.bounds[low:high] - first, axis=0)
+        return np.ascontiguousarray(highest)
 
     def compare(self, chunk: int, low: int, high: int, runs: Sequence[tuple[int, int, int]]) -> None:
         """Add the rows that may be among the best of the concepts low to high; runs: (bucket, first, end column)."""

@@ -30,11 +30,11 @@ class Workplace:
     threads: int = 1
     """cores that decoding may use; never changes a record"""
 
-    def path(self, given: str) -> Path:
+    def path(self, text: str) -> Path:
         """Where a path of the run file is on this machine; of an s3:// address, where its download is."""
-        if given.startswith("s3://"):
-            return self.work / given.removeprefix("s3://").rstrip("/")
-        return resolve_path(given, self.base)
+        if text.startswith("s3://"):
+            return self.work / text.removeprefix("s3://").rstrip("/")
+        return resolve_path(text, self.base)
 
 
 HERE = Workplace()  # the working directory

@@ -215,7 +215,7 @@ class Flickr(Source):
         wanted = {"medium": ("url_m",), "large": ("url_l", "url_m"), "original": ("url_o", "url_l", "url_m")}[self.size]
         description = photo.get("description")
         x, y = degrees_of(photo.get("longitude"), 180), degrees_of(photo.get("latitude"), 180)
-        known = (x, y) != (0.0, 0.0)  # what Flickr writes for an unknown position
+        located = (x, y) != (0.0, 0.0)  # what Flickr writes for an unknown position
         return {
             "id": str(photo["id"]),
             "row": row,
@@ -231,8 +231,8 @@ class Flickr(Source):
             "licence_url": licence_url or None,
             "page_url": f"https://www.flickr.com/photos/{quote(owner, safe='@')}/{photo['id']}/" if owner else None,
             "media": "video" if photo.get("media") == "video" else "photo",
-            "longitude": x if known else None,
-            "latitude": y if known else None,
+            "longitude": x if located else None,
+            "latitude": y if located else None,
         }
 
 

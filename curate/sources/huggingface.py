@@ -63,9 +63,9 @@ class HuggingFace(FileSource):
                 if row + len(batch) > skip:
                     records = []
                     for i, values in enumerate(rows_of_batch(batch)):
-                        for column, known in names.items():
-                            if isinstance(values.get(column), int) and 0 <= values[column] < len(known):
-                                values[column] = known[values[column]]
+                        for column, labels in names.items():
+                            if isinstance(values.get(column), int) and 0 <= values[column] < len(labels):
+                                values[column] = labels[values[column]]
                         inside = row + i - begin
                         name = f"{path.relative_to(folder).with_suffix('').as_posix()}-{inside}"
                         record = record_of({"": name, **values}, {"id": "", **plain}, row + i, root)

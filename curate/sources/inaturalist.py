@@ -145,7 +145,7 @@ class INaturalist(FileSource):
                 "Expected the folder of iNaturalist's tables, or their archive.",
                 "Check collection.path.",
             )
-        return [found for name in NEEDED if (found := _table(path, name)) is not None]
+        return [table for name in NEEDED if (table := _table(path, name)) is not None]
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a photo, in order of photo ids; lines of the tables that cannot be read come last."""
@@ -172,8 +172,8 @@ class INaturalist(FileSource):
         work = at.work / "inaturalist"
         work.mkdir(parents=True, exist_ok=True)
         digests = [full_digest(path, work / "digests.sqlite") for path in self.inputs(at)]
-        known = self.model_dump(mode="json", exclude={"path", "s3", "size", "images"})
-        out = work / fingerprint([digests, known])[:16]
+        settings = self.model_dump(mode="json", exclude={"path", "s3", "size", "images"})
+        out = work / fingerprint([digests, settings])[:16]
         if not out.is_dir():
             folder = at.path(self.path)
             if folder.is_file():

@@ -173,8 +173,8 @@ class Wikimedia(Source):
             )
         if "error" in document:
             error = document["error"] if isinstance(document["error"], dict) else {}
-            said = f"{error.get('code')}: {str(error.get('info', ''))[:200]}"
-            raise BadConfig(f"Wikimedia refuses the query ({said}).", "", "Check the section collection.")
+            problem = f"{error.get('code')}: {str(error.get('info', ''))[:200]}"
+            raise BadConfig(f"Wikimedia refuses the query ({problem}).", "", "Check the section collection.")
         return document
 
     def _record(self, image: Any, row: int) -> dict[str, Any]:
@@ -192,27 +192,27 @@ class Wikimedia(Source):
             return bad("not_a_photo")
         if uploaded < self.start:
             return bad("uploaded_before_start")
-        found = image.get("extmetadata")
-        extra: dict[str, Any] = found if isinstance(found, dict) else {}  # PHP writes an empty object as a list
+        metadata = image.get("extmetadata")
+        extra: dict[str, Any] = metadata if isinstance(metadata, dict) else {}  # PHP writes an empty object as a list
 
-        def said(key: str) -> str | None:
+        def text(key: str) -> str | None:
             entry = extra.get(key)
             return plain(entry.get("value")) if isinstance(entry, dict) else None
 
-        x, y = degrees_of(said("GPSLongitude"), 180), degrees_of(said("GPSLatitude"), 90)
+        x, y = degrees_of(text("GPSLongitude"), 180), degrees_of(text("GPSLatitude"), 90)
         return {
             "id": safe_id(name),
             "row": row,
             "url": self._url(name, image),
             "uploaded": uploaded,
-            "taken": _taken(said("DateTimeOriginal")),
+            "taken": _taken(text("DateTimeOriginal")),
             "user": text_of(image["first"].get("user")),
-            "nickname": said("Artist"),
+            "nickname": text("Artist"),
             "title": name.rpartition(".")[0].replace("_", " ") or name,
-            "description": said("ImageDescription"),
-            "tags": ",".join(quote_plus(t) for t in (said("Categories") or "").split("|") if t.strip()) or None,
-            "licence": said("LicenseShortName"),
-            "licence_url": said("LicenseUrl"),
+            "description": text("ImageDescription"),
+            "tags": ",".join(quote_plus(t) for t in (text("Categories") or "").split("|") if t.strip()) or None,
+            "licence": text("LicenseShortName"),
+            "licence_url": text("LicenseUrl"),
             "page_url": text_of(image.get("descriptionurl")),
             "media": "photo",
             "longitude": x if y is not None else None,

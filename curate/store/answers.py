@@ -56,10 +56,10 @@ class Answers:
     def take_lines(self, lines: Mapping[str, Sequence[Line]]) -> set[str]:
         """Take all answers to known batches; returns the names of these batches. lines: by batch."""
         with opened(self.place.folder) as store:
-            known = {name for (name,) in store.base.execute("SELECT name FROM batches")}
-            for name in sorted(known & lines.keys()):
+            batches = {name for (name,) in store.base.execute("SELECT name FROM batches")}
+            for name in sorted(batches & lines.keys()):
                 _take(store, name, lines[name], self.key)
-        return known
+        return batches
 
     def earlier(self, batch: Mapping[str, Any]) -> pa.Table:
         """What was answered about the images of a batch on other pages, as a table of ANSWERS with the names of this
@@ -68,12 +68,12 @@ class Answers:
         rows: list[dict[str, Any]] = []
         with opened(self.place.folder) as store:
             for id_, digest in self.digests(ids).items():
-                found = store.base.execute(
+                answers = store.base.execute(
                     "SELECT worker, options, assignment, labels, sensitive, seconds, fault FROM answers "
                     "WHERE sha = ? AND batch <> ? ORDER BY batch, worker, number",
                     (bytes.fromhex(digest), batch["batch"]),
                 )
-                for worker, options, assignment, labels, sensitive, seconds, fault in found:
+                for worker, options, assignment, labels, sensitive, seconds, fault in answers:
                     if not _counts(json.loads(options), self.options):
                         continue
                     ticked = [label for label in json.loads(labels) if label in self.options]

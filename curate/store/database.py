@@ -152,8 +152,8 @@ def opened(folder: Path) -> Iterator[Store]:
 
 
 def _prepare(base: sqlite3.Connection, path: Path) -> None:
-    (known,) = base.execute("PRAGMA user_version").fetchone()
-    if known == 0:
+    (version,) = base.execute("PRAGMA user_version").fetchone()
+    if version == 0:
         base.execute("PRAGMA journal_mode = WAL")
         base.execute("BEGIN IMMEDIATE")
         if base.execute("PRAGMA user_version").fetchone()[0] == 0:  # no other process was faster
@@ -162,7 +162,7 @@ def _prepare(base: sqlite3.Connection, path: Path) -> None:
             base.execute(f"PRAGMA user_version = {FORMAT}")
         base.execute("COMMIT")
     else:
-        check_format(path.absolute(), known, FORMAT, "Set store.path to another folder.")
+        check_format(path.absolute(), version, FORMAT, "Set store.path to another folder.")
     base.execute("PRAGMA synchronous = NORMAL")
     base.execute("PRAGMA cache_size = -65536")
 

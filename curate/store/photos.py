@@ -90,12 +90,12 @@ def _outcome(row: tuple[Any, ...]) -> Outcome:
 def outcomes(store: Store, urls: Iterable[str]) -> dict[str, Outcome]:
     """The last answer of each address that was asked before; the last attempt if it never answered."""
     last = f"COALESCE(a.fault, '') IN ({', '.join('?' * len(NETWORK_REASONS))}), a.number DESC LIMIT 1"
-    found = {}
+    latest = {}
     for url in urls:
         row = store.base.execute(SELECT + last, (address_key(url), *NETWORK_REASONS)).fetchone()
         if row is not None:
-            found[url] = _outcome(row)
-    return found
+            latest[url] = _outcome(row)
+    return latest
 
 
 def history(store: Store, url: str) -> list[Outcome]:

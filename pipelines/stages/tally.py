@@ -140,6 +140,6 @@ class Tally(Stage):
             known.take_batch(read_batch(inputs["ask"]))
             others = known.take_lines(lines)
         return Crowd(
-            context.root, inputs["ask"], section, key, lines, write_batch, context.run_log, known=known,
+            context.root, inputs["ask"], section, key, lines, write_batch, context.run_log, stored=known,
             other_batches=others, panel=panel,
         )  # fmt: skip

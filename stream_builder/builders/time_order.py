@@ -76,22 +76,22 @@ def in_time_order(
         )
     rows = time_order(data.time, data.ids, seed)
     tests = None if data.test is None else np.array_split(time_order(data.test.time, data.test.ids, seed), periods)
-    kept = []
+    chosen = []
     for t, period in enumerate(np.array_split(rows, periods)):
         rng = rng_for(seed, "period", t)
-        kept.append(_balanced(period, data.y, rng) if order == "balanced" else period)
+        chosen.append(_balanced(period, data.y, rng) if order == "balanced" else period)
     grouped = split == "grouped" and data.group is not None and tests is None
-    lengths = [len(period) for period in kept]
+    lengths = [len(period) for period in chosen]
     held = [np.zeros(n, bool) for n in lengths]
     if tests is None:
-        rows = np.concatenate(kept)
+        rows = np.concatenate(chosen)
         group = data.group[rows] if grouped and data.group is not None else np.arange(len(rows))
         side = draw_sides([np.repeat(np.arange(periods), lengths)], group, held_out, rng_for(seed, "held out"))
         held = np.split(side, np.cumsum(lengths)[:-1])
         if grouped and (empty := [t for t, s in enumerate(held) if not s.any() and held_out * len(s) >= 1]):
             raise no_test(f"Period {empty[0]} of {data.name}", held_out, "Use --split random.")
     steps = []
-    for t, (period, is_test) in enumerate(zip(kept, held, strict=True)):
+    for t, (period, is_test) in enumerate(zip(chosen, held, strict=True)):
         splits = {"train": _split(data, period[~is_test])}
         if t == 0 and data.pretrain is not None:
             splits["train"] = join([_split(data.pretrain, np.arange(len(data.pretrain.y))), splits["train"]])

@@ -118,7 +118,7 @@ FORMATS = Registry(  # in the order in which they are tried
 )
 
 
-def open_dataset(given: str | Path, options: Options | None = None) -> Dataset:
+def open_dataset(source: str | Path, options: Options | None = None) -> Dataset:
     """Open a dataset by path, by name, or as package.module:Name.
 
     Raises MissingFile, BadInput, UnknownName, BadPlugin; BadArray for wrong shapes, dtypes or labels.
@@ -126,7 +126,7 @@ def open_dataset(given: str | Path, options: Options | None = None) -> Dataset:
     options = options or Options()
     if options.labels not in (None, "fine", "coarse"):
         raise BadConfig(f"--labels is {options.labels!r}.", "Expected fine or coarse.")
-    path, name = Path(given), str(given)
+    path, name = Path(source), str(source)
     if path.exists():
         dataset = format_of(path).open(path, options)
     elif "/" in name or name.endswith(".npz"):

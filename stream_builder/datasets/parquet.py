@@ -36,9 +36,9 @@ def open_parquet(path: Path, options: Options) -> Dataset:
     for file in sorted(path.glob("*draws*.npz")):
         draws |= read_arrays(file, "Expected arrays of positions.")
     n_classes = number_of_classes([samples.y for samples in parts.values()], path)
-    known = names.get("coarse_names" if parts["train"].subclass is not None else "fine_names", [])
-    complete = isinstance(known, list) and len(known) >= n_classes
-    classes = [str(c) for c in (known if complete else range(n_classes))]
+    class_names = names.get("coarse_names" if parts["train"].subclass is not None else "fine_names", [])
+    complete = isinstance(class_names, list) and len(class_names) >= n_classes
+    classes = [str(c) for c in (class_names if complete else range(n_classes))]
     return Dataset(path.name, parts["train"], parts["test"], classes, draws)
 
 

@@ -77,12 +77,12 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
     y = np.array([number[name] for name in data.labels], np.int64)[order]
     step_of, step_names = _steps(time, cut.period)
     group = None if data.group is None else numbered(np.array(data.group, np.str_)[order])
-    made = []
+    notes = []
     if data.side is None:
         alone = ids if group is None else group
         test = draw_sides((step_of, y), alone, cut.test_share, rng_for(cut.seed, "test"))
         side = np.where(test, "test", "train")
-        made.append(f"a test split of {cut.test_share:.0%} of every step and class, seed {cut.seed}")
+        notes.append(f"a test split of {cut.test_share:.0%} of every step and class, seed {cut.seed}")
     else:
         side = np.array(data.side, np.str_)[order]
     steps = []
@@ -95,7 +95,7 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
                 groups = None if group is None else group[rows]
                 splits[part] = Split(pick(data.x, order[rows]), y[rows], ids[rows], time[rows], groups)
         steps.append(Step(index, name, splits))
-    facts = {**facts, "period": cut.period, **drawn(cut.seed)} | ({"made": "; ".join(made)} if made else {})
+    facts = {**facts, "period": cut.period, **drawn(cut.seed)} | ({"made": "; ".join(notes)} if notes else {})
     return Stream(data.name, steps, names, facts=facts)
 
 
@@ -162,14 +162,14 @@ def table_of(path: Path) -> pa.Table:
     return pa.table({name: [row[name] for row in rows] for name in rows[0]})
 
 
-def column_of(table: pa.Table, path: Path, given: str | None, usual: Sequence[str], option: str) -> str:
+def column_of(table: pa.Table, path: Path, column: str | None, usual: Sequence[str], option: str) -> str:
     """The name of a column: as given, or the first usual one. Raises BadInput."""
     names = table.column_names
-    found = [given] if given else [name for name in usual if name in names]
-    if not found or found[0] not in names:
-        wanted = repr(given) if given else " or ".join(usual)
+    candidates = [column] if column else [name for name in usual if name in names]
+    if not candidates or candidates[0] not in names:
+        wanted = repr(column) if column else " or ".join(usual)
         raise BadInput(f"{path} has no column {wanted}.", f"It has {', '.join(names)}.", f"Use {option} COLUMN.")
-    return found[0]
+    return candidates[0]
 
 
 def texts_of(values: Sequence[Any], what: Callable[[int], str], name: str) -> list[str]:

@@ -96,8 +96,8 @@ def _legacy_storage(data: bytes) -> Array:
     return _as_array(_loaded(io.BytesIO(data)))
 
 
-def _dictionary(*given: Any) -> dict[Any, Any]:
-    return dict(given[0]) if given and not isinstance(given[0], str) else {}
+def _dictionary(*values: Any) -> dict[Any, Any]:
+    return dict(values[0]) if values and not isinstance(values[0], str) else {}
 
 
 MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
@@ -179,8 +179,8 @@ def _loaded(source: Any) -> Any:
     try:
         return torch.load(source, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        found = re.search(r"GLOBAL ([\w.]+)", str(error))
-        raise _Refused(found[1] if found else "what torch does not load") from None
+        name = re.search(r"GLOBAL ([\w.]+)", str(error))
+        raise _Refused(name[1] if name else "what torch does not load") from None
 
 
 def _as_array(value: Any) -> Any:

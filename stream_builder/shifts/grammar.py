@@ -105,8 +105,8 @@ def _written(name: str | None, shift: Shift, has_settings: bool) -> str:
         name = shift.code if shift.code in SHIFTS and SHIFTS[shift.code] is kind else name
     if not has_settings:
         return name
-    known = list(inspect.signature(SHIFTS.resolve(name.strip("{}"))).parameters.values())
-    changed = [(i, p.name, getattr(shift, p.name)) for i, p in enumerate(known) if getattr(shift, p.name) != p.default]
+    fields = list(inspect.signature(SHIFTS.resolve(name.strip("{}"))).parameters.values())
+    changed = [(i, p.name, getattr(shift, p.name)) for i, p in enumerate(fields) if getattr(shift, p.name) != p.default]
     in_order = [i for i, _, _ in changed] == list(range(len(changed)))
     values = [(str(value).removesuffix(".0"), key) for _, key, value in changed]
     return f"{name}({','.join(v if in_order else f'{key}={v}' for v, key in values)})" if values else name
@@ -172,16 +172,16 @@ def shift_of(name: str, settings: str | None = None) -> Shift:
 
 def _checked(kind: Any, written: str, settings: str | None) -> dict[str, Any]:
     """Setting → value. Raises BadConfig."""
-    known = list(inspect.signature(kind).parameters)
+    names = list(inspect.signature(kind).parameters)
     hints = get_type_hints(kind, include_extras=True)
     values: dict[str, Any] = {}
     for i, part in enumerate([] if settings is None else settings.split(",")):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals:
-            key, value = known[i] if i < len(known) else part.strip(), key
-        if key not in known:
-            available = f"Available: {', '.join(known) or 'none'}."
-            raise BadConfig(f"{written}: Unknown setting {key!r}.", did_you_mean(key, known), available)
+            key, value = names[i] if i < len(names) else part.strip(), key
+        if key not in names:
+            available = f"Available: {', '.join(names) or 'none'}."
+            raise BadConfig(f"{written}: Unknown setting {key!r}.", did_you_mean(key, names), available)
         try:
             adapter = TypeAdapter(hints.get(key, Any), config=ConfigDict(allow_inf_nan=False))
             values[key] = adapter.validate_strings(value)

@@ -51,5 +51,5 @@ def known_form(what: str, way_out: str = "") -> Iterator[None]:
     try:
         yield
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        said = f"{type(error).__name__}: {shortened(str(error), 80)}"
-        raise BadInput(f"{what} has another form ({said}).", "Expected that of the documentation.", way_out) from None
+        fault = f"{type(error).__name__}: {shortened(str(error), 80)}"
+        raise BadInput(f"{what} has another form ({fault}).", "Expected that of the documentation.", way_out) from None

@@ -71,16 +71,16 @@ class Iiif(Source):
 
     def prepare(self, at: Workplace = HERE, again: bool = False) -> None:
         """Read a list of changes, or what is new in it."""
-        path, known = self._changes(at), None
+        path, before = self._changes(at), None
         if path.is_file():
             if not again:
                 return
-            known = read_json(path)
+            before = read_json(path)
         api = self._api()
         entry = self._asked(api, self.manifest, at)["document"]
         if is_list_of_changes(entry):
-            entry = entry if known is None else api.get(self.manifest).document
-            write_json(path, published(entry or {}, api.get, self.manifest, known, self.limit))
+            entry = entry if before is None else api.get(self.manifest).document
+            write_json(path, published(entry or {}, api.get, self.manifest, before, self.limit))
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a canvas, objects in the order of the collection; a document that cannot be read is a record
@@ -139,9 +139,9 @@ class Iiif(Source):
             elif kind == "manifest":
                 yield self._canvases(document, url)
             else:
-                found, faults = members(document)
+                urls, faults = members(document)
                 yield [_bad("bad_member", f"{url}: {text}") for text in faults]
-                fresh = [u for u in dict.fromkeys(found) if u not in met]
+                fresh = [u for u in dict.fromkeys(urls) if u not in met]
                 met.update(fresh)
                 waiting.extend(fresh)
 
@@ -186,8 +186,8 @@ class Iiif(Source):
             except (KeyError, ValueError, OverflowError):
                 continue
         for title in self.dates:
-            if found := DATE.search(entries.get(title.casefold(), "")):
-                text = "-".join(part for part in found.groups() if part)
+            if match := DATE.search(entries.get(title.casefold(), "")):
+                text = "-".join(part for part in match.groups() if part)
                 try:
                     return seconds_of(text if len(text) != 7 else f"{text}-01"), title, PRECISIONS[len(text)]
                 except ValueError:  # 30 February
@@ -282,13 +282,13 @@ def scales(service: Mapping[str, Any]) -> bool:
 
 def metadata_of(resource: Mapping[str, Any]) -> dict[str, str]:
     """Title of each metadata entry, in lower case → its text."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for entry in _listed(resource.get("metadata")):
         if isinstance(entry, Mapping):
             title, value = words(entry.get("label")), words(entry.get("value"))
             if title and value:
-                found.setdefault(title.casefold(), value)
-    return found
+                texts.setdefault(title.casefold(), value)
+    return texts
 
 
 def words(value: Any) -> str | None:

@@ -107,12 +107,12 @@ def people_say(answers: pa.Table, settings: ValidationSettings) -> dict[str, fro
     """id → the one set of checkboxes that people agree on by the rules of `verdict`; the empty set where enough of them
     answered and do not agree, so that nobody's answer is right. answers: table of ANSWERS."""
     rules = people_alone(settings)
-    said: dict[str, list[frozenset[str]]] = {}
+    ticked_by: dict[str, list[frozenset[str]]] = {}
     for id_, labels, fault in rows_of(answers, "id", "labels", "fault"):
         if fault is None:
-            said.setdefault(id_, []).append(frozenset(labels))
+            ticked_by.setdefault(id_, []).append(frozenset(labels))
     agreed = {}
-    for id_, sets in said.items():
+    for id_, sets in ticked_by.items():
         if len(sets) >= rules.workers:
             top = Counter(sets).most_common(1)[0][0]
             agreed[id_] = top if _carried([ticked == top for ticked in sets], rules) else frozenset()
@@ -144,21 +144,21 @@ def tally(
     rows = []
     for item in items:
         people, judges = by_id.get(item["id"], []), by_judges.get(item["id"], [])
-        given = people + judges
-        votes = Counter(label for ticked, _ in given for label in ticked)
-        most = max(Counter(ticked for ticked, _ in given).values(), default=0)
+        everyone = people + judges
+        votes = Counter(label for ticked, _ in everyone for label in ticked)
+        most = max(Counter(ticked for ticked, _ in everyone).values(), default=0)
         if not people and decided is not None and item["id"] in decided:
             result = _of_judges(decided[item["id"]], item["concept"])
         else:
-            result = verdict(given, item["concept"], settings, joint.get(item["id"]), len(people))
+            result = verdict(everyone, item["concept"], settings, joint.get(item["id"]), len(people))
         rows.append(
             {
                 **item,
                 "verdict": result,
                 "votes": json.dumps(dict(sorted(votes.items()))),
-                "answers": len(given),
-                "agreement": most / len(given) if given else None,
-                "sensitive": sum(flag for _, flag in given),
+                "answers": len(everyone),
+                "agreement": most / len(everyone) if everyone else None,
+                "sensitive": sum(flag for _, flag in everyone),
             }
         )
     return pa.Table.from_pylist(rows, schema=VERDICTS)
@@ -260,17 +260,17 @@ def suggested_rejections(answers: pa.Table, report: Mapping[str, Any]) -> list[t
 
 
 def verdicts_from_labels(
-    items: Sequence[dict[str, Any]], known: dict[str, str | None], labels: dict[str, str]
+    items: Sequence[dict[str, Any]], catalogue: dict[str, str | None], labels: dict[str, str]
 ) -> pa.Table:
     """Verdicts from labels of the source (such as a museum's catalogue) instead of workers.
 
-    known: id → the source's label. labels: concept → the source's name of it. A background image is kept if its known
-    label belongs to no concept; an image without a known label is `unlabelled`.
+    catalogue: id → the source's label. labels: concept → the source's name of it. A background image is kept if its
+    known label belongs to no concept; an image without a known label is `unlabelled`.
     """
     names = set(labels.values())
     rows = []
     for item in items:
-        label = known.get(item["id"])
+        label = catalogue.get(item["id"])
         if label is None:
             result = "unlabelled"
         elif item["concept"] == BACKGROUND:

@@ -161,19 +161,19 @@ def recall(
     yes, no = accepted.share(level), rejected.share(level)
     if math.isnan(yes.value) or math.isnan(no.value):
         return Estimate(float("nan"), 0.25, 0.0, 1.0)
-    found, lost = seen + len(accepted.f_rest) * yes.value, len(rejected.f_rest) * no.value
-    if found + lost == 0:
+    labelled, lost = seen + len(accepted.f_rest) * yes.value, len(rejected.f_rest) * no.value
+    if labelled + lost == 0:
         return Estimate(float("nan"), 0.25, 0.0, 1.0)
-    by_yes = len(accepted.f_rest) * lost / (found + lost) ** 2
-    by_no = len(rejected.f_rest) * found / (found + lost) ** 2
+    by_yes = len(accepted.f_rest) * lost / (labelled + lost) ** 2
+    by_no = len(rejected.f_rest) * labelled / (labelled + lost) ** 2
     variance = by_yes**2 * yes.variance + by_no**2 * no.variance
-    decided = found + lost
-    value = found / decided  # certainly 1 or 0 where nothing was rejected or nothing got the label
+    decided = labelled + lost
+    value = labelled / decided  # certainly 1 or 0 where nothing was rejected or nothing got the label
     both = score_interval(value, variance, level) if variance else Estimate(value, 0.0, value, value)
     if not undecided:
         return both
     low = both.low * decided / (decided + undecided)
-    return Estimate(found / (decided + share * undecided), both.variance, low, both.high)
+    return Estimate(labelled / (decided + share * undecided), both.variance, low, both.high)
 
 
 def images_for(half_width: float, wanted: float, audited: int) -> int:

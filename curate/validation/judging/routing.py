@@ -97,7 +97,7 @@ def _posterior(
     the last column, the empty set.
     """
     numbers: dict[frozenset[str], int] = {frozenset(): 0}
-    rows, said, sure = [], [], []
+    rows, chosen, sure = [], [], []
     good = np.ones(len(row_of), bool)
     answered = np.zeros(len(row_of), np.int64)
     names = ("id", "worker", "bucket", "labels", "fault", "confidence", "sensitive")
@@ -108,14 +108,14 @@ def _posterior(
             good[row] = False
         if fault is None:
             rows.append(row)
-            said.append(numbers.setdefault(frozenset(labels), len(numbers)))
+            chosen.append(numbers.setdefault(frozenset(labels), len(numbers)))
             sure.append(UNSURE if confidence is None else confidence)
             answered[row] += 1
     n_labels = max(2, len(numbers))
     p = np.clip(np.asarray(sure, np.float64), LEAST_SURE, SUREST)
     logs = np.zeros((len(row_of), n_labels))
     wrong = np.log((1 - p) / (n_labels - 1))
-    where, what = np.asarray(rows, np.int64), np.asarray(said, np.int64)
+    where, what = np.asarray(rows, np.int64), np.asarray(chosen, np.int64)
     np.add.at(logs, (where, what), np.log(p) - wrong)
     posterior = np.exp(logs - logs.max(1, keepdims=True))
     posterior /= posterior.sum(1, keepdims=True)
