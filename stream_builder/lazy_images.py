@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, IntegrityError, reason
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.images import open_image, square
 from driftline.curate.core.system.calls import read_at
 
 Array = npt.NDArray[Any]
 LARGEST = 1 << 30  # bytes of an encoded image
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,7 @@ class LazyImages:
         return data
 
     def _decode(self, location: Array) -> Array:
-        from PIL import Image, ImageOps
-
-        with opened(self._read(location), self.files[int(location[0])]) as image:
+        with open_image(self._read(location), self.files[int(location[0])]) as image:
             if self.strict and image.mode != "RGB":
                 raise BadInput(
                     f"{self.files[int(location[0])]}: an image of mode {image.mode}.",
@@ -110,7 +107,7 @@ class LazyImages:
                     "Convert grey, RGBA and 16-bit images first.",
                 )
             image.draft("RGB", (self.size, self.size))
-            return np.asarray(ImageOps.fit(image.convert("RGB"), (self.size, self.size), Image.Resampling.BICUBIC))
+            return square(image, self.size)
 
 
 @lru_cache(maxsize=64)

@@ -308,7 +308,7 @@ def _open_x(stem: Path, size: Mapping[str, Any], folder: Path, plain: Collection
         return _samples(stem.with_name(f"{stem.name}_x.npy"), size["n"])
     source = stem.with_name(f"{stem.name}_x.json")
     lazy = read_document(source, LazyDocument, AGAIN)
-    files = _opened_files(folder, lazy["files"], source, plain)
+    files = _paths_of(folder, lazy["files"], source, plain)
     locations = open_array(stem.with_name(f"{stem.name}_where.npy"), "i", (size["n"], 3), AGAIN)
     return LazyImages(files, locations, lazy["size"], lazy["strict"])
 
@@ -321,7 +321,7 @@ def _plain_files(folder: Path) -> set[str]:
         return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
 
 
-def _opened_files(folder: Path, names: Sequence[str], source: Path, plain: Collection[str]) -> tuple[Path, ...]:
+def _paths_of(folder: Path, names: Sequence[str], source: Path, plain: Collection[str]) -> tuple[Path, ...]:
     """The files of these names. plain: those known to be there. Raises IntegrityError for one that is missing, or a
     link that leaves the folder."""
     files = tuple(folder / name if name in plain else inside(folder, name, source) for name in names)

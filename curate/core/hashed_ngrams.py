@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from driftline.curate.core.vectors import unit
+
 LENGTHS = (3, 4, 5)  # characters
 
 
@@ -29,4 +31,4 @@ def hashed_ngrams(texts: Sequence[str], width: int) -> npt.NDArray[np.float32]:
                 for i in range(max(1, len(framed) - n + 1)):
                     row[zlib.crc32(framed[i : i + n].encode("utf-8", "surrogatepass")) % width] += 1
     np.sqrt(counts, out=counts)
-    return np.asarray(counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12), np.float32)
+    return unit(counts)

@@ -7,7 +7,6 @@ exists, the vectors are complete.
 
 from __future__ import annotations
 
-import io
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import ahead, children
 from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding.features import filled
 from driftline.curate.embedding.reuse import encoder_name, keep_looks, keep_part, part_key, stored_looks, with_stored
@@ -266,7 +266,6 @@ class BatchDataset:
 
     def __getitem__(self, i: int) -> Decoded:
         import torch
-        from PIL import Image
 
         number, low, high = self.plan[i]
         images, shard, part = self.shards[number]
@@ -277,8 +276,7 @@ class BatchDataset:
         for id_ in ids:
             data = reader.get(id_)
             try:
-                with Image.open(io.BytesIO(data)) as image:
-                    rgb = image.convert("RGB")
+                rgb = read_rgb(data, id_)
                 thumbnails.append(thumbnail(data, rgb))
             except Exception:  # fetch decoded the image, but rare modes of TIFF cannot be converted to RGB
                 reasons.append("not_rgb")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from driftline.curate.encoders import Encoder
-from driftline.curate.store.database import Place, opened, remember_part
+from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.vectors import Look, keep_vectors, looks, read_vectors
 
 Vectors16 = npt.NDArray[np.float16]
@@ -33,7 +33,7 @@ def stored_looks(place: Place, name: str, part: pa.Table) -> dict[str, Look]:
     """SHA-256 → what the store has of the images of a shard."""
     if not place.reads:
         return {}
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         return looks(store, name, part["sha256"].to_pylist())
 
 
@@ -55,7 +55,7 @@ def with_stored(
     vectors = np.empty((len(good), computed.shape[1]), np.float16)
     vectors[~is_stored] = computed
     if is_stored.any():
-        with opened(place.folder) as store:
+        with open_store(place.folder) as store:
             vectors[is_stored] = read_vectors(store, [stored[d] for d in good if d in stored])
     return vectors, [fault for fault, _ in rows], [hash_ for _, hash_ in rows]
 
@@ -69,11 +69,11 @@ def keep_looks(
     for digest, fault, hash_ in zip(part["sha256"].to_pylist(), faults, hashes, strict=True):
         new[digest] = Look(fault, hash_, "", row)
         row += fault is None
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         keep_vectors(store, name, npy, new)
 
 
 def keep_part(place: Place, key: bytes, out: Path, files: Sequence[Path]) -> None:
     """Keep the finished files of a shard under its key."""
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         remember_part(store, key, out, [file.relative_to(out).as_posix() for file in files])

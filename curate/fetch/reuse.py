@@ -14,7 +14,7 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.images.phone_formats import reads_heic
 from driftline.curate.images.shards import index_path, shard_path
-from driftline.curate.store.database import Place, opened, remember_part
+from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
 
 FORMAT = 2  # of a shard's index
@@ -45,7 +45,7 @@ def _stamp(path: str) -> list[int] | None:
 def remember(place: Place | None, key: bytes, out: Path, number: int, digest: str | None = None) -> None:
     """Keep a finished shard under its key. digest: SHA-256 of its tar."""
     if place is not None:
-        with opened(place.folder) as store:
+        with open_store(place.folder) as store:
             remember_part(store, key, out, [path(out, number).name for path in (shard_path, index_path)], digest)
 
 
@@ -53,7 +53,7 @@ def recall(place: Place | None, urls: Sequence[str]) -> dict[str, tuple[Outcome,
     """Address → its outcome and the image, or None for a miss; without images that are damaged or forgotten."""
     if place is None or not place.reads or not urls:
         return {}
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         stored = outcomes(store, urls)
         images = dict(images_of(store, [o.sha256 for o in stored.values() if o.sha256 is not None]))
     answers = {url: (outcome, images.get(outcome.sha256 or "")) for url, outcome in stored.items()}
@@ -66,7 +66,7 @@ def keep(
     """Take a shard whose tar is complete. taken: SHA-256 → EXIF date. Misses of the network are taken when the whole
     stage is done: during an outage they say nothing of a photo."""
     if place is not None:
-        with opened(place.folder) as store:
+        with open_store(place.folder) as store:
             keep_shard(store, tar, tar_sha256, index, asked, taken)
 
 
@@ -78,6 +78,6 @@ def settle(place: Place, out: Path, number: int, part: pa.Table, rules: bytes, l
         for row, fault, detail in rows_of(pq.read_table(index_path(out, number)), "row", "fault", "detail")
         if fault in lasting and urls.get(row) is not None
     ]
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         keep_misses(store, misses)
     remember(place, shard_key(number, part, rules), out, number)

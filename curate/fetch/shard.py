@@ -26,7 +26,7 @@ from driftline.curate.images.checks import ImageCheck, check_image
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
 from driftline.curate.metadata.column_mapping import printable
-from driftline.curate.store.database import Place, opened, reuse_part
+from driftline.curate.store.database import Place, open_store, reuse_part
 from driftline.curate.store.photos import Asked, Outcome, outcomes
 
 INDEX = pa.schema(
@@ -223,7 +223,7 @@ def _recent(shard: Shard, part: pa.Table) -> set[int]:
     if shard.store is None or shard.again is None or (before := shard.again.before) is None:
         return set()
     urls = {row: url for row, url in rows_of(part, "row", "url") if url is not None}
-    with opened(shard.store.folder) as store:
+    with open_store(shard.store.folder) as store:
         stored = outcomes(store, urls.values())
     return {row for row, url in urls.items() if url in stored and stored[url].time >= before}
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from driftline.curate.core.outside.images import as_rgb
 from driftline.curate.encoders import Vectors
 
 Hashes = npt.NDArray[np.uint64]
@@ -56,7 +57,7 @@ def thumbnail(data: bytes, decoded: Any = None) -> Any:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (THUMB, THUMB))
             same = decoded is not None and decoded.size == image.size  # not drafted smaller
-            decoded = decoded if same else image.convert("RGB")
+            decoded = decoded if same else as_rgb(image)
     small = decoded.resize((THUMB, THUMB), Image.Resampling.BOX)
     return torch.from_numpy(np.array(small)).permute(2, 0, 1)
 

@@ -66,7 +66,7 @@ def _header(name: str, size: int) -> bytes:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Raises IntegrityError for a file that is missing or is no tar, at its start or further on."""
     try:
         with tarfile.open(path, mode="r|") as tar:
@@ -84,7 +84,7 @@ def read_tar(path: Path, names: Container[str] | None = None) -> Iterator[Member
 
     Raises IntegrityError for a member that is not a plain file in the top folder: such a tar is not from driftline.
     """
-    with _opened(path) as tar:
+    with _open_tar(path) as tar:
         for info in tar:
             if not info.isfile() or "/" in info.name or info.name.startswith("."):
                 raise IntegrityError(

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
 from driftline.curate.core.errors import BadConfig, IntegrityError, MissingFile
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import UNKNOWN, Seen
 from driftline.curate.images.near_duplicates import Hashes, hashes_of
@@ -25,7 +26,6 @@ from driftline.curate.release.format import Release
 from driftline.curate.release.pool import COPY, Tested, is_near, left_out
 from driftline.curate.release.versions.appending import unlabelled
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 Read = Callable[[Collection[str]], Iterator[tuple[str, bytes]]]
 
 
@@ -195,9 +195,11 @@ def _of_release(release: Release, bucket: int | None, labelled: bool) -> tuple[l
 
 
 def _of_folder(source: Path) -> tuple[list[Photo], Read]:
-    files = {p.relative_to(source).as_posix(): p for p in sorted(source.rglob("*")) if p.suffix.lower() in SUFFIXES}
+    files = {
+        p.relative_to(source).as_posix(): p for p in sorted(source.rglob("*")) if p.suffix.lower() in IMAGE_SUFFIXES
+    }
     if not files:
-        raise MissingFile(f"{source} holds no images.", f"Expected files that end in {', '.join(SUFFIXES)}.")
+        raise MissingFile(f"{source} holds no images.", f"Expected files that end in {', '.join(IMAGE_SUFFIXES)}.")
     photos = [Photo(name, None, sha256_file(path), None) for name, path in files.items()]
     return photos, lambda ids: ((name, path.read_bytes()) for name, path in files.items() if name in ids)
 

@@ -18,7 +18,8 @@ from driftline.curate.core.atomic_io import fingerprint, read_json, write_bytes,
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.encoders import Vectors, unit
+from driftline.curate.core.vectors import unit
+from driftline.curate.encoders import Vectors
 from driftline.curate.encoders.network import resolve_device
 from driftline.curate.encoders.seen import write_seen
 from driftline.curate.pretrain import Recipe

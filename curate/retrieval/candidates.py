@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, Shortage
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.retrieval.exact_search import Ranked
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
@@ -49,13 +50,9 @@ def query_vectors(
                 "Change the prompts of one, or remove it.",
             )
         first.append(len(rows))
-        away = _unit(encoder.texts(concept.negatives).mean(0)) * negative_weight if concept.negatives else 0.0
-        rows += [_unit(_unit(encoder.texts(group).mean(0)) - away) for group in groups]
+        away = unit(encoder.texts(concept.negatives).mean(0)) * negative_weight if concept.negatives else 0.0
+        rows += [unit(unit(encoder.texts(group).mean(0)) - away) for group in groups]
     return np.stack(rows).astype(np.float32), first
-
-
-def _unit(vector: Vectors) -> Vectors:
-    return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12), np.float32)
 
 
 RESERVE = 4  # further images to ask if too few are accepted, as a multiple of those asked

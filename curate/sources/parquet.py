@@ -58,7 +58,7 @@ class Parquet(FileSource):
         for path in files:
             start = (root or (path.parent if isinstance(path, Path) else Path.cwd())).resolve()
             try:
-                with _opened(path) as file:
+                with _open_bytes(path) as file:
                     parquet = pq.ParquetFile(file)
                     size = parquet.metadata.num_rows
                     _check(path, parquet, self.columns)
@@ -91,7 +91,7 @@ class Parquet(FileSource):
         return record
 
 
-def _opened(path: Path | str) -> Any:
+def _open_bytes(path: Path | str) -> Any:
     if isinstance(path, Path):
         return path.open("rb")
     import fsspec

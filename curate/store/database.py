@@ -124,7 +124,7 @@ class Store:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Store]:
+def open_store(folder: Path) -> Iterator[Store]:
     """Open a store, and create it if needed. Raises BadInput for a store of another version or a damaged index, Busy,
     and DriftlineError if the disk is full."""
     path = folder / "index.sqlite"
@@ -178,7 +178,7 @@ def reuse_part(place: Place | None, key: bytes, out: Path) -> bool:
     Damaged files are not used."""
     if place is None or not place.reads:
         return False
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         query = (
             "SELECT p.output, f.name FROM parts p JOIN files f ON f.number = p.file WHERE p.key = ? ORDER BY position"
         )

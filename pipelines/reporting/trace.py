@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.bucketing.assign import iso
 from driftline.curate.core.errors import DriftlineError, UnknownName
-from driftline.curate.store.database import opened
+from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.dropped import drops
@@ -64,7 +64,7 @@ def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
         folder = load(root / "driftline.yaml", record_of(root).get("changes", [])).store.folder(root)
         if url is None or not (folder / "index.sqlite").is_file():
             return
-        with opened(folder) as store:
+        with open_store(folder) as store:
             attempts = [
                 {"asked": iso(one.time), "got": one.fault or one.sha256, "validator": one.validator}
                 for one in past(store, url)

@@ -68,7 +68,7 @@ def from_arrays(
     for key in KEYS - {"x", "y", "classes"}:
         if key in arrays and arrays[key].shape != (n,):
             raise BadArray(f"{what}: {key} has shape {arrays[key].shape}.", f"Expected ({n},).")
-    arrays = {key: _plain(array, key, what) if key in NAMED else array for key, array in arrays.items()}
+    arrays = {key: _readable(array, key, what) if key in NAMED else array for key, array in arrays.items()}
     y, classes = _labels(arrays, what)
     check(x, y, len(classes), what)
     time = _times(arrays["time"], what) if "time" in arrays else None
@@ -106,7 +106,7 @@ def from_arrays(
     return Stream(name, steps, classes, facts=facts)
 
 
-def _plain(array: Array, key: str, what: str) -> Array:
+def _readable(array: Array, key: str, what: str) -> Array:
     """Numbers as they are, texts as text. Raises BadArray for other kinds, and for bytes and code points that are
     none."""
     if array.dtype.kind in "biuf":

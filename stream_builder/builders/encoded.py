@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from driftline.curate.core.errors import BadArray
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.images import as_rgb, read_rgb
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.stream import Array, Step, Stream, pick
 
@@ -94,9 +94,5 @@ def _images(batch: Any) -> Iterator[Any]:
     from PIL import Image
 
     if isinstance(batch, LazyImages):
-        for data in batch.raw():
-            with opened(data, "An image of the stream") as image:
-                rgb = image.convert("RGB")
-            yield rgb
-    else:
-        yield from (Image.fromarray(np.asarray(pixels)).convert("RGB") for pixels in batch)
+        return (read_rgb(data, "An image of the stream") for data in batch.raw())
+    return (as_rgb(Image.fromarray(np.asarray(pixels))) for pixels in batch)

@@ -16,10 +16,11 @@ import numpy as np
 from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
 from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.curate.core.outside.names import fault, inside, is_count
 from driftline.curate.core.seeding import time_order
 from driftline.stream_builder.importers.clear_layouts import AGAIN, Part, is_old, read_new, read_old
-from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, from_download, from_files, join
+from driftline.stream_builder.lazy_images import LazyImages, from_download, from_files, join
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Split, Step, Stream
 from driftline.stream_builder.ties import drawn

@@ -78,7 +78,7 @@ class _Reader:
 
     def read(self, name: str, shard: Path) -> None:
         """Add all rows of a shard. name: relative to the data set, for ids and the side."""
-        schema, batches = _opened(shard)
+        schema, batches = _open_shard(shard)
         for column in (self.time, self.label, *([self.x] if self.x else [])):
             if (times := schema.names.count(column)) != 1:
                 many = "more than one" if times else "no"
@@ -210,7 +210,7 @@ def _of_config(names: list[str], config: str | None, what: str) -> list[str]:
     return chosen
 
 
-def _opened(shard: Path) -> tuple[pa.Schema, Any]:
+def _open_shard(shard: Path) -> tuple[pa.Schema, Any]:
     """The schema, and a function (columns) → batches."""
     with readable(shard, "Expected a shard of a Hugging Face data set."):
         if shard.suffix == ".parquet":

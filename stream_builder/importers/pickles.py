@@ -139,7 +139,7 @@ class _Reader(pickle.Unpickler):
 
 def read_pickle(path: Path, way_out: str = "") -> Any:
     """The content of a pickle of plain data and arrays. Raises MissingFile, and BadInput naming what it holds."""
-    return _read(path, lambda: _plain(_unpickled(path), {}), way_out)
+    return _read(path, lambda: _without_shells(_unpickled(path), {}), way_out)
 
 
 def read_tensors(path: Path, way_out: str = "") -> Any:
@@ -151,7 +151,7 @@ def read_tensors(path: Path, way_out: str = "") -> Any:
 
     def content() -> Any:
         if zipfile.is_zipfile(path):
-            return _plain(_from_zip(path), {})
+            return _without_shells(_from_zip(path), {})
         return _as_array(_loaded(path))
 
     return _read(path, content, way_out)
@@ -224,7 +224,7 @@ def _from_zip(path: Path) -> Any:
         return _Reader(io.BytesIO(stored("data.pkl")), storage).load()
 
 
-def _plain(value: Any, done: dict[int, Any]) -> Any:
+def _without_shells(value: Any, done: dict[int, Any]) -> Any:
     """Shells → their arrays. done: what was met, by identity: a pickle may hold one object in many places."""
     if isinstance(value, _Shell):
         return value.value
@@ -234,11 +234,11 @@ def _plain(value: Any, done: dict[int, Any]) -> Any:
         if isinstance(value, dict):
             copy: dict[Any, Any] = {}
             done[id(value)] = copy
-            copy.update((key, _plain(item, done)) for key, item in value.items())
+            copy.update((key, _without_shells(item, done)) for key, item in value.items())
         elif isinstance(value, list):
             items: list[Any] = []
             done[id(value)] = items
-            items.extend(_plain(item, done) for item in value)
+            items.extend(_without_shells(item, done) for item in value)
         else:
-            done[id(value)] = tuple(_plain(item, done) for item in value)
+            done[id(value)] = tuple(_without_shells(item, done) for item in value)
     return done[id(value)]

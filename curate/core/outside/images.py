@@ -8,16 +8,21 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadInput, DriftlineError, reason
 from driftline.curate.core.outside.limits import DECODING
 
+if TYPE_CHECKING:  # settings are read without numpy
+    import numpy as np
+    import numpy.typing as npt
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")  # of files that Pillow reads alone
 START_OF_SCAN = re.compile(rb"\xff\xda")
 
 
 @contextmanager
-def opened(source: bytes | Path, what: object) -> Iterator[Any]:
+def open_image(source: bytes | Path, what: object) -> Iterator[Any]:
     """A Pillow image, for the block in which it is decoded. what: its name, for messages.
 
     Raises BadInput for bytes that are no image, whatever the decoder says, and for an image whose pixels times scans
@@ -37,6 +42,25 @@ def opened(source: bytes | Path, what: object) -> Iterator[Any]:
         raise
     except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, struct.error and others
         raise BadInput(f"{what} cannot be decoded ({reason(error)}).", "Expected an image.") from None
+
+
+def as_rgb(image: Any) -> Any:
+    """An opened image in RGB, decoded: the one place that says how."""
+    return image.convert("RGB")
+
+
+def read_rgb(source: bytes | Path, what: object) -> Any:
+    """An image in RGB, decoded. Raises as `open_image`."""
+    with open_image(source, what) as image:
+        return as_rgb(image)
+
+
+def square(image: Any, edge: int) -> npt.NDArray[np.uint8]:
+    """(edge, edge, 3): an opened image in RGB, its shorter edge resized to `edge`, the centre cropped."""
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    return np.asarray(ImageOps.fit(as_rgb(image), (edge, edge), Image.Resampling.BICUBIC))
 
 
 def work(data: bytes, image: Any) -> str | None:

@@ -42,7 +42,7 @@ def damaged(row: int, why: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"row": row, "fault": "damaged_from_here", "raw": why}], schema=SOURCE)
 
 
-def opened(path: Path, row: int, skip: int, threads: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+def batches_of(path: Path, row: int, skip: int, threads: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     """(row number of the first record, records); (row number reached, None) for records that are skipped unread."""
     with path.open("rb") as file:
         magic = file.read(16)

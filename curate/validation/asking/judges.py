@@ -56,7 +56,7 @@ class Catalogue:
 
     def verdicts(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked."""
-        return verdicts_from_labels([_plain(i) for i in asked], dict(self.catalogue), dict(self.labels))
+        return verdicts_from_labels([_asked_columns(i) for i in asked], dict(self.catalogue), dict(self.labels))
 
     def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
         """Nothing: there are no answers."""
@@ -203,7 +203,7 @@ class Crowd:
     def verdicts(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked, from all answers so far."""
         answers = pa.concat_tables(self.answers)
-        items = [_plain(i) for i in asked]
+        items = [_asked_columns(i) for i in asked]
         if self.panel is None:
             return tally(items, answers, self.settings)
         return self.panel.verdicts(
@@ -214,7 +214,7 @@ class Crowd:
         """Write opinions, the table of judges and the guarantee; returns what the data card says of them."""
         if self.panel is None or not self.answers:
             return {}
-        items, answers = [_plain(i) for i in asked], pa.concat_tables(self.answers)
+        items, answers = [_asked_columns(i) for i in asked], pa.concat_tables(self.answers)
         final = self.panel.final_routes(items, answers, self.seen, self.audited)
         opinions, table, _ = final
         rows = self.panel.guarantee(items, answers, self.seen, self.audited, final)
@@ -250,5 +250,5 @@ class Crowd:
             write_text(out / "suggested_rejections.csv", csv_text(("AssignmentId", "Reject"), rejections, end="\r\n"))
 
 
-def _plain(item: Mapping[str, Any]) -> dict[str, Any]:
+def _asked_columns(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item[name] for name in ("id", "bucket", "concept")}

@@ -40,7 +40,7 @@ STATES = {"APPROVED": "Approved", "AWAITING REVIEW": "Submitted", "REJECTED": "R
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """The properties of a study."""
 
     name: str
@@ -193,7 +193,7 @@ def publish(
     batch: Mapping[str, Any],
     addresses: Mapping[str, str],
     concepts: Sequence[Concept],
-    plan: Plan,
+    plan: StudyPlan,
     journal: Journal,
     max_spend: float | None,
 ) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def publish(
     return {"study": done["study"], "batch": done["batch"]["id"], "images": len(addresses), "cost_usd": cost}
 
 
-def _data(service: Service, name: str, addresses: Mapping[str, str], plan: Plan, journal: Journal) -> None:
+def _data(service: Service, name: str, addresses: Mapping[str, str], plan: StudyPlan, journal: Journal) -> None:
     """Create a data set and import the images; what a crash left is free, and stays unused."""
     journal.begin("data")
     fields = {"image": {"type": "image_url", "label": "Image"}, "item": {"type": "metadata"}}
@@ -265,7 +265,7 @@ def _data(service: Service, name: str, addresses: Mapping[str, str], plan: Plan,
     journal.end("data", created)
 
 
-def _study(name: str, plan: Plan, batch: str) -> dict[str, Any]:
+def _study(name: str, plan: StudyPlan, batch: str) -> dict[str, Any]:
     return {
         "name": plan.name,
         "internal_name": name,
