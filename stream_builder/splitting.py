@@ -25,6 +25,15 @@ def numbered(group: Array) -> Group:
     return number
 
 
+def equal_parts(time: Array, parts: int) -> npt.NDArray[np.int64]:
+    """(N,) part of each time, from 0: at most `parts`, cut where samples are about equally many; equal times stay
+    together."""
+    ordered = np.sort(time)
+    starts = np.array([ordered[len(time) * k // parts] for k in range(1, parts)], ordered.dtype)
+    _, part = np.unique(np.searchsorted(np.unique(starts), time, side="right"), return_inverse=True)
+    return part.astype(np.int64)
+
+
 def resplit(steps: Sequence[Step], share: float, rng: np.random.Generator, grouped: bool, name: str) -> list[Step]:
     """A new split into train and test, stratified by step and class; the order within each side is kept.
 

@@ -254,13 +254,11 @@ def _content_hash(head: Mapping[str, Any]) -> str:
 
 def _columns(step_folder: Path, split: str, size: Mapping[str, Any]) -> dict[str, Any]:
     """The optional columns that a split has."""
-    return {name: _column(step_folder, split, name, size["n"]) for name in OPTIONAL if size.get(name)}
-
-
-def _column(folder: Path, split: str, name: str, n: int) -> Array:
-    """An optional column of a split."""
-    shape = (n, None) if name == "test_in" else (n,)
-    return open_array(folder / f"{split}_{name}.npy", np.dtype(KINDS[name]).kind, shape, AGAIN)
+    shapes = {name: (size["n"], None) if name == "test_in" else (size["n"],) for name in OPTIONAL if size.get(name)}
+    return {
+        name: open_array(step_folder / f"{split}_{name}.npy", np.dtype(KINDS[name]).kind, shape, AGAIN)
+        for name, shape in shapes.items()
+    }
 
 
 def _write_x(x: Any, stem: Path, folder: Path, there: set[str]) -> None:

@@ -100,8 +100,9 @@ class Stream:
 
         def put(place: Path) -> None:
             storage.write(
-                place, self.name, self.classes, self.steps, self.oracle, self.prior, facts, self.class_texts, bits
-            )
+                place, self.name, classes=self.classes, steps=self.steps, oracle=self.oracle, prior=self.prior,
+                facts=facts, class_texts=self.class_texts, bits=bits,
+            )  # fmt: skip
 
         storage.check_kept(Path(folder), put)
         put(Path(folder))

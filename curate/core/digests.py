@@ -99,18 +99,22 @@ def _stamp(path: Path) -> str:
     return f"{s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}"
 
 
+def installed_version() -> str:
+    """Of driftline; "0" where it is run from a folder."""
+    try:
+        return version("driftline")
+    except PackageNotFoundError:
+        return "0"
+
+
 @cache
 def code_of() -> str:
     """The code that runs, for records: version, and twelve digits of the names and bytes of all Python and C files of
     the four packages."""
     root = Path(__file__).parents[2]
     files = [p for name in PACKAGES for p in (root / name).rglob("*") if p.suffix in (".py", ".c")]
-    try:
-        number = version("driftline")
-    except PackageNotFoundError:  # run from a folder
-        number = "0"
     digest = fingerprint({p.relative_to(root).as_posix(): sha256_file(p) for p in files})
-    return f"driftline {number} ({digest[:12]})"
+    return f"driftline {installed_version()} ({digest[:12]})"
 
 
 @contextmanager

@@ -46,13 +46,15 @@ class Registry(Mapping[str, Any]):
     by_path: ClassVar[bool] = True
     """whether `resolve` imports `package.module:Name`; False in a process that runs what a stranger named"""
 
-    def __init__(self, kind: str, entries: Mapping[str, str], group: str = "", base: str = "") -> None:
+    def __init__(
+        self, kind: str, entries: Mapping[str, str], group: str = "", base: str = "", further: str = ""
+    ) -> None:
         """kind: what one entry is ("learner"). entries: name → "module:attribute".
 
         group: of the entry points, without "driftline."; "": the registry takes none. base: "module:Class" from which
-        every entry of another package must derive; "": any callable.
+        every entry of another package must derive; "": any callable. further: what else `resolve` takes, for messages.
         """
-        self.kind, self.group, self.base = kind, group, base
+        self.kind, self.group, self.base, self.further = kind, group, base, further
         self._own = dict(entries)
         self._admitted: dict[str, str] = {}  # package.module:Name as given by the user of this process
         self._classes: dict[str, Any] = {}  # classes that the user of this process handed over, by name
@@ -117,7 +119,7 @@ class Registry(Mapping[str, Any]):
             raise UnknownName(
                 f"Unknown {self.kind} {name!r}.",
                 did_you_mean(name, self._found),
-                f"Available: {', '.join(sorted(self._found)) or 'none'}.",
+                f"Available: {', '.join([*sorted(self._found), *filter(None, [self.further])]) or 'none'}.",
             )
         first, *more = self._found[name]
         if more:

@@ -134,7 +134,16 @@ def embed(
     numbers = members["shard"].to_numpy()
     shards = np.unique(numbers).tolist() if len(members) else []
     tasks = [
-        Task(images, s, members.filter(pa.array(numbers == s)), spec, out, batch, decoders, store)
+        Task(
+            images,
+            s,
+            members.filter(pa.array(numbers == s)),
+            spec,
+            out=out,
+            batch=batch,
+            decoders=decoders,
+            store=store,
+        )
         for s in shards
         if not _metadata(out, s).exists()
     ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.encoders import Encoder
 from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.vectors import Look, keep_vectors, looks, read_vectors
@@ -26,7 +25,7 @@ def encoder_name(encoder: Encoder, batch: int) -> str:
 def part_key(name: str, part: pa.Table) -> bytes:
     """Key of a shard with these images. name: of the encoder."""
     columns = [part[column].to_pylist() for column in ("id", "bucket", "sha256", "shard")]
-    return hashlib.sha256(json.dumps(["vectors", name, columns]).encode()).digest()
+    return bytes.fromhex(fingerprint(["vectors", name, columns]))
 
 
 def stored_looks(place: Place, name: str, part: pa.Table) -> dict[str, Look]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.images.phone_formats import reads_heic
@@ -24,14 +23,14 @@ NOT_OF_A_PHOTO = {"shard_size", "stop_after", "downloader"}  # settings that do 
 def rules_of(settings: FetchSettings) -> bytes:
     """Fingerprint of the settings that decide what a row becomes. Misses of other rules are asked again."""
     values = {k: v for k, v in settings.identity("fetch").items() if k not in NOT_OF_A_PHOTO}
-    return hashlib.sha256(json.dumps([values, reads_heic()], sort_keys=True).encode()).digest()[:8]
+    return bytes.fromhex(fingerprint([values, reads_heic()]))[:8]
 
 
 def shard_key(number: int, part: pa.Table, rules: bytes) -> bytes:
     """Key of a shard with these rows under these rules; a file on this machine counts by its inode, size and times."""
     stamps = [None if path is None else _stamp(path) for path in part["path"].to_pylist()]
     columns = [part[name].to_pylist() for name in ("id", "row", "url", "path", "uploaded")]
-    return hashlib.sha256(json.dumps(["shard", FORMAT, number, rules.hex(), columns, stamps]).encode()).digest()
+    return bytes.fromhex(fingerprint(["shard", FORMAT, number, rules.hex(), columns, stamps]))
 
 
 def _stamp(path: str) -> list[int] | None:

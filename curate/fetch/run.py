@@ -23,7 +23,7 @@ from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.outcome import NETWORK_REASONS
 from driftline.curate.fetch.reuse import rules_of, settle
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.fetch.shard import COLUMNS, INDEX, Again, Shard, fetch_shard
+from driftline.curate.fetch.shard import COLUMNS, INDEX, Again, Shard, counts_of, fetch_shard
 from driftline.curate.images.shards import index_path, shard_path
 from driftline.curate.store.database import Place
 
@@ -82,9 +82,7 @@ def _settle(shards: Sequence[Shard], store: Place) -> None:
     """Take the misses of the network into the store, because fetch accepted them."""
     for shard in shards:
         index = index_path(shard.out, shard.number)
-        if index.exists() and not NETWORK_REASONS.isdisjoint(
-            pq.read_table(index, columns=["fault"])["fault"].to_pylist()
-        ):
+        if index.exists() and not NETWORK_REASONS.isdisjoint(counts_of(index)):
             settle(store, shard.out, shard.number, shard.rows(), rules_of(shard.settings), NETWORK_REASONS)
 
 
@@ -94,7 +92,7 @@ def _to_ask(shard: Shard, again: Again | None) -> Shard:
     index = index_path(earlier, shard.number)
     if not index.exists():
         return shard
-    faults = Counter(fault or "" for fault in pq.read_table(index, columns=["fault"])["fault"].to_pylist())
+    faults = counts_of(index)
     if again is None and is_outage(faults, shard.settings.outage):
         again = Again(frozenset(NETWORK_REASONS), shard.out)
     elif again is not None and earlier == shard.out and again.reasons.isdisjoint(faults):

@@ -153,11 +153,11 @@ def fetch_shard(shard: Shard) -> Counter[str]:
         spool = Spool(shard.out)
         try:
             if _linked(shard):
-                return _counts(index)
+                return counts_of(index)
             part = shard.rows()
             rules = rules_of(shard.settings)
             if shard.again is None and reuse_part(shard.store, shard_key(shard.number, part, rules), shard.out):
-                return _counts(index)
+                return counts_of(index)
             todo = _recall(shard, part, spool)
             most = shard.settings.max_bytes
             read_local(todo, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
@@ -171,10 +171,11 @@ def fetch_shard(shard: Shard) -> Counter[str]:
             raise no_room(error, shard_path(shard.out, shard.number), 0) from None
         finally:
             spool.close()
-    return _counts(index)
+    return counts_of(index)
 
 
-def _counts(index: Path) -> Counter[str]:
+def counts_of(index: Path) -> Counter[str]:
+    """Rows by reason ("": kept) of a finished shard."""
     return Counter(fault or "" for fault in pq.read_table(index, columns=["fault"])["fault"].to_pylist())
 
 
@@ -352,8 +353,9 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
     index = pa.Table.from_pylist(records, schema=INDEX)
     asked = [
         Asked(
-            urls[r["row"]], rules, r.get("sha256"), r["fault"], r["detail"], spool.validators.get(r["row"]),
-            r.get("source_sha256"), r.get("changes") or NONE,
+            urls[r["row"]], rules, r.get("sha256"), r["fault"], detail=r["detail"],
+            validator=spool.validators.get(r["row"]),
+            source_sha256=r.get("source_sha256"), changes=r.get("changes") or NONE,
         )
         for r in records
         if r["row"] in urls and r["fault"] not in NETWORK_REASONS

@@ -78,7 +78,11 @@ def train(
         return mapped("image", images[chosen]), mapped("text", vectors([captions(int(i), rng) for i in chosen]))
 
     batch = min(batch, len(images))
-    losses = list(contrast(embedded, keys, optimiser, scale, lr, epochs, batch, rng, run_log))
+    per_epoch = contrast(
+        embedded, keys, optimiser=optimiser, log_scale=scale, lr=lr, epochs=epochs, batch=batch, rng=rng,
+        run_log=run_log,
+    )  # fmt: skip
+    losses = list(per_epoch)
     state = {name: tensor.contiguous() for name, tensor in maps.state_dict().items()}
     for side, d in (("image", images.shape[1]), ("text", text.width)):
         state[f"{side}.weight"] *= float(np.sqrt(d))  # an encoder's vectors have length 1

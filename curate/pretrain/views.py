@@ -61,13 +61,14 @@ def draw_views(n: int, size: int, room: int, rng: np.random.Generator) -> ViewPa
     grey = rng.random(n) < GREY
     hues = hue_rotations(np.where(grey, 0.0, turn))
     colours = bright[:, None, None] * saturation_matrices(np.where(grey, 0.0, full)) @ hues
-    return ViewParameters(left, top, width, height, flip, sigma, colours, contrast)
+    return ViewParameters(left, top, width, height, flip=flip, sigma=sigma, colours=colours, contrast=contrast)
 
 
 def full_views(n: int, room: int) -> ViewParameters:
     """Parameters of unchanged, complete images, for computing features."""
     zero, one = np.zeros(n), np.ones(n)
-    return ViewParameters(zero, zero, one * room, one * room, zero, zero, np.broadcast_to(np.eye(3), (n, 3, 3)), one)
+    same = np.broadcast_to(np.eye(3), (n, 3, 3))
+    return ViewParameters(zero, zero, one * room, one * room, flip=zero, sigma=zero, colours=same, contrast=one)
 
 
 def random_crops(n: int, room: int, rng: np.random.Generator) -> tuple[Numbers, Numbers, Numbers, Numbers]:

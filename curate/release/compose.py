@@ -107,34 +107,15 @@ def compose(
             "Write them into the file release.judgement, or set release.strict: false.",
         )
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
-    group = near_copy_groups(collection.embedded, _ids(accepted), collection.settings)
     former = Former.of(collection.previous) if settings.append and collection.previous is not None else None
     classes = list(collection.classes) if former is None else former.classes(collection.classes)
-    former_rows: Mapping[str, Any] = {} if former is None else former.rows
-    left, dropped, why = publishable(accepted, group, collection, seed, former_rows)
-    if former is not None:
-        users = _lookup(left, collection.table, ("user",))
-        bridges = former.bridges((users[row["id"]] for row in left), group)
-        left = _drop(left, bridges, "links_groups", dropped, why)
-    numbers = [bucket["index"] for bucket in collection.buckets]
-    chosen = _with_metadata(select(left, numbers, classes, settings, seed, former_rows), collection)
+    chosen, splits, copies, dropped, why = _choose(collection, accepted, classes, former, seed)
     published = {row["id"] for row in chosen}
-    _drop(left, {row["id"] for row in left} - published, "surplus", dropped, why)
-    groups = split_groups(chosen, _numbers(chosen, group))
-    if former is not None:
-        groups = former.groups(chosen, groups)
-    splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
-    for gap in gaps_of(chosen, groups, splits, settings.test_share):
-        collection.run_log.say(gap)
-    # the card counts near copies among published images only
-    copies = _numbers(chosen, near_copy_groups(collection.embedded, _ids(chosen), collection.settings))
-    for i, row in enumerate(chosen):
-        row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
-        row["split"] = splits["split_0"][i]
     if former is None:
         tars = [Appended(_pack(chosen, collection, release / "shards", records))]
     else:
-        tars = [_append(chosen, labelled(former.release), "shards", collection, why, release, records)]
+        old = labelled(former.release)
+        tars = [_append(chosen, old, "shards", collection, why=why, release=release, records=records)]
     packed = tars[0].packed
     place = {row["id"]: i for i, row in enumerate(chosen)}  # the tars of an appended release have another order
     order = [place[row["id"]] for row in packed.rows]
@@ -149,8 +130,9 @@ def compose(
     for name, spec in collection.backbones.items():
         images = list(packed_images(release / "shards", packed))
         vectors[name] = features_with_store(
-            images, sources, spec, collection.run_log, collection.batch, collection.executor, collection.store, kind
-        )
+            images, sources, spec, collection.run_log, batch=collection.batch, executor=collection.executor,
+            place=collection.store, kind=kind,
+        )  # fmt: skip
     further = None
     if settings.unlabelled != "none":
         tests = Tested.of(packed.rows, splits, settings.copy_bits)
@@ -163,21 +145,23 @@ def compose(
         check_version(settings.version, changes)
     if former is not None and changes is not None:
         changes["tars"] = joined(part.tars for part in tars if part.tars)
+    stripped = settings.strip and _was_stripped(former)
+    facts = {**provenance, "stripped": stripped, "drift": _drift(packed, splits, vectors)}
     write_release(
         packed,
         vectors,
-        collection.buckets,
-        classes,
-        splits,
-        {**provenance, "stripped": settings.strip and _was_stripped(former), "drift": _drift(packed, splits, vectors)},
-        release,
-        settings,
-        copies,
-        changes,
-        all_withdrawn(collection.previous, withdrawn, {row["id"] for row in accepted}),
-        collection.card,
-        further,
-        [stone for part in tars for stone in part.tombstones],
+        buckets=collection.buckets,
+        classes=classes,
+        splits=splits,
+        provenance=facts,
+        out=release,
+        settings=settings,
+        copies=copies,
+        changes=changes,
+        withdrawn=all_withdrawn(collection.previous, withdrawn, {row["id"] for row in accepted}),
+        template=collection.card,
+        unlabelled=further,
+        tombstones=[stone for part in tars for stone in part.tombstones],
     )
     for name, spec in collection.backbones.items():
         npy = release / "features" / f"{name}.npy"
@@ -186,6 +170,36 @@ def compose(
     table = pa.table({"id": pa.array(list(dropped), pa.string()), "reason": pa.array(dropped.values(), pa.string())})
     write_parquet(out / "dropped.parquet", table)
     return len(chosen) + len(dropped), len(chosen), Counter(dropped.values())
+
+
+def _choose(
+    collection: Collection, accepted: Rows, classes: Sequence[str], former: Former | None, seed: int
+) -> tuple[Rows, dict[str, list[str]], npt.NDArray[np.int64], dict[str, str], dict[str, str]]:
+    """The N images that are published, with class, label, group and side; split → side of each; (N,) number of the
+    group of near copies of each; and of the others what `publishable` returns."""
+    settings, embedded = collection.settings, collection.embedded
+    group = near_copy_groups(embedded, _ids(accepted), settings)
+    former_rows: Mapping[str, Any] = {} if former is None else former.rows
+    left, dropped, why = publishable(accepted, group, collection, seed, former_rows)
+    if former is not None:
+        users = _lookup(left, collection.table, ("user",))
+        bridges = former.bridges((users[row["id"]] for row in left), group)
+        left = _drop(left, bridges, "links_groups", dropped, why)
+    numbers = [bucket["index"] for bucket in collection.buckets]
+    chosen = _with_metadata(select(left, numbers, classes, settings, seed, former_rows), collection)
+    _drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
+    groups = split_groups(chosen, _numbers(chosen, group))
+    if former is not None:
+        groups = former.groups(chosen, groups)
+    splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
+    for gap in gaps_of(chosen, groups, splits, settings.test_share):
+        collection.run_log.say(gap)
+    for i, row in enumerate(chosen):
+        row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
+        row["split"] = splits["split_0"][i]
+    # the card counts near copies among published images only
+    copies = _numbers(chosen, near_copy_groups(embedded, _ids(chosen), settings))
+    return chosen, splits, copies, dropped, why
 
 
 def _was_stripped(former: Former | None) -> bool:
@@ -327,7 +341,10 @@ def _pack(
     rows = [row | {"changes": joined_steps(collection.requested(row["url"] or ""), row["changes"])} for row in rows]
     images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in rows})
     strip = collection.settings.strip
-    return pack(rows, images, folder, records, SHARD_IMAGES, strip, collection.executor, collection.run_log, first)
+    return pack(
+        rows, images, folder=folder, records=records, shard_images=SHARD_IMAGES, strip=strip,
+        executor=collection.executor, run_log=collection.run_log, first=first,
+    )  # fmt: skip
 
 
 def _append(
@@ -341,7 +358,10 @@ def _append(
         return _pack(new, collection, release / part, records, first)
 
     settings = collection.settings
-    return append_tars(rows, old, collection.previous, part, release, pack_new, settings.version, why, settings.purge)
+    return append_tars(
+        rows, old, former=collection.previous, part=part, out=release, pack=pack_new, version=settings.version,
+        why=why, purge=settings.purge,
+    )  # fmt: skip
 
 
 def _pack_unlabelled(
@@ -354,8 +374,9 @@ def _pack_unlabelled(
     index = release / "unlabelled.parquet"
     copies = copies_of_tests(collection.embedded, tests, settings.copy_cosine)
     n, left = write_unlabelled(
-        collection.members, list(collection.table), without, index, settings.licences, tests, copies
-    )
+        collection.members, list(collection.table), without, index, licences=settings.licences, tests=tests,
+        copies=copies,
+    )  # fmt: skip
     former = collection.previous if settings.append else None
     old = {} if former is None else unlabelled(former)
     if settings.unlabelled == "index":
@@ -372,7 +393,8 @@ def _pack_unlabelled(
         reasons = {i: COPY for i in old if i in copies}
         reasons |= left_out(tests, ((i, o.row["user"], o.row["source_sha256"]) for i, o in old.items()))
         reasons |= {**why, **dict.fromkeys(published, "labelled")}
-        part = _append(rows, old, "unlabelled", collection, reasons, release, records / "unlabelled")
+        records /= "unlabelled"
+        part = _append(rows, old, "unlabelled", collection, why=reasons, release=release, records=records)
     write_parquet(index, pa.Table.from_pylist(part.packed.rows, UNLABELLED))
     return n, left, part
 

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from driftline.curate.core.atomic_io import check_format, read_object, sha256_bytes, sha256_file
+from driftline.curate.core.atomic_io import check_format, read_object, sha256_file
 from driftline.curate.core.errors import IntegrityError, MissingFile, UnknownName
 from driftline.curate.core.notebook import rendered
 from driftline.curate.core.outside.arrays import open_array
@@ -34,7 +34,7 @@ from driftline.curate.core.outside.documents import Schema, read_document
 from driftline.curate.core.outside.names import inside
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import recorded
-from driftline.curate.images.shards import read_tar
+from driftline.curate.images.shards import checked_images
 from driftline.curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
 from driftline.curate.release.versions.identity import FILE as MANIFEST
 from driftline.curate.release.versions.identity import bucket_identities, of_steps, seal_entry, unlabelled_of
@@ -134,13 +134,7 @@ class Release:
             if (bucket is None or b == bucket) and (ids is None or id_ in ids):
                 shards.setdefault(shard, {})[member] = (id_, sha)
         for shard, members in shards.items():
-            for name, content in read_tar(self.path / "shards" / shard, members):
-                id_, sha = members.pop(name)
-                if sha256_bytes(content) != sha:
-                    raise IntegrityError(f"The image {name} in {shard} does not match its checksum.", "", AGAIN)
-                yield id_, content
-            if members:
-                raise IntegrityError(f"The shard {shard} lacks {len(members)} images.", "", AGAIN)
+            yield from checked_images(self.path / "shards" / shard, members, AGAIN)
 
     def tombstones(self) -> list[Tombstone]:
         """Images in the tars that are no longer part of the release."""

@@ -51,8 +51,7 @@ def write_release(
     are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
     previous release. withdrawn: (id, since version). template: of the card (None: driftline's). unlabelled: number of
     images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and what tars in
-    `out/unlabelled` hold. tombstones: images in the tars that are
-    not among the rows. SHA256SUMS is written last.
+    `out/unlabelled` hold. tombstones: images in the tars that are not among the rows. SHA256SUMS is written last.
     """
     rows, further = packed.rows, Packed([], {}) if unlabelled is None else unlabelled[2]
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in METADATA]

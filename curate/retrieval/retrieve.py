@@ -100,7 +100,7 @@ def retrieve(
                 "Change buckets, or name it in buckets.unlabelled.",
             )
     numbers = [bucket["index"] for bucket in collection.buckets]
-    ranked = _ranked(store, texts, groups, settings, numbers, out, run_log, executor)
+    ranked = _ranked(store, texts, groups, settings, buckets=numbers, out=out, run_log=run_log, executor=executor)
     counts: Counter[str] = Counter(unlabelled_bucket=sum(n for b, n in sizes.items() if b not in set(numbers)))
     per_cell: dict[tuple[str, str], int] = {}
     lookup = _lookups(collection, store, texts, groups, settings, seed)

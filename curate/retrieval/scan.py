@@ -89,8 +89,8 @@ def empty_state(wanted: Wanted) -> State:
         _dots(np.zeros((1, 1)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1)), np.arange(2))
     state: State
     lists = BestLists(
-        len(wanted.sides) * concepts * buckets, wanted.depth, error, wanted.memory, wanted.folder,
-        lambda cells, rows: _score_again(state, cells, rows), wanted.store.names,
+        len(wanted.sides) * concepts * buckets, wanted.depth, error, wanted.memory, folder=wanted.folder,
+        score=lambda cells, rows: _score_again(state, cells, rows), names=wanted.store.names,
     )  # fmt: skip
     chunks = -(-concepts // _shape(wanted)[2])
     state = State(

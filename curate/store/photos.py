@@ -75,15 +75,15 @@ def _outcome(row: tuple[Any, ...]) -> Outcome:
     return Outcome(
         rules,
         moment,
-        fault,
-        detail,
-        validator,
-        None if sha is None else sha.hex(),
-        suffix or "",
-        width or 0,
-        height or 0,
-        None if source is None else source.hex(),
-        changes,
+        fault=fault,
+        detail=detail,
+        validator=validator,
+        sha256=None if sha is None else sha.hex(),
+        suffix=suffix or "",
+        width=width or 0,
+        height=height or 0,
+        source_sha256=None if source is None else source.hex(),
+        changes=changes,
     )
 
 

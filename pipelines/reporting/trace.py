@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import iso
 from driftline.curate.core.errors import DriftlineError, UnknownName
+from driftline.curate.core.outside.dates import iso
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past
 from driftline.pipelines.config.loader import load
@@ -105,7 +105,7 @@ def shown(key: str, value: Any) -> Any:
     if key not in TIMES or not isinstance(value, int):
         return value
     try:
-        return (iso(value) or "").replace("T", " ").replace("Z", TIMES[key])
+        return iso(value).replace("T", " ").replace("Z", TIMES[key])
     except (ValueError, OverflowError, OSError):
         return value
 

@@ -14,7 +14,7 @@ from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import read_arrays
 from driftline.curate.core.outside.limits import CLASSES
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.splitting import no_test, numbered
+from driftline.stream_builder.splitting import equal_parts, no_test, numbered
 from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from driftline.stream_builder.ties import FACT, KEPT
 from driftline.stream_builder.validate import check
@@ -76,7 +76,7 @@ def from_arrays(
     notes = []
     step = arrays.get("step", np.zeros(n, np.int64))
     if "step" not in arrays and time is not None:
-        step = _periods(time)
+        step = equal_parts(time, PERIODS)
         notes.append(f"{step.max() + 1} steps with about equally many samples, cut by time")
     if step.dtype.kind not in "iu":
         raise BadArray(f"{what}: step has dtype {step.dtype}.", "Expected integers from 0.")
@@ -158,14 +158,6 @@ def _sides(split: Array, what: str) -> Array:
         first = int(unknown[0])
         raise BadArray(f"{what}: split is {str(sides[first])!r} at index {first}.", "Expected train, val or test.")
     return sides
-
-
-def _periods(time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """(N,) step of each time: at most PERIODS, cut where samples are about equally many; equal times stay together."""
-    ordered = np.sort(time)
-    starts = np.unique([ordered[len(time) * k // PERIODS] for k in range(1, PERIODS)])
-    _, step = np.unique(np.searchsorted(starts, time, side="right"), return_inverse=True)
-    return step.astype(np.int64)
 
 
 def _load(path: Path) -> dict[str, Array]:

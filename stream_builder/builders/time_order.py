@@ -21,7 +21,7 @@ from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.release import Release
 from driftline.stream_builder.builders.release import release_groups, release_images
-from driftline.stream_builder.lazy_images import LazyImages, from_files
+from driftline.stream_builder.lazy_images import from_download
 from driftline.stream_builder.splitting import no_test, numbered
 from driftline.stream_builder.stream import Array, Split, Step, Stream, join, pick
 from driftline.stream_builder.ties import drawn
@@ -177,7 +177,7 @@ def timed_table(path: Path, features: Path | None = None, root: Path | None = No
         if len(x) != len(table):
             raise BadInput(f"{features} has {len(x)} rows, {path} has {len(table)}.", "Expected the same number.")
     elif "path" in table.column_names:
-        x = _images(path, [(root or path.parent) / str(p) for p in table["path"].to_pylist()], size)
+        x = from_download([(root or path.parent) / str(p) for p in table["path"].to_pylist()], size, path)
     else:
         raise BadInput(f"{path} has no column path.", "Expected one, or --features FILE.npy.")
     return TimedSamples(
@@ -218,7 +218,7 @@ def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = N
                     f"{features / part}.npy has {len(x)} rows for {len(labels)} labels.", "Expected the same number."
                 )
         elif root is not None:
-            x = _images(folder, [_inside(root, p) for p in paths], size)
+            x = from_download([_inside(root, p) for p in paths], size, folder)
         else:
             raise BadConfig(f"{folder} has an order, but no samples.", "Expected --features or --root.")
         parts[part] = (x, labels, np.array(paths, np.str_))
@@ -229,15 +229,6 @@ def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = N
         for part, (x, y, ids) in parts.items()
     }
     return replace(timed["train"], test=timed["test"], pretrain=timed.get("pretrain"))
-
-
-def _images(source: Path, files: Sequence[Path], size: int) -> LazyImages:
-    """Raises MissingFile. source: what names the files."""
-    if missing := [file for file in files if not file.is_file()]:
-        raise MissingFile(
-            f"{source} names {missing[0]}, which does not exist.", f"{len(missing)} of {len(files)} files are missing."
-        )
-    return from_files(files, size)
 
 
 def _inside(root: Path, name: str) -> Path:

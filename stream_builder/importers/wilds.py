@@ -79,7 +79,9 @@ def from_wilds(
         else [str(v or "") for v in taken[column_of(taken, source, group, (), "--group")].to_pylist()]
     )
     side = None if sides is None else [SIDES[str(sides[row])] for row in used]
-    data = Dated(path.resolve().name, images_of(root, names, size, source), labels, names, times, side, groups)
+    data = Dated(
+        path.resolve().name, images_of(root, names, size, source), labels, names, time=times, side=side, group=groups
+    )
     facts = {"from": "wilds", "source": "https://wilds.stanford.edu", "licence": LICENCES[source.name], "cite": CITE}
     facts |= {"left_out": f"{len(table) - len(used)} rows of split seq"} if len(used) < len(table) else {}
     return stream_of(data, Cut(period, test_share, seed), facts)

@@ -24,7 +24,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName, did_you_mean
+from driftline.curate.core.errors import BadConfig, BadPlugin, did_you_mean
 from driftline.curate.core.settings import expected
 from driftline.stream_builder.shifts import SHIFTS
 from driftline.stream_builder.shifts.base import ORDER, Shift
@@ -153,11 +153,7 @@ def shift_of(name: str, settings: str | None = None) -> Shift:
 
     Raises BadConfig for an unknown setting or a bad value, UnknownName, and BadPlugin for what is not a shift.
     """
-    try:
-        kind = SHIFTS.resolve(name)
-    except UnknownName as error:
-        way_out = f"{error.way_out.removesuffix('.')}, or {{package.module:Name}}, in braces."
-        raise UnknownName(error.given, error.expected, way_out) from None
+    kind = SHIFTS.resolve(name)
     written = name if settings is None else f"{name}({settings})"
     try:
         shift = kind(**_checked(kind, written, settings))

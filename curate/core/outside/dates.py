@@ -62,6 +62,15 @@ def seconds_of(value: Any) -> int:
     return number
 
 
+def iso(seconds: int) -> str:
+    """Seconds UTC → ISO 8601.
+
+    >>> iso(1331840483)
+    '2012-03-15T19:41:23Z'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def exif(path: Path) -> tuple[Date | None, str | None]:
     """Capture time with its offset, camera model."""
     from PIL import Image

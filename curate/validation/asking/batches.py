@@ -26,12 +26,17 @@ from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Mi
 from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.core.seeding import name_for, rng_for
 from driftline.curate.core.system.calls import sync_folder
-from driftline.curate.retrieval.settings import Concept
+from driftline.curate.retrieval.settings import BACKGROUND, Concept
 from driftline.curate.validation.settings import ValidationSettings
 
 FORMAT = 1
 NONE = "none"  # value of the exclusive checkbox "None of the above"
 COLUMNS = ("batch", "item", "image_url")
+
+
+def expected_of(concept: str) -> frozenset[str]:
+    """The answer that accepts an image which was asked for a concept."""
+    return frozenset({NONE if concept == BACKGROUND else concept})
 
 
 def question_html(concepts: Sequence[Concept]) -> str:

@@ -146,7 +146,9 @@ class Panel:
         groups = None if self.groups_of is None else np.unique(self.groups_of(ids), return_inverse=True)[1]
         rows = []
         for judge in students:
-            probabilities = cross_fitted(vectors, where, labels, len(names), judge.folds, judge.each, self.seed, groups)
+            probabilities = cross_fitted(
+                vectors, where, labels, len(names), folds=judge.folds, each=judge.each, seed=self.seed, groups=groups
+            )
             rows += [
                 opinion(id_, buckets[id_], judge.name, one, confidence=sure)
                 for id_, (one, sure) in zip(ids, answers_of(probabilities, names), strict=True)
@@ -188,7 +190,7 @@ class Panel:
         """See `report.guarantee`."""
         verdicts = verdicts_of(self.verdicts(items, answers, seen, final))
         people = people_would(items, answers, self.settings)
-        return guarantee(items, final[2], verdicts, people, seen, audited, self.settings)
+        return guarantee(items, final[2], verdicts, people, seen=seen, audited=audited, settings=self.settings)
 
     def _weights(
         self, items: Items, routes: Mapping[str, Route], seen: set[str], audited: set[str]

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.seeding import name_for
-from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.validation.asking.batches import NONE
+from driftline.curate.validation.asking.batches import expected_of
 
 SUREST, LEAST_SURE = 0.99, 0.05  # limits of what a judge may say of its own certainty
 PERSON = 0.9  # accuracy of a person, for the information of an answer
@@ -159,11 +158,6 @@ def _audited(
         wanted = int(np.ceil(rules.audit_share * len(members)))
         drawn += [(place, *member) for place, member in enumerate(sorted(members)[:wanted])]
     return list(dict.fromkeys(row for *_, row in sorted(drawn)))[: rules.affordable]
-
-
-def expected_of(concept: str) -> frozenset[str]:
-    """The answer that accepts an image which was asked for a concept."""
-    return frozenset({NONE if concept == BACKGROUND else concept})
 
 
 def information_first(bits: Any, seed: int, id_: str) -> tuple[float, str]:
