@@ -78,12 +78,6 @@ def published(steps: Sequence[Step], number: int) -> list[Step]:
     ]
 
 
-def count_published(steps: Sequence[Step]) -> int:
-    """K, the number of published splits that all samples have a side in; 0 if there is one split only."""
-    columns = [split.test_in for step in steps for split in step.splits.values()]
-    return min((0 if column is None else column.shape[1] for column in columns), default=0)
-
-
 def _concat(groups: Sequence[Group | None]) -> Group | None:
     present = [group for group in groups if group is not None]
     return np.concatenate(present) if present and len(present) == len(groups) else None

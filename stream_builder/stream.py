@@ -79,8 +79,9 @@ class Stream:
 
     @property
     def published_splits(self) -> int:
-        """The number K of published splits from which `published` chooses; 0 if the stream has only one split."""
-        return splitting.count_published(self.steps)
+        """The number K of published splits that all samples have a side in; 0 if the stream has only one split."""
+        columns = [split.test_in for step in self.steps for split in step.splits.values()]
+        return min((0 if column is None else column.shape[1] for column in columns), default=0)
 
     def published(self, number: int) -> Stream:
         """The stream with published split `number`, 0 … K - 1."""

@@ -15,7 +15,6 @@ SHA256SUMS          of every other file; written last
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -30,7 +29,7 @@ from driftline.curate.core.atomic_io import check_format, read_object, sha256_fi
 from driftline.curate.core.errors import IntegrityError, MissingFile, UnknownName
 from driftline.curate.core.notebook import rendered
 from driftline.curate.core.outside.arrays import open_array
-from driftline.curate.core.outside.documents import Schema, read_document
+from driftline.curate.core.outside.documents import Schema, read_document, sums_of
 from driftline.curate.core.outside.names import inside
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import recorded
@@ -195,15 +194,11 @@ class Release:
     def checksums(self) -> dict[str, str]:
         """File → checksum, of SHA256SUMS. Raises IntegrityError for a line that is none, or a name that leaves the
         release."""
-        sums = self.path / "SHA256SUMS"
-        digests = {}
-        for number, line in enumerate(sums.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1], 1):
-            digest, _, name = line.partition("  ")
-            if not re.fullmatch("[0-9a-f]{64}", digest) or not name or not _is_text(name):
-                raise IntegrityError(f"{sums}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", AGAIN)
-            inside(self.path, name, sums)
-            digests[name] = digest
-        return digests
+        path = self.path / "SHA256SUMS"
+        sums = sums_of(path.read_bytes(), path, AGAIN)
+        for name in sums:
+            inside(self.path, name, path)
+        return sums
 
     def verify(self) -> None:
         """Check every file against SHA256SUMS. Raises IntegrityError naming the first that differs or is missing."""
@@ -233,11 +228,3 @@ class Release:
                 raise IntegrityError(f"The file {name} of {self.path} is missing.", "", AGAIN)
             if sha256_file(path) != digest:
                 raise IntegrityError(f"The file {name} of {self.path} was changed.", "Its checksum differs.", AGAIN)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

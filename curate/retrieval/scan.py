@@ -164,7 +164,8 @@ class Scanner:
         self.keep = self.many or not short
         self.wide = torch.empty((rows if self.keep else self.block, width))
         raw = rows if self.many else self.block
-        self.raw = {name: torch.empty((raw, width), dtype=getattr(torch, name)) for name in self._types()}
+        types = {file.dtype for file in state.wanted.store.files}
+        self.raw = {name: torch.empty((raw, width), dtype=getattr(torch, name)) for name in types}
         self.sorted = torch.empty((raw if self.many else 0, width), dtype=torch.float16)
         self.double = torch.empty((rows if self.many else 0, width), dtype=torch.float64)
         self.widened = False  # whether `double` holds the window
@@ -172,9 +173,6 @@ class Scanner:
         self.product = torch.empty(most * rows) if self.many else torch.empty((len(queries), rows))
         self.rows = np.zeros(0, np.int64)  # of the columns of the product
         self.order = np.zeros(0, np.int64)  # place in `wide` of each column
-
-    def _types(self) -> set[str]:
-        return {file.dtype for file in self.state.wanted.store.files}
 
     def load(self, vectors: VectorFile, first: int, end: int, order: Ints, start: int) -> None:
         """Read the rows first to end of a file; order: those that are asked, sorted by bucket."""

@@ -34,11 +34,6 @@ class Encoder(Protocol):
         ...
 
 
-def is_text(stream: Stream) -> bool:
-    """Whether the samples are texts."""
-    return stream.x_shape == ()
-
-
 def is_image(stream: Stream) -> bool:
     """Whether the samples are images (H, W, 3)."""
     return len(stream.x_shape) == 3 and stream.x_shape[-1] == 3
@@ -50,7 +45,7 @@ def encode(stream: Stream, encoder: Encoder, name: str, tick: Tick = lambda n: N
     name: of the encoder, recorded in the stream. tick: called with the number of samples of each batch. Lazy images are
     prepared from their original pixels, not from the resized ones. Raises BadArray for a stream of features.
     """
-    if not is_text(stream) and not is_image(stream):
+    if stream.x_shape != () and not is_image(stream):
         raise BadArray(f"{stream.name!r} has samples of shape {stream.x_shape}.", "Expected texts or images.")
 
     def vectors(x: Any) -> Array | None:

@@ -179,7 +179,7 @@ def _draw_steps(
     ]
     if policy == "validation":  # draw the validation images of all steps first: no step may train on them
 
-        def val_of(t: int, c: int, row: Counts) -> Counts:
+        def val_of(t: int, c: int, row: Array) -> Counts:
             n = int(row.sum())
             return _rounded(n - _train_size(n, composition.val_share), row, rng_for(seed, "val quotas", t, c), False)
 

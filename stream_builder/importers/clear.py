@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from driftline.curate.core.atomic_io import sha256_file
-from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError
-from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.errors import BadConfig, IntegrityError
+from driftline.curate.core.outside.documents import sums_of
 from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.curate.core.outside.names import fault, inside, is_count
 from driftline.curate.core.seeding import time_order
@@ -112,11 +112,8 @@ def _check_sums(folder: Path) -> None:
     sums = folder / "SHA256SUMS"
     if not sums.is_file():
         return
-    for number, line in enumerate(read_text(sums, AGAIN).splitlines(), 1):
-        digest, _, name = line.partition(" ")
-        if not name:
-            raise BadInput(f"{sums}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", AGAIN)
-        file = inside(folder, name.lstrip(" *").removeprefix("./"), sums)
+    for name, digest in sums_of(sums.read_bytes(), sums, AGAIN).items():
+        file = inside(folder, name, sums)
         if not file.is_file() or sha256_file(file) != digest:
             raise IntegrityError(f"{file} is not the file that {sums} describes.", "", AGAIN)
 
