@@ -9,12 +9,15 @@ brightness, contrast).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.encoders.network import MEAN, STD
+
+if TYPE_CHECKING:
+    import torch
 
 Numbers = npt.NDArray[np.float64]
 JITTER, JITTERED, HUE = 0.4, 0.8, 0.1
@@ -95,7 +98,7 @@ def hue_rotations(angles: Numbers) -> Numbers:
     return np.asarray(np.linalg.inv(TO_YIQ) @ turn @ TO_YIQ)
 
 
-def resampling_matrices(starts: Any, lengths: Any, size: int, room: int) -> Any:
+def resampling_matrices(starts: torch.Tensor, lengths: torch.Tensor, size: int, room: int) -> torch.Tensor:
     """(N, size, room): bilinear resampling of [start, start + length) of `room` pixels to `size`, with the
     antialiasing of PIL (a triangle filter as wide as the scale). Rows sum to 1."""
     import torch
@@ -109,7 +112,7 @@ def resampling_matrices(starts: Any, lengths: Any, size: int, room: int) -> Any:
     return weights / weights.sum(2, keepdim=True)
 
 
-def blur_matrices(sigmas: Any, size: int) -> Any:
+def blur_matrices(sigmas: torch.Tensor, size: int) -> torch.Tensor:
     """(N, size, size): Gaussian blur along an axis, renormalised at the edges; sigma 0: unchanged."""
     import torch
 
@@ -119,7 +122,7 @@ def blur_matrices(sigmas: Any, size: int) -> Any:
     return weights / weights.sum(2, keepdim=True)
 
 
-def render_views(x: Any, parameters: ViewParameters, size: int) -> Any:
+def render_views(x: torch.Tensor, parameters: ViewParameters, size: int) -> torch.Tensor:
     """x: (N, 3, room, room) float tensor, 0 … 255 → (N, 3, size, size), normalised, on the same device."""
     import torch
 

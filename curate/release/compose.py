@@ -29,7 +29,7 @@ from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
 from driftline.curate.images.strip_exif import strip_metadata
 from driftline.curate.release.card_sections import missing_sections
-from driftline.curate.release.drift import drift
+from driftline.curate.release.drift import of_release
 from driftline.curate.release.format import Release
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
 from driftline.curate.release.pool import COPY, Tested, left_out
@@ -146,7 +146,7 @@ def compose(
     if former is not None and changes is not None:
         changes["tars"] = joined(part.tars for part in tars if part.tars)
     stripped = settings.strip and _was_stripped(former)
-    facts = {**provenance, "stripped": stripped, "drift": _drift(packed, splits, vectors)}
+    facts = {**provenance, "stripped": stripped, "drift": of_release(packed.rows, splits["split_0"], vectors)}
     write_release(
         packed,
         vectors,
@@ -397,18 +397,3 @@ def _pack_unlabelled(
         part = _append(rows, old, "unlabelled", collection, why=reasons, release=release, records=records)
     write_parquet(index, pa.Table.from_pylist(part.packed.rows, UNLABELLED))
     return n, left, part
-
-
-def _drift(
-    packed: Packed, splits: Mapping[str, Sequence[str]], vectors: Mapping[str, npt.NDArray[np.float16]]
-) -> dict[str, Any]:
-    """How the accuracy of nearest class means changes with the distance of the buckets, for the first split and the
-    first features that did not choose the images, if there are any: those that chose them recognise them in every
-    bucket."""
-    name = list(vectors)[:2][-1]
-    y = np.array([row["label"] for row in packed.rows], np.int64)
-    bucket = np.array([row["bucket"] for row in packed.rows])
-    measured = drift(np.asarray(vectors[name], np.float32), y, bucket, np.array(splits["split_0"]))
-    later = {d: v | {"change": round(v["change"], 4)} for d, v in measured["by_distance"].items() if int(d) > 0}
-    in_domain = None if measured["in_domain"] is None else round(measured["in_domain"], 4)
-    return {"features": name, "in_domain": in_domain, "by_distance": later}
