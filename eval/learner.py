@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -58,8 +58,11 @@ class Task:
 class Needs:
     """What a learner must be shown. A protocol that cannot show it refuses the learner, and says this reason."""
 
+    first_step: str = ""
+    """why its first data must be a whole step, as CLEAR's first bucket or the seed data of ocrr; "" if they may be a
+    batch of a stream"""
     whole_steps: str = ""
-    """why it cannot learn batch by batch; "" if it can"""
+    """why it cannot learn batch by batch, or correction by correction; "" if it can"""
     all_steps: str = ""
     """why it cannot learn step by step; "" if it can"""
     future: bool = False
@@ -92,6 +95,8 @@ class Learner(ABC):
 
     needs: ClassVar[Needs] = Needs()
     """what it must be shown"""
+    budgeted: ClassVar[Sequence[str]] = ()
+    """settings that a budget of updates (`Task.updates`) replaces; there they are refused and not recorded"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """setting → what it names outside the run: "a file", "a model" or "an address"; nobody repeats a run of a stranger
     that has such a setting"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,20 +19,15 @@ from driftline.eval.abilities import metadata, stored_bytes
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
 from driftline.eval.experiment.cost_estimate import core_seconds, finished_runs
-from driftline.eval.experiment.learner_spec import LearnerSpec, spec_of
-from driftline.eval.experiment.settings import check_settings, setting_names, unknown_setting
-from driftline.eval.experiment.tune import Choice, Grid, choose, planned, started
+from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Settings, Setup, jobs_of, settings_text
+from driftline.eval.experiment.tune import Choice, Grid, choose, started
 from driftline.eval.learner import Learner
-from driftline.eval.protocol import PROTOCOLS, Protocol, Ran, Start, protocol_named, skip_reason
+from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
 from driftline.eval.results import Results
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring import timeline, versions
 from driftline.eval.scoring.aggregate import summary
 from driftline.stream_builder.stream import Stream
-
-Settings = Mapping[str, Any]
-AnyProtocol = str | Protocol | type[Protocol]
-AnyLearner = str | Learner | type[Learner]
 
 
 def evaluate(
@@ -48,6 +42,7 @@ def evaluate(
     executor: Executor | None = None,
     tune: Grid | None = None,
     keep_run: Callable[[Run], None] = lambda run: None,
+    preset: str = "",
 ) -> Results:
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
@@ -59,13 +54,14 @@ def evaluate(
     executor: processes or Ray share the runs of learners that are given by name; rows are the same as those of one
     process. tune: setting → candidates; each learner that has such settings chooses among them for every seed, by the
     protocol's primary score on samples that are not scored afterwards, and its rows record the choice. keep_run:
-    called with each finished run.
+    called with each finished run. preset: a paper's settings (`PRESETS`) for the learners and protocols that it names;
+    settings override it.
 
     Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting) before any work. A
     learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
     """
     out = None if out is None else Path(out)
-    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
+    grid, jobs = jobs_of(stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset)
     stream = outcomes.numbered(stream, grid.most_probable)
     names = list(dict.fromkeys(job.name for job in jobs))
     failed: dict[str, str] = {}
@@ -112,6 +108,7 @@ def evaluate_draws(
     progress: Callable[[int], None] = lambda n: None,
     executor: Executor | None = None,
     tune: Grid | None = None,
+    preset: str = "",
 ) -> Results:
     """As `evaluate`, with each seed on its own draw of one composed stream: seed → folder, as from `draws_of`. A
     learner that fails on one draw is skipped. Raises BadConfig for streams that are not draws of one stream."""
@@ -125,6 +122,7 @@ def evaluate_draws(
     failed: dict[str, str] = {}
     for seed, stream in streams.items():
         more: Any = {"progress": progress, "stream_folder": draws[seed], "executor": executor, "tune": tune}
+        more["preset"] = preset
         found = evaluate(stream, protocol, learners, [seed], settings, out, keep_run=runs.append, **more)
         failed = {entry["learner"]: entry["because"] for entry in found["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
@@ -139,111 +137,14 @@ def _about(stream: Stream, seed: int | None) -> dict[str, str]:
     return about | ({"family": str(family)} if family and stream.facts.get("seed") == seed else {})
 
 
-@dataclasses.dataclass(frozen=True)
-class _Grid:
-    """What all runs of one call have in common."""
-
-    name: str
-    """of the protocol, in rows"""
-    protocol: Protocol
-    """with numbers in place of settings that depend on the stream"""
-    out: Path | None
-    """folder for rows"""
-    most_probable: int
-    """how many classes of a sample are recorded"""
-
-    def portable(self, executor: Executor) -> bool:
-        """Whether there are other processes that can load the protocol; a class of a script or notebook they cannot."""
-        if executor.kind == "ray":
-            return True
-        if type(self.protocol).__module__ == "__main__":
-            return False
-        try:
-            return executor.workers > 1 and bool(pickle.dumps(self.protocol))
-        except (pickle.PicklingError, AttributeError):
-            return False
+_Task = tuple[Path, Setup, list[Job]]  # runs for another process, and the folder of their stream
 
 
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """A planned run."""
-
-    name: str
-    """of the learner, in rows"""
-    spec: LearnerSpec | None
-    """makes the learner; None: the name does, in another process"""
-    changed: dict[str, Any]
-    """settings of the learner"""
-    seed: int
-    tune: dict[str, list[Any]]
-    """candidates to choose from before the run"""
-
-    def learner(self, **more: Any) -> Learner:
-        """A new learner."""
-        spec = self.spec or spec_of(self.name)
-        return spec(**{**self.changed, **more})
-
-
-_Task = tuple[Path, _Grid, list[_Job]]  # runs for another process, and the folder of their stream
-
-
-def _grid(
-    stream: Stream,
-    protocol: AnyProtocol,
-    learners: Sequence[AnyLearner],
-    seeds: Sequence[int],
-    settings: Settings,
-    tune: Grid,
-    out: Path | None,
-) -> tuple[_Grid, list[_Job]]:
-    """The protocol for this stream, and its runs, learner after learner. Raises IncompatibleStream and BadConfig."""
-    fused.kind()  # raises for a wrong DRIFTLINE_KERNEL
-    specs = [spec_of(learner) for learner in learners]
-    name, kind, make = protocol_named(protocol)
-    most_probable, others = outcomes.asked(settings, len(stream.classes))
-    own, per_learner = _split_settings(name, kind, specs, others)
-    made = make(**check_settings(kind, own, name))
-    made.check(stream)
-    made = made.resolve(stream)
-    tuned: dict[str, dict[str, list[Any]]] = {}
-    for spec in specs:
-        per_learner[spec.name], tuned[spec.name] = planned(made, spec, per_learner[spec.name], tune)
-    if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
-        raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
-    jobs = [_Job(s.name, s, per_learner[s.name], seed, tuned[s.name]) for s in specs for seed in seeds]
-    return _Grid(name, made, out, most_probable), jobs
-
-
-def _split_settings(
-    protocol: str, kind: type[Protocol], specs: Sequence[LearnerSpec], settings: Settings
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Settings of the protocol, and of each learner. Raises BadConfig for one that nothing has."""
-    own, learner_fields = setting_names(kind), {spec.name: spec.settings for spec in specs}
-    for_protocol: dict[str, Any] = {}
-    per_learner: dict[str, dict[str, Any]] = {spec.name: {} for spec in specs}
-    for key, value in settings.items():
-        owner, dot, field = key.rpartition(".")
-        named = [n for n in per_learner if not dot or owner in (n, n.partition("(")[0])]
-        targets = [n for n in named if field in learner_fields[n]]
-        if owner in PROTOCOLS and owner != protocol and field in setting_names(PROTOCOLS[owner]):
-            continue  # for another protocol of the same command
-        if (not dot or owner == protocol) and field in own:
-            for_protocol[field] = value
-        elif targets:
-            for name in targets:
-                per_learner[name][field] = value
-        else:
-            owners = {protocol: own, **learner_fields}
-            known = {f"{owner}.{name}" if dot else name for owner, names in owners.items() for name in names}
-            raise unknown_setting(key, known)
-    return for_protocol, {spec.name: spec.check(per_learner[spec.name]) for spec in specs}
-
-
-def _parts(protocol: Protocol, jobs: Sequence[_Job], workers: int) -> list[list[_Job]]:
+def _parts(protocol: Protocol, jobs: Sequence[Job], workers: int) -> list[list[Job]]:
     """Jobs of one call of `run_many`: as many as it takes at once, spread evenly. A learner that was given as an
     instance runs one seed after the other, so that it never shares a pass with itself."""
     share = max(1, min(protocol.learners_per_pass, -(-len(jobs) // workers)))
-    parts: list[list[_Job]] = []
+    parts: list[list[Job]] = []
     for job in jobs:
         alone = any(other.spec and other.spec.instance for other in (job, *(parts[-1][:1] if parts else ())))
         if alone or not parts or len(parts[-1]) == share:
@@ -262,9 +163,9 @@ def _shared_runs(task: _Task) -> dict[str, str]:
     return failed
 
 
-def _runs(stream: Stream, grid: _Grid, jobs: Sequence[_Job]) -> Iterator[tuple[_Job, Run | Exception]]:
+def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Job, Run | Exception]]:
     """Each job's run, or why there is none. Finished runs are read; the protocol does the others. stream: numbered."""
-    begun: list[tuple[_Job, _Begun]] = []
+    begun: list[tuple[Job, _Begun]] = []
     for job in jobs:
         try:
             run = _begin(stream, grid, job)
@@ -290,6 +191,8 @@ class Plan:
 
     runs: int
     """in all"""
+    settings: dict[str, str]
+    """learner → its settings that are not defaults, and where each comes from"""
     finished: int
     """runs that are on disk"""
     core_seconds: float | None
@@ -304,9 +207,10 @@ def plan(
     settings: Settings | None = None,
     out: Path | None = None,
     tune: Grid | None = None,
+    preset: str = "",
 ) -> Plan:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
-    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
+    grid, jobs = jobs_of(stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset)
     made = []
     for job in jobs:
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
@@ -315,16 +219,18 @@ def plan(
     left = [learner for (learner, _), finished in zip(made, done, strict=True) if not finished]
     past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
     sizes = None if tune else grid.protocol.training_sizes(stream)
-    return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes, past))
+    shown = {job.name: settings_text(job.learner().settings() | job.tune, job.origin) for job in jobs}
+    seconds = None if sizes is None else core_seconds(stream, left, sizes, past)
+    return Plan(len(jobs), shown, sum(done), seconds)
 
 
-def _place(stream: Stream, grid: _Grid, job: _Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
+def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
     """A run's identity, and the folder of its rows, whose name ends with a digest of the identity."""
     identity = {
         "protocol": grid.name,
         "protocol_settings": dataclasses.asdict(grid.protocol),
         "learner": job.name,
-        "settings": learner.settings() | ({"tune": dict(job.tune)} if job.tune else {}),
+        "settings": grid.recorded(learner) | ({"tune": dict(job.tune)} if job.tune else {}),
         "seed": job.seed,
         "stream": _about(stream, job.seed),
         "steps": len(stream.steps),
@@ -341,6 +247,8 @@ class _Begun:
 
     start: Start
     identity: dict[str, Any]
+    origin: dict[str, str]
+    """where its settings come from that are no defaults"""
     folder: Path | None
     """of its rows"""
     choice: Choice | None
@@ -349,7 +257,7 @@ class _Begun:
     """process time when it began"""
 
 
-def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
+def _begin(stream: Stream, grid: Setup, job: Job) -> Path | _Begun:
     """The folder of the stored run, or a learner that is ready to begin."""
     learner, protocol = job.learner(), grid.protocol
     identity, folder = _place(stream, grid, job, learner)
@@ -361,15 +269,15 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
         learner = job.learner(**choice.settings)
     start = started(protocol, stream, grid.name, learner, job.seed, grid.out and grid.out / "fits")
     save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.safetensors")
-    return _Begun(dataclasses.replace(start, save=save), identity, folder, choice, clock)
+    return _Begun(dataclasses.replace(start, save=save), identity, job.origin, folder, choice, clock)
 
 
-def _finished(folder: Path, grid: _Grid) -> bool:
+def _finished(folder: Path, grid: Setup) -> bool:
     """Whether a run is stored, with as many probabilities as are asked for."""
     return (folder / "run.json").is_file() and row_files.record(folder).get("probabilities", 0) >= grid.most_probable
 
 
-def _finish(stream: Stream, grid: _Grid, run: _Begun, ran: Ran) -> Run:
+def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     """The run's record, stored if there is a folder."""
     learner, rows, protocol = ran.learner, ran.rows, grid.protocol
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
@@ -384,6 +292,7 @@ def _finish(stream: Stream, grid: _Grid, run: _Begun, ran: Ran) -> Run:
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
         "probabilities": grid.most_probable,
+        "settings_from": run.origin,
     }
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
     about |= {k: v for k, v in notes.items() if v} | dict(ran.facts) | chosen

@@ -12,7 +12,7 @@ from typing import Any
 
 from driftline.curate.core.errors import BadPlugin, Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import candidates, check_stream, spent
+from driftline.eval.abilities import candidates, check_needs, check_stream, spent
 from driftline.eval.experiment.learner_spec import LearnerSpec
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Result, Start
@@ -57,6 +57,7 @@ def started(
     protocol: Protocol, stream: Stream, name: str, learner: Learner, seed: int, store: Path | None = None
 ) -> Start:
     """A learner after `begin`. name: of the protocol. store: as in `Task`."""
+    check_needs(learner, protocol.refuses)
     check_stream(learner, stream)
     task = replace(protocol.task(stream), seed=seed, store=store, prior=stream.prior, class_texts=stream.class_texts)
     learner.begin(task, rng_for(seed, name, "learner"))

@@ -10,8 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from driftline.eval.engine.linear import Net, Params, Rule, net_scores
 from driftline.eval.learner import Array, Labels, Task
-from driftline.eval.learners.der import ON_STREAMS
-from driftline.eval.memory.dark import Dark
+from driftline.eval.memory.dark import ON_STREAMS, Dark
 from driftline.eval.training.sgd_learner import NetLearner
 
 Share = Annotated[float, Field(gt=0, le=1)]

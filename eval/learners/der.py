@@ -11,10 +11,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from driftline.eval.engine.linear import Net, Params, Rule
 from driftline.eval.learner import Array, Labels, Task
-from driftline.eval.memory.dark import Dark
+from driftline.eval.memory.dark import ON_STREAMS, Dark
 from driftline.eval.training.sgd_learner import NetLearner
-
-ON_STREAMS = 500  # samples in memory where a step is a small batch [Buzzega et al. 2020, table 2: 200, 500, 5,120]
 
 
 class Remember(Rule):

@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.linear import grown
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Labels, Needs, Task
 from driftline.eval.memory.knn_index import Memory, TrackedQueries
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -43,7 +43,24 @@ class OnlineLinear(NetLearner):
 
 @dataclass
 class StaticLinear(OnlineLinear):
-    """Same linear head, frozen after the seed data (ignores corrections)."""
+    """The same linear head, frozen after the first step or the seed data: ignores later steps and corrections."""
+
+    needs = Needs(first_step="its head is fitted to it, and then frozen")
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start untrained."""
+        super().begin(task, rng)
+        self.frozen = False
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Fit the head at the first call; ignore later ones."""
+        if not self.frozen:
+            super().learn(x, y)
+        self.frozen = True
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        """The first step only."""
+        return super().samples_trained(sizes[:1])
 
     def correct(self, x: Array, y: Labels) -> None:
         """Ignored."""
@@ -71,7 +88,7 @@ class KnnLm(StaticLinear):
         self.tracked: TrackedQueries | None = None
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Fit the head and store all samples."""
+        """Fit the head at the first call; store all samples."""
         super().learn(x, y)
         self.correct(x, y)
 

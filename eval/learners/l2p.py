@@ -71,6 +71,7 @@ class L2p(Learner):
             )
         check_model(self.net)
         self.task, self.rng, self.gradient_steps, self.place = task, rng, 0, place(self.device)
+        self.cost = 4 / 3 * task.cost_of(self.batch)  # the query is a forward pass of its own
         with seeded(rng):
             vit: Any = None
             with suppress(TypeError, AssertionError):  # it is no vision transformer, or patches do not fit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -177,7 +178,7 @@ class LoraMerged(Lora):
     "ema": each step starts from the merged weights M, then M ← (1 - s) M + s θ [Dziadzio et al. 2025, sec. 5, Best-in-
     TIME: the average starts and answers]; the first step is taken whole. "arithmetic": each step starts from the first
     weights θ₀, and θ₀ + s Σ (θₜ - θ₀) answers [Ilharco et al. 2023, sec. 2]. The two matrices of an adapter are merged
-    one by one. A batch of a stream counts as a step.
+    one by one. A batch of a stream counts as a step, and so does a correction.
     """
 
     merge: Literal["ema", "arithmetic"] = "ema"
@@ -193,21 +194,28 @@ class LoraMerged(Lora):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train, then merge."""
+        self._merge(lambda: super(LoraMerged, self).learn(x, y))
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """As a step of one sample: one step of SGD, then merge."""
+        self._merge(lambda: super(LoraMerged, self).correct(x, y))
+
+    def _merge(self, train: Callable[[], None]) -> None:
         import torch
 
         before = self.merged or self.first
         with torch.no_grad():
             if self.merge == "arithmetic":
                 self._set(self.first)
-            super().learn(x, y)
-            found = [p.detach().clone() for p in self.learned()]
+            train()
+            weights = [p.detach().clone() for p in self.learned()]
             if self.merge == "arithmetic":
-                steps = zip(before, found, self.first, strict=True)
+                steps = zip(before, weights, self.first, strict=True)
                 self.merged = [old + self.share * (new - start) for old, new, start in steps]
             elif self.merged:
-                self.merged = [torch.lerp(old, new, self.share) for old, new in zip(before, found, strict=True)]
+                self.merged = [torch.lerp(old, new, self.share) for old, new in zip(before, weights, strict=True)]
             else:
-                self.merged = found
+                self.merged = weights
             self._set(self.merged)
 
     def _set(self, weights: list[Any]) -> None:

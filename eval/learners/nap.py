@@ -15,7 +15,7 @@ from driftline.eval.training.sgd_learner import NetLearner
 class Nap(NetLearner):
     """Trains on the first step only: the cost of not learning later."""
 
-    needs = Needs(whole_steps="it learns the first step as a whole")
+    needs = Needs(first_step="it learns nothing else")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained."""
@@ -31,3 +31,6 @@ class Nap(NetLearner):
         if not self.trained:
             self.train(x, y)
             self.trained = True
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """Ignored."""

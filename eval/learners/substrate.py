@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Labels, Learner, Needs, Task
 from driftline.eval.memory.knn_index import MEASURED, Memory, Neighbours, TrackedQueries
 
 Vote = Literal["band", "nearest", "sum", "count", "no-recency"]
@@ -155,9 +155,16 @@ class SubstrateNoRecency(Substrate):
 
 @dataclass
 class StaticKnn(Substrate):
-    """The k nearest of the seed data (ignores corrections)."""
+    """The k nearest of the first step or the seed data: ignores later steps and corrections."""
 
     vote: Vote = "no-recency"
+
+    needs = Needs(first_step="its memory holds nothing else")
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Store the samples at the first call; ignore later ones."""
+        if not self.memory.n:
+            super().learn(x, y)
 
     def correct(self, x: Array, y: Labels) -> None:
         """Ignored."""

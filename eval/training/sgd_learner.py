@@ -43,8 +43,8 @@ Device = Annotated[str, AfterValidator(_device)]
 
 
 @dataclass
-class NetLearner(Learner):
-    """A network trained by SGD: by default a softmax head on features (CLEAR's linear probe)."""
+class NetworkLearner(Learner):
+    """A network, its inputs and scores: by default a softmax head on features (CLEAR's linear probe)."""
 
     lr: PositiveFloat | Literal["auto"] | None = None
     """learning rate; "auto": chosen by the protocol's primary score on samples that are not scored; None: "auto" where
@@ -57,10 +57,6 @@ class NetLearner(Learner):
     """samples per update"""
     epochs: NonNegativeInt = LinearSettings.epochs
     """passes over the data of a step"""
-    decay_after: PositiveInt = LinearSettings.decay_after
-    """epochs after which the learning rate is multiplied by `decay`, repeatedly"""
-    decay: NonNegativeFloat = LinearSettings.decay
-    """factor of the learning rate"""
     scale: Literal["rms", "none"] = "rms"
     """`rms` divides features by one constant, the root mean squared length of the first training data, so that lr = 1
     is stable in every unit; `none` leaves them unchanged"""
@@ -74,10 +70,6 @@ class NetLearner(Learner):
     """augmentation of training images: flip, crop and rotate, joined by + (CLEAR: flip+crop), or none"""
     weights: str = ""
     """checkpoint that a network on images starts from, instead of random weights"""
-    optimiser: Literal["sgd", "adamw"] = "sgd"
-    """`adamw` decays all weights"""
-    correct_lr: PositiveFloat = 0.05
-    """learning rate of the one step of SGD on a correction [OCRR: 0.05]"""
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
@@ -179,6 +171,42 @@ class NetLearner(Learner):
         self.credit -= whole * self.cost + self.batch_cost
         return whole
 
+    def scores(self, x: Array) -> Array:
+        """Of the head (N, C)."""
+        flat, divisor = self._plain(x)
+        return net_scores(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        """Every step's data, `epochs` times, weighted by the cost of an update and of a batch."""
+        return (self.epochs * self.cost + self.batch_cost) * sum(sizes)
+
+    def operations(self, width: int, classes: int) -> float:
+        """Multiplications and additions per sample: one forward and two backward products; NaN for networks on
+        images."""
+        if self.net == "linear":
+            return 4.0 * width * classes
+        return 6.0 * self.hidden * (width + classes) if self.net == "mlp" else float("nan")
+
+
+@dataclass
+class NetLearner(NetworkLearner):
+    """A network that is trained on the data of a step, for some epochs."""
+
+    decay_after: PositiveInt = LinearSettings.decay_after
+    """epochs after which the learning rate is multiplied by `decay`, repeatedly"""
+    decay: NonNegativeFloat = LinearSettings.decay
+    """factor of the learning rate"""
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    """`adamw` decays all weights"""
+    correct_lr: PositiveFloat = 0.05
+    """learning rate of the one step of SGD on a correction [OCRR: 0.05]"""
+
+    budgeted = ("batch", "epochs", "decay_after", "decay")
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train on this data, from the current weights."""
+        self.train(x, y)
+
     def train(
         self, x: Array | list[Array], y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None
     ) -> int:
@@ -206,11 +234,6 @@ class NetLearner(Learner):
         self.gradient_steps += done
         return done
 
-    def scores(self, x: Array) -> Array:
-        """Of the head (N, C)."""
-        flat, divisor = self._plain(x)
-        return net_scores(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
-
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD on the sample, without momentum, with the method's rule. Raises BadArray for a class that the
         head does not have."""
@@ -235,21 +258,6 @@ class NetLearner(Learner):
     def on_correction(self) -> Rule | None:
         """The method's rule for a correction."""
         return None
-
-    def samples_trained(self, sizes: Sequence[int]) -> float:
-        """Every step's data, `epochs` times, weighted by the cost of an update and of a batch."""
-        return (self.epochs * self.cost + self.batch_cost) * sum(sizes)
-
-    def operations(self, width: int, classes: int) -> float:
-        """Multiplications and additions per sample: one forward and two backward products; NaN for networks on
-        images."""
-        if self.net == "linear":
-            return 4.0 * width * classes
-        return 6.0 * self.hidden * (width + classes) if self.net == "mlp" else float("nan")
-
-    def learn(self, x: Array, y: Labels) -> None:
-        """Train on this data, from the current weights."""
-        self.train(x, y)
 
 
 def place(device: str) -> str:

@@ -83,7 +83,6 @@ def evaluate(
     """
     from driftline.eval.experiment.learner_sets import expand, split
     from driftline.eval.experiment.learner_spec import spec_of
-    from driftline.eval.experiment.presets import fitting
     from driftline.eval.experiment.settings import seeds_of, setting_names
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
@@ -100,7 +99,6 @@ def evaluate(
     chosen = expand(split(learners), list(LEARNERS))
     kinds = {_name(name): spec_of(name).kind for name in chosen}
     protocols = list(PROTOCOLS) if protocol == "all" else comma_separated(protocol)
-    known: dict[str, Any] = {name: PROTOCOLS.resolve(name) for name in protocols} | kinds
     place = _device(device)
     numbers = seeds_of(seeds or "0")
     few = len(chosen) * len(numbers) < FEW_RUNS
@@ -109,7 +107,7 @@ def evaluate(
     devices = [name for name, kind in kinds.items() if "device" in setting_names(kind)]
     settings: dict[str, Any] = {f"{name}.device": place for name in devices}
     settings |= {"sort": True} if sort else {}
-    settings |= (fitting(preset, known) if preset else {}) | dict(given(change) for change in sets or ())
+    settings |= dict(given(change) for change in sets or ())
     grid = _grid(tune or ())
     run_log = log_of(out / "log.jsonl", as_json)
     tasks = [(path, chosen) for path in paths]
@@ -128,7 +126,7 @@ def evaluate(
         parts = [(each, [seed]) for seed, each in all_draws.items()] or [(stream, numbers)]
         for name in protocols:
             try:
-                planned = [plan(each, name, names, seeds, settings, out, grid) for each, seeds in parts]
+                planned = [plan(each, name, names, seeds, settings, out, grid, preset or "") for each, seeds in parts]
             except IncompatibleStream as error:
                 if len(protocols) * len(paths) == 1:
                     raise
@@ -138,11 +136,17 @@ def evaluate(
                 documents.append({"protocol": name, "stream": about, "results": [], "skipped": skipped})
                 continue
             run_log.say(_estimate(name, planned, executor.workers))
+            for learner, text in planned[0].settings.items():
+                if text:
+                    run_log.say(f"  {learner}: {text}")
             with run_log.progress(name, sum(part.runs for part in planned), "runs") as tick:
+                more: Any = {"tune": grid, "preset": preset or ""}
                 if places:
-                    documents.append(evaluate_draws(places, name, names, settings, out, tick, executor, grid))
+                    documents.append(evaluate_draws(places, name, names, settings, out, tick, executor, **more))
                 else:
-                    documents.append(run_grid(stream, name, names, numbers, settings, out, tick, path, executor, grid))
+                    documents.append(
+                        run_grid(stream, name, names, numbers, settings, out, tick, path, executor, **more)
+                    )
     following = next_step("report", out, "--out", "report") if any(d["results"] for d in documents) else ""
     lines = [*map(_scores, documents), following]
     show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())

@@ -103,8 +103,8 @@ def to_final() -> set[str]:
 SKIPPED: dict[str, Callable[[], set[str]]] = {  # of our own protocols: all others must run
     "clear-iid": lambda: unfit() | to_final(),
     "clear-streaming": lambda: unfit() | to_final() | every(lambda kind: kind.needs.future),
-    "near-future": lambda: unfit() | every(lambda kind: kind.needs.whole_steps),
-    "ocrr": lambda: unfit() | to_final(),
+    "near-future": lambda: unfit() | every(lambda kind: kind.needs.whole_steps or kind.needs.first_step),
+    "ocrr": lambda: unfit() | every(lambda kind: kind.needs.whole_steps),
     "adaptation": lambda: unfit() | to_final() | every(lambda kind: kind.needs.future),
     "seq-to-final": lambda: (  # no data for an oracle, no blocks for side modules
         unfit() | every(lambda kind: kind.needs.oracle) | {"st-1", "st-b", "sst-1", "sst-b"}

@@ -31,7 +31,7 @@ STREAM = correlated()
 TEXTS = described(STREAM)
 ONLINE = [
     n for n in LEARNERS
-    if not (LEARNERS[n].needs.whole_steps or LEARNERS[n].needs.texts or LEARNERS[n].needs.images)
+    if not (LEARNERS[n].needs.whole_steps or LEARNERS[n].needs.first_step or LEARNERS[n].needs.texts or LEARNERS[n].needs.images)
 ]  # fmt: skip
 QUICK = {"shift": 50, "batch": 20, "points": 5, "prefix": 0}
 NARROW = {n: f"{n}(width=50)" if "width" in setting_names(LEARNERS[n]) else n for n in ONLINE}  # 1000 take seconds

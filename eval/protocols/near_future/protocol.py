@@ -18,7 +18,7 @@ from driftline.eval.protocol import Protocol, Ran, Result, Score, Start
 from driftline.eval.protocols.near_future import loop
 from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
 from driftline.eval.rows import Row
-from driftline.eval.training.sgd_learner import NetLearner
+from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.measures.label_correlation import blind_curve_of
 from driftline.stream_builder.stream import Split, Step, Stream, join
 
@@ -54,7 +54,7 @@ class NearFuture(Protocol):
 
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
-    refuses = ("all_steps", "whole_steps")
+    refuses = ("all_steps", "whole_steps", "first_step")
     fresh = ("online", "near_future", "shift/")
     step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
 
@@ -137,7 +137,7 @@ class NearFuture(Protocol):
 
     def defaults(self, learner: Learner) -> dict[str, Any]:
         """One momentum for all learners of a table, and learning rates chosen on the prefix."""
-        if not isinstance(learner, NetLearner):
+        if not isinstance(learner, NetworkLearner):
             return {}
         return {"momentum": 0.0} | ({"lr": "auto"} if learner.lr is None and self.prefix else {})
 
@@ -196,23 +196,15 @@ class NearFuture(Protocol):
         return self.abreast
 
     def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
-        """One pass with all learners; one that needs whole steps is skipped."""
-        fitting = []
-        for i, start in enumerate(starts):
-            if because := start.learner.needs.whole_steps:
-                yield i, IncompatibleStream(f"It cannot learn batch by batch: {because}.")
-            else:
-                fitting.append(i)
+        """One pass with all learners."""
         trains = self.trains(stream)
         most = max(train.most_probable for train in trains)
         plan = loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix), most)
-        learners, saves = [starts[i].learner for i in fitting], [starts[i].save for i in fitting]
-        for position, ran in loop.advance(stream, trains, plan, learners, saves):
-            yield fitting[position], ran
+        learners, saves = [start.learner for start in starts], [start.save for start in starts]
+        yield from loop.advance(stream, trains, plan, learners, saves)
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """Rows tested on "online", "near_future", "shift/S" and "retention/j". Raises IncompatibleStream for a
-        learner that needs whole steps."""
+        """Rows tested on "online", "near_future", "shift/S" and "retention/j"."""
         for _, ran in self.resolve(stream).run_many(stream, [Start(learner, rng, seed)]):
             if isinstance(ran, Exception):
                 raise ran

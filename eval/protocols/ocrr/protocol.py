@@ -56,7 +56,7 @@ class Ocrr(Protocol):
     scores = SCORES
     measures = MEASURES
     primary = "worst"
-    refuses = ("all_steps",)
+    refuses = ("all_steps", "whole_steps")
     reaches = MappingProxyType({"ledger": "a folder"})
     fresh = ("stream",)
     decisive, score_of_counts = staticmethod(decisive), staticmethod(score_of_counts)
@@ -96,9 +96,7 @@ class Ocrr(Protocol):
         if isinstance(learner, OnlineLearner):
             return {"lr": "auto"} if learner.lr is None else {}
         name = next((name for name in SYSTEMS if type(learner) is LEARNERS[name]), None)
-        if name is None:
-            return {}
-        return {key.rpartition(".")[2]: value for key, value in fitting("ocrr", {name: type(learner)}).items()}
+        return {} if name is None else fitting("ocrr", {name: type(learner)})[name]
 
     def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
         """At most 2,000 samples of the seed data, in one step or, if the last step is novel, in three."""
