@@ -36,7 +36,7 @@ class Task:
     classes: tuple[str, ...] = ()
     """names of the classes, if the protocol discloses them"""
     rules: Any = None
-    """what a protocol prescribes for its methods"""
+    """what a protocol prescribes for its methods: network, grid of settings, validation; None: nothing"""
     seed: int = 0
     """seed of the run, the same for every learner"""
     store: Path | None = None
@@ -95,6 +95,12 @@ class Learner(ABC):
 
     needs: ClassVar[Needs] = Needs()
     """what it must be shown"""
+    obeys: ClassVar[bool] = False
+    """trains the network that `Task.rules` prescribe, with their grid and validation; under a protocol that has rules
+    the rows of other learners stand apart"""
+    knows: ClassVar[bool] = False
+    """answers better than chance before it has learned anything: from texts about the classes, or as a model of others.
+    The others stand at 1 / C there, whatever class an untrained network names"""
     budgeted: ClassVar[Sequence[str]] = ()
     """settings that a budget of updates (`Task.updates`) replaces; there they are refused and not recorded"""
     reaches: ClassVar[Mapping[str, str]] = {}

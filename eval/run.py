@@ -249,6 +249,8 @@ class _Begun:
     identity: dict[str, Any]
     origin: dict[str, str]
     """where its settings come from that are no defaults"""
+    own_rules: bool
+    """whether the protocol has rules that the learner does not obey"""
     folder: Path | None
     """of its rows"""
     choice: Choice | None
@@ -268,8 +270,9 @@ def _begin(stream: Stream, grid: Setup, job: Job) -> Path | _Begun:
     if choice is not None:
         learner = job.learner(**choice.settings)
     start = started(protocol, stream, grid.name, learner, job.seed, grid.out and grid.out / "fits")
+    own_rules = grid.rules and not learner.obeys
     save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.safetensors")
-    return _Begun(dataclasses.replace(start, save=save), identity, job.origin, folder, choice, clock)
+    return _Begun(dataclasses.replace(start, save=save), identity, job.origin, own_rules, folder, choice, clock)
 
 
 def _finished(folder: Path, grid: Setup) -> bool:
@@ -293,6 +296,7 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
         "release": versions.record(stream),
         "probabilities": grid.most_probable,
         "settings_from": run.origin,
+        "rules": "own" if run.own_rules else "",
     }
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
     about |= {k: v for k, v in notes.items() if v} | dict(ran.facts) | chosen

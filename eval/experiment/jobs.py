@@ -39,6 +39,8 @@ class Setup:
     """how many classes of a sample are recorded"""
     budget: bool = False
     """whether a budget of updates replaces settings of learners (`Learner.budgeted`)"""
+    rules: bool = False
+    """whether the protocol prescribes a network (`Task.rules`)"""
 
     def recorded(self, learner: Learner) -> dict[str, Any]:
         """The settings of a learner that have an effect."""
@@ -100,7 +102,8 @@ def jobs_of(
     made = make(**check_settings(kind, of_preset.get(name, {}) | own, name))
     made.check(stream)
     made = made.resolve(stream)
-    budget, jobs, tuned = made.task(stream).updates is not None, [], set()
+    task = made.task(stream)
+    budget, jobs, tuned = task.updates is not None, [], set()
     for spec in specs:
         changed = per_learner[spec.name]
         if budget and (dead := sorted({*changed, *spec.own} & set(spec.kind.budgeted))):
@@ -122,7 +125,7 @@ def jobs_of(
         tuned |= set(candidates)
     if unused := sorted(set(tune) - tuned):
         raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
-    return Setup(name, made, out, most_probable, budget), jobs
+    return Setup(name, made, out, most_probable, budget, task.rules is not None), jobs
 
 
 def _by_owner(

@@ -79,8 +79,9 @@ def _table(protocol: str, settings: str, sha: str, entries: Sequence[Entry]) -> 
     lines += ["|---" * (len(scores) + 5) + "|"]
     for learner, result, _, best in ranked(document):
         values = [_value(score, result, best and score == primary) for score in scores]
-        over = result.get("budget", {}).get("overspent")
-        shown = markdown(f"{learner} (overspent {over} ×)" if over else learner)
+        budget = result.get("budget", {})
+        share = [f"{word} {budget[word]} ×" for word in ("overspent", "underspent") if word in budget]
+        shown = markdown(f"{learner} ({share[0]})" if share else learner)
         verdict = owners[id(result)]
         values += [*drawn(result), checked(verdict, result["runs"]), markdown(verdict.name)]
         lines.append(f"| {shown} | {' | '.join(values)} |")

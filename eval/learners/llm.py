@@ -55,6 +55,7 @@ class Llm(Learner):
     """concurrent requests"""
 
     needs = Needs(texts=True)
+    knows = True
     reaches = MappingProxyType({"endpoint": "an address", "model": "a model", "key_env": "a key"})
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:

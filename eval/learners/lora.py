@@ -15,6 +15,7 @@ from driftline.curate.core.errors import BadConfig, IncompatibleStream, not_load
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.seeded import seeded
 from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.training.budget import Budget, batches_of
 from driftline.eval.training.sgd_learner import Device, place
 
 CHUNK = 64  # samples predicted at once
@@ -53,6 +54,7 @@ class Lora(Learner):
 
     needs = Needs(texts=True)
     reaches = MappingProxyType({"model": "a model"})
+    budgeted = ("epochs",)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier and new adapters. Raises IncompatibleStream for features and without a model, MissingFile
@@ -69,7 +71,7 @@ class Lora(Learner):
         except ImportError:
             raise BadConfig("peft is not installed.", "", "Install the extra: pip install 'driftline[lora]'.") from None
 
-        self.cost = task.cost_of(self.batch)
+        self.cost, self.budget = task.cost_of(self.batch), Budget(task)
         self.task, self.rng, self.place, self.texts = task, rng, place(self.device), not task.x_shape
         kind = getattr(transformers, f"AutoModelFor{'Sequence' if self.texts else 'Image'}Classification")
         transformers.utils.logging.set_verbosity_error()  # no warning about the new classifier
@@ -127,12 +129,9 @@ class Lora(Learner):
         tokens = self._inputs(x) if self.texts else {}  # once for all passes; normalised pixels would take much memory
         with seeded(self.rng), one_thread():  # the seed of dropout
             self.net.train()
-            for _ in range(self.epochs):
-                order = self.rng.permutation(len(y))
-                for low in range(0, len(y), self.batch):
-                    rows = order[low : low + self.batch]
-                    inputs = cut(tokens, rows) if self.texts else self._inputs(np.asarray(x)[rows])
-                    self._step(optimiser, inputs, np.asarray(y)[rows])
+            for rows in batches_of(len(y), self.batch, self.epochs, self.rng, self.budget.take(self.cost)):
+                inputs = cut(tokens, rows) if self.texts else self._inputs(np.asarray(x)[rows])
+                self._step(optimiser, inputs, np.asarray(y)[rows])
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD without dropout. Raises BadConfig for an undeclared class."""

@@ -53,6 +53,7 @@ class ToFinal(Learner):
     """cpu, cuda or auto"""
 
     needs = Needs(whole_steps=WHOLE, all_steps=WHOLE)
+    obeys = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a

@@ -23,6 +23,7 @@ class TextProbe(NetLearner):
     """of the text vectors as first weights; with CLIP's own 100 training hardly moves them"""
 
     needs = Needs(class_texts=True)
+    knows = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start from the texts. Raises BadConfig for another network than linear."""

@@ -25,6 +25,7 @@ class ZeroShot(Learner):
     """of cosines before the softmax [Radford et al. 2021, sec. 2.5: 100 after training]"""
 
     needs = Needs(class_texts=True)
+    knows = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Take the texts."""

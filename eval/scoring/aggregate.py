@@ -36,7 +36,8 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
         if unknown := sorted(set(about["protocol_settings"]) - set(setting_names(kind))):
             problem = f"A run of {about['learner']} has the protocol setting {shortened(unknown[0])!r}."
             raise BadInput(problem, f"Expected settings of {about['protocol']}.", "Evaluate again.")
-        notes: dict[str, Any] = {key: about[key] for key in ("told", "budget", "learner_facts") if key in about}
+        copied = ("told", "budget", "learner_facts", "rules")
+        notes: dict[str, Any] = {key: about[key] for key in copied if key in about}
         made = kind(**about["protocol_settings"])
         scored = [_score(made, run) for run in group]
         results.append(

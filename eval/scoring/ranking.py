@@ -26,9 +26,11 @@ class Place(NamedTuple):
 
 
 def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
-    """The settings of the protocol that decide a result's scores."""
+    """The settings of the protocol that decide a result's scores; `rules` is "own" where the learner did not obey the
+    protocol's network, grid and validation."""
     kind = kind_of(document)
-    return {name: result["settings"].get(name, getattr(kind, name, None)) for name in deciding(kind)}
+    settings = {name: result["settings"].get(name, getattr(kind, name, None)) for name in deciding(kind)}
+    return settings | ({"rules": result["rules"]} if result.get("rules") else {})
 
 
 def upper_bound(learner: str) -> bool:
@@ -111,8 +113,9 @@ def differing(document: Document) -> list[str]:
     ['policy=oracle', 'policy=random_50']
     """
     settings = [protocol_settings(document, group[0]) for group in comparable(document)]
-    keys = [key for key in (settings[0] if settings else ()) if any(s[key] != settings[0][key] for s in settings)]
-    return [", ".join(f"{key}={s[key]}" for key in keys) for s in settings]
+    every = {key: None for group in settings for key in group}
+    keys = [key for key in every if any(s.get(key) != settings[0].get(key) for s in settings)]
+    return [", ".join(f"{key}={s[key]}" for key in keys if key in s) for s in settings]
 
 
 def labels(results: Sequence[Result]) -> list[str]:

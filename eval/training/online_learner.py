@@ -78,7 +78,7 @@ class OnlineLearner(NetworkLearner):
     def learn_from(self, past: Past) -> None:
         """As many updates as the budget allows, on samples that the sampler draws."""
         self.replay.grow(past)
-        if updates := self.allowed():
+        if updates := self.budget.take(self.cost):
             self._train(past, updates)
         self.stored = self.replay.kept(past)
 

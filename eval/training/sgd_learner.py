@@ -19,6 +19,7 @@ from driftline.eval.engine.deep import Deep, check_model
 from driftline.eval.engine.linear import Head, LinearSettings, Net, Rule, fit, net_scores, on, step
 from driftline.eval.engine.mlp import Mlp
 from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.training.budget import Budget
 
 HEADS = {"linear": LinearSettings.lr, "mlp": 0.1}  # learning rates on features [CLEAR, supplement 6]
 RATES = (10.0, 3.0, 30.0, 1.0, 100.0, 0.3, 0.1, 0.03)  # of "auto" on scaled features; among equals the first
@@ -104,7 +105,8 @@ class NetworkLearner(Learner):
                     "Expected uint8 images (H, W, 3).",
                     "Use net=linear or net=mlp on features.",
                 )
-        self.task, self.rng, self.gradient_steps, self.credit, self.extra = task, rng, 0, 0.0, 0.0
+        self.task, self.rng, self.gradient_steps, self.extra = task, rng, 0, 0.0
+        self.budget = Budget(task)
         self.place = place(self.device)
         self.length: float | None = None
         self.reset()
@@ -162,15 +164,6 @@ class NetworkLearner(Learner):
             squares = [(np.asarray(self.inputs(block), np.float64) ** 2).sum(1) for block in blocks]
             self.length = float(np.sqrt(np.concatenate(squares).mean())) or 1.0
 
-    def allowed(self) -> int:
-        """Updates that the budget allows for the current batch; the remainder is carried over to the next."""
-        self.credit += self.task.updates or 0.0
-        whole = int((self.credit - self.batch_cost) / self.cost + 1e-9)
-        if whole < 1:
-            return 0
-        self.credit -= whole * self.cost + self.batch_cost
-        return whole
-
     def scores(self, x: Array) -> Array:
         """Of the head (N, C)."""
         flat, divisor = self._plain(x)
@@ -213,9 +206,8 @@ class NetLearner(NetworkLearner):
         """One training run over (x, y) with a new optimiser; under a budget, as many updates on all of (x, y) as it
         allows. x: all samples, or parts of them in the order of y. rule: what the method adds to plain SGD. Returns
         the number of updates."""
-        online = self.task.updates is not None
-        updates = self.allowed() if online else 0
-        if online and not updates:
+        updates = self.budget.take(self.cost, self.batch_cost)
+        if updates == 0:
             return 0
         parts = x if isinstance(x, list) else [x]
         self.measure(*parts)
@@ -223,9 +215,9 @@ class NetLearner(NetworkLearner):
             self.rate,
             self.momentum,
             self.weight_decay,
-            len(y) if online else self.batch,
-            updates if online else self.epochs,
-            updates if online else self.decay_after,
+            self.batch if updates is None else len(y),
+            updates or self.epochs,
+            updates or self.decay_after,
             self.decay,
             self.optimiser,
         )

@@ -189,3 +189,11 @@ def test_one_seed_has_no_deviation_and_missing_seeds_are_counted() -> None:
     some = {"scores": {score.name: {"mean": 40.0, "sd": 0.0, "values": [40.0, None, None]}}}
     none = {"scores": {score.name: {"mean": None, "sd": None, "values": [None, None]}}}
     assert [score.spread(r) for r in (one, some, none, {"scores": {}})] == ["40", "40 (1/3)", "– (0/2)", "–"]
+
+
+def test_learners_that_train_another_network_than_the_protocols_stand_apart() -> None:
+    stream = drifting(steps=3, n=40)
+    document = evaluate(stream, "seq-to-final", ["ft", "nearest-mean"], settings={"network": "linear", "val_share": 0.2})
+    assert [[r["learner"] for r in group] for group in comparable(document)] == [["ft"], ["nearest-mean"]]
+    assert differing(document) == ["", "rules=own"]
+    assert all(place.best for place in ranked(document))

@@ -60,8 +60,9 @@ def matrix(rows: Sequence[Row], steps: int) -> Matrix:
 
 
 def start(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
-    """(T,) accuracy on each step before anything was learned; NaN where that was not tested."""
-    cells = np.full(steps, np.nan)
+    """(T,) accuracy on each step before anything was learned: chance, 1 / C, where that was not tested."""
+    classes = max((len(row.class_n) for row in rows), default=0)
+    cells = np.full(steps, 1 / classes if classes else np.nan)
     for row in rows:
         if row.learned_to < 0:
             cells[int(row.tested_on)] = row.n_correct / row.n

@@ -24,6 +24,7 @@ from driftline.stream_builder.stream import Split, Step, Stream, join
 
 LEAST_PREFIX = 2000  # with 500 samples, learning rates lost up to 40 points of accuracy, with 1,600 two on average
 FEWEST_BATCHES = 4  # of a prefix: with fewer, what a learner learned there is not tested there
+LEAST_SHARE = 0.9  # of the budget; a learner that takes less is compared at less work than the others
 FEWEST_UPDATES = 100  # with 31 updates, so small a learning rate was chosen for ACE that it lost eleven points
 
 
@@ -214,8 +215,10 @@ class NearFuture(Protocol):
         """Updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
         paid = self.updates * -(-samples // self.batch)
         taken = spent(learner)
-        over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
-        return {"updates_paid": paid, "updates_taken": round(taken, 3), **over}
+        share, report = taken / paid, {"updates_paid": paid, "updates_taken": round(taken, 3)}
+        over = {"overspent": round(share, 3)} if share > 1.000001 else {}
+        under = {"underspent": round(share, 3)} if 0 < share < LEAST_SHARE else {}
+        return report | over | under
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """online, near_future, retention; the retention matrix and the running curves."""
