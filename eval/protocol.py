@@ -279,7 +279,7 @@ def stored_protocol(name: str) -> type[Protocol]:
         raise UnknownName(
             f"The rows are of the protocol {name!r}, which is not registered.",
             f"Available: {', '.join(sorted(PROTOCOLS))}.",
-            "Install its package, or name it: driftline report --plugin package.module:Name.",
+            "Install its package, or name it with --plugin package.module:Name.",
         )
     return PROTOCOLS[name]
 

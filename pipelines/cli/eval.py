@@ -15,7 +15,9 @@ from driftline.pipelines.cli.common import (
     Device,
     Engine,
     Json,
+    Plugins,
     Sets,
+    admit,
     comma_separated,
     command,
     context_of_last,
@@ -252,6 +254,7 @@ def compare(
         list[Path] | None,
         typer.Option("--stream", help="Rows: an evaluated stream; adds names, dates and images; may be repeated."),
     ] = None,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Compare two versions of a release, or two sets of runs.
@@ -275,6 +278,7 @@ def compare(
         if not found["comparable"]:
             raise DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
         return
+    admit(plugins)
     page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
     text = [f"  {e['learner']}: {_shares(e)}" for e in differences]
     show(as_json, {"report": str(page), "differences": differences}, "\n".join([*text, f"report: {page}"]))
@@ -306,22 +310,17 @@ def report(
         list[Path] | None,
         typer.Option("--stream", help="An evaluated stream: adds its steps, drift and images; may be repeated."),
     ] = None,
-    plugins: Annotated[
-        list[str] | None,
-        typer.Option("--plugin", metavar="MODULE:NAME", help="Your own protocol of these rows; may be repeated."),
-    ] = None,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Write a site with tables and figures from rows.
 
     An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
     """
-    from driftline.eval.protocol import protocol_named
     from driftline.eval.reporting.report import results_of, write
     from driftline.stream_builder.stream import Stream
 
-    for plugin in plugins or ():
-        protocol_named(protocol_named(plugin)[1])  # rows name the class or, from a command line, package.module:Name
+    admit(plugins)
     known = [Stream.load(place) for place in stream or ()]
     if run_folder is None:
         page = write(results_of(paths, known), out, streams=known)
