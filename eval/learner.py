@@ -98,6 +98,8 @@ class Learner(ABC):
     obeys: ClassVar[bool] = False
     """trains the network that `Task.rules` prescribe, with their grid and validation; under a protocol that has rules
     the rows of other learners stand apart"""
+    blind: ClassVar[bool] = False
+    """never looks at a sample: what labels alone give"""
     knows: ClassVar[bool] = False
     """answers better than chance before it has learned anything: from texts about the classes, or as a model of others.
     The others stand at 1 / C there, whatever class an untrained network names"""

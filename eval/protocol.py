@@ -155,6 +155,8 @@ class Protocol(ABC):
     """True: several processes may share the work of one run"""
     refuses: ClassVar[Sequence[str]] = ()
     """needs of learners (fields of `Needs`) that it cannot meet"""
+    bounds: ClassVar[Sequence[str]] = ("future", "oracle")
+    """needs that give a learner more than the others get: its scores are upper bounds, and it is no rival of theirs"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """as for learners: setting → what it names outside the run"""
 

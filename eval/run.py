@@ -27,6 +27,7 @@ from driftline.eval.results import Results
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring import timeline, versions
 from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.ranking import standing_of
 from driftline.stream_builder.stream import Stream
 
 
@@ -298,6 +299,7 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
         "settings_from": run.origin,
         "rules": "own" if run.own_rules else "",
     }
+    about["standing"] = standing_of(type(learner), type(protocol))
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
     about |= {k: v for k, v in notes.items() if v} | dict(ran.facts) | chosen
     about |= protocol.records(stream, learner, run.start.seed)

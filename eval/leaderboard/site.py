@@ -19,7 +19,7 @@ from driftline.eval.reporting.pages import slug
 from driftline.eval.rows import digest, grouped
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling
-from driftline.eval.scoring.ranking import protocol_settings, ranked, upper_bound
+from driftline.eval.scoring.ranking import bound, protocol_settings, ranked
 from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _tables(
                 "primary": primary.label,
                 "scores": [score.label for score in scores],
                 "ties": any(row["tie"] for row in rows),
-                "bounds": ", ".join(name for name in map(str, (row["learner"] for row in rows)) if upper_bound(name)),
+                "bounds": ", ".join(place.name for place in ranked(document) if bound(place.result)),
                 "lite": seconds <= 60 * LITE_MINUTES,
                 "rows": rows,
             }

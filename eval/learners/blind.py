@@ -47,6 +47,8 @@ class Blind(Learner):
 
     needs = Needs(single_samples=True)
 
+    blind = True
+
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without labels."""
         self.windows = [Window(k, task.n_classes) for k in ((self.k,) if self.k else GRID)]

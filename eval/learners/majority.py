@@ -13,6 +13,8 @@ from driftline.eval.learner import Array, Labels, Learner, Task
 class Majority(Learner):
     """Predicts the most frequent class so far (ties: the lowest label; before any: 0)."""
 
+    blind = True
+
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with counts of zero."""
         self.counts = np.zeros(task.n_classes, np.int64)  # (C,)

@@ -13,6 +13,8 @@ from driftline.eval.learner import Array, Labels, Learner, Task
 class Random(Learner):
     """Predicts classes uniformly at random; within a run the same batch always gets the same guesses."""
 
+    blind = True
+
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Draw the run's seed."""
         self.n_classes, self.seed = task.n_classes, int(rng.integers(2**31))

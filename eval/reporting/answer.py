@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.eval.protocol import Score, primary_of
-from driftline.eval.reporting.ageing import BLIND, after, half_life_text, interval, oldest, points
+from driftline.eval.reporting.ageing import after, half_life_text, interval, oldest, points
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ALPHA
-from driftline.eval.scoring.ranking import upper_bound
+from driftline.eval.scoring.ranking import bound, rival
 from driftline.eval.scoring.significance import LEAST_SEEDS
 
 NAMED = 6  # learners that a sentence names
@@ -42,7 +42,7 @@ def answer(document: Mapping[str, Any]) -> list[str]:
 
 
 def _seeing(result: Result) -> bool:
-    return not upper_bound(result["learner"]) and result["learner"].partition("(")[0] not in BLIND
+    return rival(result) and result.get("standing") != "blind"
 
 
 def _name(result: Result) -> str:
@@ -194,7 +194,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _bound(document: Mapping[str, Any], score: Score) -> str:
-    bounds = [r for r in document["results"] if upper_bound(r["learner"]) and score.mean(r) is not None]
+    bounds = [r for r in document["results"] if bound(r) and score.mean(r) is not None]
     if not bounds:
         return ""
     best = max(bounds, key=lambda r: ranking.rank(score, r))

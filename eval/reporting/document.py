@@ -10,12 +10,11 @@ from typing import Any
 from driftline.eval.plotting.charts import Figure, points
 from driftline.eval.protocol import Document, Score, kind_of, primary_of, scores_of
 from driftline.eval.reporting import ageing, confidence, samples
-from driftline.eval.reporting.ageing import BLIND
 from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import ranked, upper_bound
+from driftline.eval.scoring.ranking import labels, ranked, rival
 from driftline.stream_builder.stream import Stream
 
 MATRICES = 6  # in the page; the script draws the others, from the data of `_pair`
@@ -31,7 +30,7 @@ def shown(
     """What a page shows beyond the document: the order and the best, the answer, columns, texts, figures, the matrix's
     axes and range."""
     results, kind, page = document["results"], kind_of(document), page_of(document)
-    seeing = [r for r in results if r["learner"] not in BLIND] or results  # chance level would flatten the colours
+    seeing = [r for r in results if r.get("standing") != "blind"] or results  # chance would flatten the colours
     cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
     measures = dict.fromkeys(name for r in results for name in r.get("measures", ()))
     ties, at = letters(document), {id(result): i for i, result in enumerate(results)}
@@ -153,15 +152,16 @@ def _scale(results: Sequence[Mapping[str, Any]]) -> str:
 def _cost(document: Mapping[str, Any]) -> Figure | None:
     """The primary score over the cost of a run; None for fewer than two learners."""
     score: Score = document["primary"]
-    whole = [r for r in document["results"] if ranking.rank(score, r)[0] == 1]
-    costs = {r["learner"]: (1000 * seconds_of(r), score.mean(r)) for r in whole}
+    named = dict(zip(labels(document["results"]), document["results"], strict=True))
+    whole = {name: r for name, r in named.items() if ranking.rank(score, r)[0] == 1}
+    costs = {name: (1000 * seconds_of(r), score.mean(r)) for name, r in whole.items()}
     places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None}
     if len(places) < 2 or score.unit != "share":
         return None
     front = [
         name
         for name, (cost, mean) in places.items()
-        if not upper_bound(name)
+        if rival(named[name])
         and not any(c <= cost and m >= mean and (c, m) != (cost, mean) for n, (c, m) in places.items() if n != name)
     ]
     caption = (

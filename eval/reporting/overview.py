@@ -20,7 +20,7 @@ from driftline.eval.plotting.embed import figure
 from driftline.eval.protocol import Document, Score, primary_of
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ranks_of
-from driftline.eval.scoring.ranking import comparable, differing, labels, upper_bound
+from driftline.eval.scoring.ranking import bound, comparable, differing, labels, rival
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
         name: [ranking.rank(column.score, row[column]) if column in row else (0.0, -np.inf) for column in columns]
         for name, row in cells.items()
     }
-    ranked_names = [name for name, row in keys.items() if np.isfinite(row).all() and not upper_bound(name)]
+    ranked_names = [
+        name for name, row in keys.items() if np.isfinite(row).all() and any(rival(cells[name][c]) for c in columns)
+    ]
     if not ranked_names or not columns:
         return {}
     orders = [sorted({keys[name][c] for name in ranked_names}) for c in range(len(columns))]
@@ -109,8 +111,9 @@ def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]
 
 def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
     """HTML: rows by mean rank, those without a rank last."""
-    rivals = [row for name, row in cells.items() if not upper_bound(name)]
-    best = {c: ranking.best(c.score, (row[c] for row in rivals if c in row)) for c in columns}
+    best = {
+        c: ranking.best(c.score, (row[c] for row in cells.values() if c in row and not bound(row[c]))) for c in columns
+    }
     lines = [[c.protocol, c.settings, c.stream, c.score.label] for c in columns]
     head = "".join(f"<th scope='col'>{'<br>'.join(html.escape(part) for part in ls if part)}</th>" for ls in lines)
     rows = []

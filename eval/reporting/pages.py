@@ -17,7 +17,7 @@ from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import PROTOCOLS, Document, primary_of, scores_of
 from driftline.eval.reporting.stream_page import facts, sections
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import comparable, differing, upper_bound
+from driftline.eval.scoring.ranking import comparable, differing, rival
 from driftline.stream_builder.stream import Stream
 
 Documents = Sequence[Document]
@@ -152,7 +152,7 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
             continue
         for group, settings in zip(comparable(d), differing(d), strict=True):
             score = primary_of(d)
-            bests = ranking.best(score, (r for r in group if not upper_bound(r["learner"])))
+            bests = ranking.best(score, (r for r in group if rival(r)))
             best = next(iter(bests), {"learner": "–", "scores": {}})
             text = score.text(score.mean(best))
             scored = {"by": score.label, "best": best["learner"], "score": text, "learners": len(group)}

@@ -21,7 +21,6 @@ from driftline.eval.plotting.charts import Section
 from driftline.eval.plotting.embed import SCRIPT, data_island, figure, script
 from driftline.eval.protocol import Document, Score, stored_protocol
 from driftline.eval.reporting import ageing, compared, confidence, pages, versions
-from driftline.eval.reporting.ageing import BLIND
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.exports import EXPORTED, write_exports
 from driftline.eval.reporting.overview import overview
@@ -152,7 +151,7 @@ def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: b
         "compared": compared.facts_of(runs, document, draws),
         "seen": ageing.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, stream),
-        "lost": lost_samples(runs, document, BLIND),
+        "lost": lost_samples(runs, document),
     }
     return {key: value for key, value in found.items() if value}
 

@@ -19,7 +19,7 @@ from driftline.eval.protocol import Document, primary_of, stored_protocol
 from driftline.eval.rows import Run
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.aggregate import groups
-from driftline.eval.scoring.ranking import ranked, upper_bound
+from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.step import CALENDAR
 from driftline.stream_builder.stream import SPLITS, Split, Stream
 
@@ -29,7 +29,7 @@ Traces = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]  # ids → w
 Counts = npt.NDArray[np.int32]
 
 
-def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) -> dict[str, Any] | None:
+def lost_samples(runs: Sequence[Run], document: Document) -> dict[str, Any] | None:
     """Positions of samples in the stream and how often they were lost, as plain data; None without outcomes.
 
     A step's freshest model is the last one that was trained before the step was tested, at the earliest; its oldest
@@ -43,8 +43,7 @@ def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) 
         return None
     label = np.full(top + 1, -1, np.int64)
     for k, group in enumerate(groups(runs)):
-        name = group[0].about["learner"]
-        if upper_bound(name) or name.partition("(")[0] in blind:
+        if document["results"][k].get("standing"):
             continue
         counted = _counts(group, top + 1, label)
         if counted is not None:

@@ -14,7 +14,7 @@ from driftline.eval.protocol import Protocol, Result, Score, scores_of, stored_p
 from driftline.eval.rows import Row, Run, digest
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import comparable, upper_bound
+from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
 from driftline.eval.scoring.significance import half_width, holm, over_samples, paired
 
 
@@ -43,6 +43,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
         results.append(
             {
                 "learner": about["learner"],
+                "standing": about.get("standing", standing_by_name(about["learner"], kind)),
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
                 "runs": [digest(run) for run in group],
@@ -63,10 +64,26 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
             }
         )
     document = {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
+    answered = {id(result): _answered(group) for result, group in zip(results, groups(runs), strict=True)}
     for rivals in comparable(document):
+        first: dict[str, str] = {}  # what was answered → the learner that is listed first with it
+        for result in rivals:
+            same = first.setdefault(answered[id(result)], result["learner"])
+            if same.partition("(")[0] != result["learner"].partition("(")[0]:
+                result["same_as"] = same
         for score in scores_of(document):
             _compare(rivals, score)
     return document
+
+
+def _answered(group: Sequence[Run]) -> str:
+    """A text that is equal for runs with equal tests and equal counts of right answers, class by class, for the same
+    seeds."""
+    rows = [
+        [(r.tested_on, r.learned_to, r.seen, r.corrections, r.n, r.n_correct, list(r.class_correct)) for r in run.rows]
+        for run in group
+    ]
+    return json.dumps([[run.about["seed"] for run in group], rows])
 
 
 def _each(group: Sequence[Run], *keys: str) -> dict[str, list[Any]]:
@@ -95,14 +112,14 @@ def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
     """Add to every result the p of a paired test against the best learner's same seeds, after Holm over all pairs of
     the results: the best was selected on the same scores, so any pair could have been the one shown (None: the best
     itself, fewer than three seeds, other seeds, or seeds that change nothing). Upper bounds are no rivals."""
-    rivals = [k for k, result in enumerate(results) if not upper_bound(result["learner"])]
+    rivals = [k for k, result in enumerate(results) if rival(result)]
     bests = ranking.best(score, (results[k] for k in rivals))
     first = [k for k in rivals if any(results[k] is result for result in bests)] or rivals or range(len(results))
     best = max(first, key=lambda k: ranking.rank(score, results[k]))
     values = [result["scores"].get(score.name, {}).get("values", []) for result in results]
     of_seeds: dict[tuple[int, ...], list[int]] = {}
     for k, result in enumerate(results):
-        if values[k] and None not in values[k]:
+        if values[k] and None not in values[k] and "same_as" not in result:
             of_seeds.setdefault(tuple(result["seeds"]), []).append(k)
     p = np.full((len(results), len(results)), np.nan)
     for members in of_seeds.values():

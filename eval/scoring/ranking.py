@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from driftline.eval.experiment.settings import deciding
+from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
-from driftline.eval.protocol import Document, Score, kind_of, primary_of
+from driftline.eval.protocol import Document, Protocol, Score, kind_of, primary_of
 
 Result = dict[str, Any]  # one of a document's results
 
@@ -33,15 +34,37 @@ def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
     return settings | ({"rules": result["rules"]} if result.get("rules") else {})
 
 
-def upper_bound(learner: str) -> bool:
-    """Whether a learner learns from data that others may not have: later steps, or the last distribution at will. It is
-    listed last and never the best.
+def standing_of(learner: type[Learner], protocol: type[Protocol]) -> str:
+    """What a learner is under a protocol: "bound" if it learns from data that others may not have, as later steps or
+    the last distribution at will; "blind" if it never looks at a sample; "" for the others.
 
-    >>> upper_bound("joint(epochs=5)"), upper_bound("oracle"), upper_bound("er")
-    (True, True, False)
+    >>> from driftline.eval.protocol import PROTOCOLS
+    >>> [standing_of(LEARNERS["joint"], PROTOCOLS[name]) for name in ("clear-iid", "seq-to-final")]
+    ['bound', '']
+    """
+    if any(getattr(learner.needs, need) for need in protocol.bounds):
+        return "bound"
+    return "blind" if learner.blind else ""
+
+
+def standing_by_name(learner: str, protocol: type[Protocol] = Protocol) -> str:
+    """Of rows that do not say it: by the registered learner.
+
+    >>> standing_by_name("joint(epochs=5)"), standing_by_name("oracle"), standing_by_name("er")
+    ('bound', 'bound', '')
     """
     base = learner.partition("(")[0].strip()
-    return base in LEARNERS and (LEARNERS[base].needs.future or LEARNERS[base].needs.oracle)
+    return standing_of(LEARNERS[base], protocol) if base in LEARNERS and not LEARNERS.problem(base) else ""
+
+
+def bound(result: Result) -> bool:
+    """Whether a result is an upper bound: it is listed last and never the best."""
+    return str(result.get("standing", standing_by_name(result["learner"]))) == "bound"
+
+
+def rival(result: Result) -> bool:
+    """Whether a result competes: an upper bound does not, nor one that is another one again (`same_as`)."""
+    return not bound(result) and "same_as" not in result
 
 
 def uses_unlabelled(learner: str) -> bool:
@@ -87,7 +110,7 @@ def comparable(document: Document) -> list[list[Result]]:
 
     def place(result: Result) -> tuple[bool, float, float]:
         share, gain = rank(score, result)
-        return upper_bound(result["learner"]), -share, -gain
+        return bound(result), -share, -gain
 
     return [sorted(group, key=place) for group in groups.values()]
 
@@ -98,7 +121,7 @@ def ranked(document: Document) -> list[Place]:
     names = {id(result): name for result, name in zip(results, labels(results), strict=True)}
     places = []
     for number, group in enumerate(comparable(document)):
-        bests = best(primary_of(document), (r for r in group if not upper_bound(r["learner"])))
+        bests = best(primary_of(document), (r for r in group if not bound(r)))
         places += [Place(names[id(r)], r, number, any(r is other for other in bests)) for r in group]
     return places
 

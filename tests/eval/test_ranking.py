@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.helpers import drifting
 
 from driftline.eval.plotting.charts import points
 from driftline.eval.protocol import PROTOCOLS, primary_of
@@ -19,6 +20,7 @@ from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import write
 from driftline.eval.results import Results
 from driftline.eval.rows import Row
+from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import comparable, differing, ranked
 from driftline.pipelines.cli.eval import _scores as printed
 
@@ -193,7 +195,38 @@ def test_one_seed_has_no_deviation_and_missing_seeds_are_counted() -> None:
 
 def test_learners_that_train_another_network_than_the_protocols_stand_apart() -> None:
     stream = drifting(steps=3, n=40)
-    document = evaluate(stream, "seq-to-final", ["ft", "nearest-mean"], settings={"network": "linear", "val_share": 0.2})
-    assert [[r["learner"] for r in group] for group in comparable(document)] == [["ft"], ["nearest-mean"]]
-    assert differing(document) == ["", "rules=own"]
-    assert all(place.best for place in ranked(document))
+    found = evaluate(
+        stream, "seq-to-final", ["ft", "nearest-mean"], settings={"network": "linear", "val_share": 0.2}
+    )
+    assert [[r["learner"] for r in group] for group in comparable(found)] == [["ft"], ["nearest-mean"]]
+    assert differing(found) == ["", "rules=own"]
+    assert all(place.best for place in ranked(found))
+
+
+def test_a_bound_is_one_only_where_others_do_not_get_the_same_data() -> None:
+    """Under seq-to-final every method learns from all steps at once."""
+    stream = drifting(steps=3, n=40)
+    of_clear, to_final = (
+        evaluate(stream, protocol, ["joint(epochs=2)", "majority"], settings=settings)
+        for protocol, settings in (("clear-iid", {}), ("seq-to-final", {"network": "linear", "val_share": 0.2}))
+    )
+    assert [result["standing"] for result in of_clear["results"]] == ["bound", "blind"]
+    assert [result["standing"] for result in to_final["results"]] == ["", "blind"]
+    assert of_clear.best == "majority"
+
+
+def test_a_bound_with_a_setting_in_its_label_stays_one() -> None:
+    rows = [result("joint", {"next_domain": v}, splits=s) for v, s in ((0.9, "stream"), (0.8, "seeded"))]
+    one = document("clear-iid", [*rows, result("er", {"next_domain": 0.5}, splits="seeded")])
+    assert not [place for place in ranked(one) if place.best and place.result["learner"] == "joint"]
+    assert list(ranks(*cells_of([one]))) == []
+
+
+def test_rows_with_the_same_answers_under_two_names_compete_once() -> None:
+    """On vectors of three classes `substrate-count-only` answers as `substrate` does."""
+    stream = drifting(steps=3, n=60)
+    names = ["substrate", "substrate-count-only", "nearest-mean", "majority"]
+    found = evaluate(stream, "clear-iid", names, seeds=[0, 1, 2])
+    same = {r["learner"]: r["same_as"] for r in found["results"] if "same_as" in r}
+    assert same in ({"substrate-count-only": "substrate"}, {"substrate": "substrate-count-only"})
+    assert len(ranks(*cells_of([found]))) == 3

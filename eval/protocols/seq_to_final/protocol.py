@@ -62,6 +62,7 @@ class SeqToFinal(Protocol):
 
     scores = (Score("final", "final"),)
     primary = "final"
+    bounds = ("oracle",)  # every method learns from all steps at once
     shardable = True
     decisive = staticmethod(decisive)
 
