@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from driftline.curate.core.atomic_io import fingerprint, locked
 from driftline.curate.core.digests import code_of
@@ -18,6 +20,7 @@ from driftline.eval import rows as row_files
 from driftline.eval.abilities import metadata, stored_bytes
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
+from driftline.eval.experiment.code import code_or_name
 from driftline.eval.experiment.cost_estimate import core_seconds, finished_runs
 from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Settings, Setup, jobs_of, settings_text
 from driftline.eval.experiment.tune import Choice, Grid, choose, started
@@ -29,6 +32,8 @@ from driftline.eval.scoring import timeline, versions
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.ranking import standing_of
 from driftline.stream_builder.stream import Stream
+
+Reuse = Literal["same", "any"]  # of finished runs: by the same code, or by any
 
 
 def evaluate(
@@ -44,6 +49,7 @@ def evaluate(
     tune: Grid | None = None,
     keep_run: Callable[[Run], None] = lambda run: None,
     preset: str = "",
+    reuse: Reuse = "same",
 ) -> Results:
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
@@ -56,13 +62,15 @@ def evaluate(
     process. tune: setting → candidates; each learner that has such settings chooses among them for every seed, by the
     protocol's primary score on samples that are not scored afterwards, and its rows record the choice. keep_run:
     called with each finished run. preset: a paper's settings (`PRESETS`) for the learners and protocols that it names;
-    settings override it.
+    settings override it. reuse: "same" repeats a run of `out` whose code has changed since (of driftline's `eval`, of a
+    learner or protocol of one's own); "any" takes it, and its result says `"code": "other"`.
 
     Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting) before any work. A
     learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
     """
     out = None if out is None else Path(out)
     grid, jobs = jobs_of(stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset)
+    grid = dataclasses.replace(grid, any_code=reuse == "any")
     stream = outcomes.numbered(stream, grid.most_probable)
     names = list(dict.fromkeys(job.name for job in jobs))
     failed: dict[str, str] = {}
@@ -110,6 +118,7 @@ def evaluate_draws(
     executor: Executor | None = None,
     tune: Grid | None = None,
     preset: str = "",
+    reuse: Reuse = "same",
 ) -> Results:
     """As `evaluate`, with each seed on its own draw of one composed stream: seed → folder, as from `draws_of`. A
     learner that fails on one draw is skipped. Raises BadConfig for streams that are not draws of one stream."""
@@ -123,7 +132,7 @@ def evaluate_draws(
     failed: dict[str, str] = {}
     for seed, stream in streams.items():
         more: Any = {"progress": progress, "stream_folder": draws[seed], "executor": executor, "tune": tune}
-        more["preset"] = preset
+        more |= {"preset": preset, "reuse": reuse}
         found = evaluate(stream, protocol, learners, [seed], settings, out, keep_run=runs.append, **more)
         failed = {entry["learner"]: entry["because"] for entry in found["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
@@ -173,8 +182,10 @@ def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Jo
         except Exception as error:
             yield job, skip_reason(error)
             continue
-        if isinstance(run, Path):
-            yield job, row_files.load(run)  # a damaged one is no failure of its learner
+        if isinstance(run, _Stored):
+            loaded = row_files.load(run.folder)  # a damaged one is no failure of its learner
+            other = loaded.about.get("code_of") != run.code_of
+            yield job, dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded
         else:
             begun.append((job, run))
     for i, ran in grid.protocol.run_many(stream, [run.start for _, run in begun]):
@@ -192,12 +203,14 @@ class Plan:
 
     runs: int
     """in all"""
-    settings: dict[str, str]
-    """learner → its settings that are not defaults, and where each comes from"""
     finished: int
     """runs that are on disk"""
     core_seconds: float | None
     """of the runs to come; None: there is no estimate"""
+    settings: dict[str, str]
+    """learner → its settings that are not defaults, and where each comes from"""
+    untold: dict[str, str]
+    """learner → the part of its code that cannot be read, so that its finished runs are not used again"""
 
 
 def plan(
@@ -209,24 +222,31 @@ def plan(
     out: Path | None = None,
     tune: Grid | None = None,
     preset: str = "",
+    reuse: Reuse = "same",
 ) -> Plan:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
     grid, jobs = jobs_of(stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset)
-    made = []
+    grid = dataclasses.replace(grid, any_code=reuse == "any")
+    made, shown, untold = [], {}, {}
     for job in jobs:
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
-            made.append((learner := job.learner(), _place(stream, grid, job, learner)[1]))
+            learner = job.learner()
+            identity, place = _place(stream, grid, job, learner)
+            made.append((learner, place))
+            shown[job.name] = settings_text(learner.settings() | job.tune, job.origin)
+            if out is not None and "untold" in identity["code_of"]:
+                untold[job.name] = identity["code_of"]["untold"]
     done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in made]
     left = [learner for (learner, _), finished in zip(made, done, strict=True) if not finished]
     past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
     sizes = None if tune else grid.protocol.training_sizes(stream)
-    shown = {job.name: settings_text(job.learner().settings() | job.tune, job.origin) for job in jobs}
     seconds = None if sizes is None else core_seconds(stream, left, sizes, past)
-    return Plan(len(jobs), shown, sum(done), seconds)
+    return Plan(len(jobs), sum(done), seconds, shown, untold)
 
 
 def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
-    """A run's identity, and the folder of its rows, whose name ends with a digest of the identity."""
+    """A run's identity, and the folder of its rows, whose name ends with a digest of the identity; if any code will do,
+    that of a finished run that differs in nothing else."""
     identity = {
         "protocol": grid.name,
         "protocol_settings": dataclasses.asdict(grid.protocol),
@@ -236,10 +256,26 @@ def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dic
         "stream": _about(stream, job.seed),
         "steps": len(stream.steps),
     }
+    same, identity = identity, identity | {"code_of": code_or_name(learner, grid.protocol)}
     if grid.out is None:
         return identity, None
-    name = f"{folder_name(job.name)}-seed{job.seed}-{fingerprint(identity)[:12]}"
-    return identity, grid.out / folder_name(grid.name) / name
+    folder, name = grid.out / folder_name(grid.name), f"{folder_name(job.name)}-seed{job.seed}"
+    if grid.any_code:
+        wanted = json.loads(json.dumps(same))
+        for other in sorted(folder.glob(f"{glob.escape(name)}-*")):
+            record = row_files.record(other) if _finished(other, grid) else {}
+            if all(record.get(key) == value for key, value in wanted.items()):
+                return identity, other
+    return identity, folder / f"{name}-{fingerprint(identity)[:12]}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stored:
+    """A run that is finished on disk."""
+
+    folder: Path
+    code_of: dict[str, str]
+    """the code that is here now; of the stored run if any code will do, it may be other code"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,12 +296,12 @@ class _Begun:
     """process time when it began"""
 
 
-def _begin(stream: Stream, grid: Setup, job: Job) -> Path | _Begun:
+def _begin(stream: Stream, grid: Setup, job: Job) -> _Stored | _Begun:
     """The folder of the stored run, or a learner that is ready to begin."""
     learner, protocol = job.learner(), grid.protocol
     identity, folder = _place(stream, grid, job, learner)
     if folder is not None and _finished(folder, grid):
-        return folder
+        return _Stored(folder, identity["code_of"])
     clock = time.process_time()
     choice = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed) if job.tune else None
     if choice is not None:
@@ -277,8 +313,13 @@ def _begin(stream: Stream, grid: Setup, job: Job) -> Path | _Begun:
 
 
 def _finished(folder: Path, grid: Setup) -> bool:
-    """Whether a run is stored, with as many probabilities as are asked for."""
-    return (folder / "run.json").is_file() and row_files.record(folder).get("probabilities", 0) >= grid.most_probable
+    """Whether a run is stored that can be used again, with as many probabilities as are asked for: its code must be one
+    that can be told, unless any will do."""
+    if not (folder / "run.json").is_file():
+        return False
+    record = row_files.record(folder)
+    told = grid.any_code or "untold" not in record.get("code_of", {})
+    return told and record.get("probabilities", 0) >= grid.most_probable
 
 
 def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
@@ -303,13 +344,16 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
     about |= {k: v for k, v in notes.items() if v} | dict(ran.facts) | chosen
     about |= protocol.records(stream, learner, run.start.seed)
-    records = outcomes.table(rows)
-    if run.folder is not None:
-        with locked(run.folder):  # several processes end the run that they shared
-            if _finished(run.folder, grid):
-                return row_files.load(run.folder)
-            (run.folder / "run.json").unlink(missing_ok=True)  # the same run without probabilities
-            outcomes.write(run.folder / outcomes.FILE, records)
-            outcomes.write_probabilities(run.folder / outcomes.PROBABILITIES, rows)
-            row_files.save(run.folder, about, rows)
+    records, folder = outcomes.table(rows), run.folder
+    if code_or_name(learner, protocol) != run.identity["code_of"]:
+        about["edited_while_running"] = True
+        folder = folder and folder.with_name(f"{folder.name}-edited")
+    if folder is not None:
+        with locked(folder):  # several processes end the run that they shared
+            if _finished(folder, grid) and "edited_while_running" not in about:
+                return row_files.load(folder)
+            (folder / "run.json").unlink(missing_ok=True)  # the same run without probabilities
+            outcomes.write(folder / outcomes.FILE, records)
+            outcomes.write_probabilities(folder / outcomes.PROBABILITIES, rows)
+            row_files.save(folder, about, rows)
     return Run(about, list(rows))

@@ -41,6 +41,8 @@ class Setup:
     """whether a budget of updates replaces settings of learners (`Learner.budgeted`)"""
     rules: bool = False
     """whether the protocol prescribes a network (`Task.rules`)"""
+    any_code: bool = False
+    """whether finished runs are used whatever their code"""
 
     def recorded(self, learner: Learner) -> dict[str, Any]:
         """The settings of a learner that have an effect."""

@@ -106,7 +106,7 @@ def drawn(result: Mapping[str, Any]) -> tuple[str, str]:
 
 def code(entries: Sequence[Entry]) -> str:
     """A sentence: which code made the rows of a table, as they record it."""
-    names = {str(name)[:60] for _, result in entries for name in result.get("code", ["not recorded"])}
+    names = {str(name)[:60] for _, result in entries for name in result.get("codes") or ["not recorded"]}
     return f"Code: {', '.join(sorted(names))}."
 
 

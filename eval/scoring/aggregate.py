@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
+from driftline.eval.experiment.code import ours
 from driftline.eval.experiment.settings import setting_names
 from driftline.eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
 from driftline.eval.rows import Row, Run, digest
@@ -22,7 +23,8 @@ def groups(runs: Sequence[Run]) -> list[list[Run]]:
     """Runs that differ in their seed only, together."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        key = json.dumps([run.about["learner"], run.about["settings"], run.about["protocol_settings"]], sort_keys=True)
+        parts = ("learner", "settings", "protocol_settings", "code_of", "edited_while_running")
+        key = json.dumps([run.about.get(part) for part in parts], sort_keys=True)
         found.setdefault(key, []).append(run)
     return list(found.values())
 
@@ -47,7 +49,10 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
                 "runs": [digest(run) for run in group],
-                **_each(group, "chosen", "selection", "kernel", "code"),
+                "code": "other" if any(of_other_code(run) for run in group) else "this",
+                **({"code_of": about["code_of"]} if "code_of" in about else {}),
+                "codes": [run.about["code"] for run in group if "code" in run.about],
+                **_each(group, "chosen", "selection", "kernel"),
                 **({"draws": len(set(tests))} if all(tests := [run.about.get("tests") for run in group]) else {}),
                 **({"published": values} if (values := published.beside(about)) else {}),
                 "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
@@ -84,6 +89,13 @@ def _answered(group: Sequence[Run]) -> str:
         for run in group
     ]
     return json.dumps([[run.about["seed"] for run in group], rows])
+
+
+def of_other_code(run: Run) -> bool:
+    """Whether other code than this computed a run: another driftline, another version of its learner or protocol where
+    that is known, or files that were edited while it ran."""
+    known = run.about.get("code_of", {}).get("driftline", ours())
+    return known != ours() or bool(run.about.get("other_code") or run.about.get("edited_while_running"))
 
 
 def _each(group: Sequence[Run], *keys: str) -> dict[str, list[Any]]:

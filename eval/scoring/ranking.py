@@ -151,5 +151,17 @@ def labels(results: Sequence[Result]) -> list[str]:
     for result in results:
         settings = [other["settings"] for other in results if other["learner"] == result["learner"]]
         differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in settings)]
-        names.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ)]))
+        code = _code_of(result, results)
+        names.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ), *code]))
     return names
+
+
+def _code_of(result: Result, results: Sequence[Result]) -> list[str]:
+    """What tells a result from those of the same learner and settings that other code computed."""
+    own = result.get("code_of", {})
+    others = [
+        other.get("code_of", {})
+        for other in results
+        if (other["learner"], other["settings"]) == (result["learner"], result["settings"])
+    ]
+    return [f"code of {part}={value}" for part, value in own.items() if any(o.get(part) != value for o in others)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -63,6 +63,10 @@ def evaluate(
         str | None, named("--preset", "presets", "Hyper-parameters of a paper; --set overrides the preset")
     ] = None,
     sets: Sets = None,
+    reuse: Annotated[
+        Literal["same", "any"],
+        typer.Option("--reuse", help="Finished runs: by the same code, or any (its rows are marked)."),
+    ] = "same",
     sort: Annotated[bool, typer.Option("--sort", help="near-future: order the samples by time first.")] = False,
     device: Annotated[Device, typer.Option("--device", help="For learners with a network.")] = "auto",
     tune: Annotated[
@@ -128,7 +132,9 @@ def evaluate(
         parts = [(each, [seed]) for seed, each in all_draws.items()] or [(stream, numbers)]
         for name in protocols:
             try:
-                planned = [plan(each, name, names, seeds, settings, out, grid, preset or "") for each, seeds in parts]
+                planned = [
+                    plan(each, name, names, seeds, settings, out, grid, preset or "", reuse) for each, seeds in parts
+                ]
             except IncompatibleStream as error:
                 if len(protocols) * len(paths) == 1:
                     raise
@@ -141,8 +147,10 @@ def evaluate(
             for learner, text in planned[0].settings.items():
                 if text:
                     run_log.say(f"  {learner}: {text}")
+            for learner, part in planned[0].untold.items():
+                run_log.say(f"  {learner}: finished runs are not used again, because {part} cannot be read as a file.")
             with run_log.progress(name, sum(part.runs for part in planned), "runs") as tick:
-                more: Any = {"tune": grid, "preset": preset or ""}
+                more: Any = {"tune": grid, "preset": preset or "", "reuse": reuse}
                 if places:
                     documents.append(evaluate_draws(places, name, names, settings, out, tick, executor, **more))
                 else:

@@ -195,9 +195,7 @@ def test_one_seed_has_no_deviation_and_missing_seeds_are_counted() -> None:
 
 def test_learners_that_train_another_network_than_the_protocols_stand_apart() -> None:
     stream = drifting(steps=3, n=40)
-    found = evaluate(
-        stream, "seq-to-final", ["ft", "nearest-mean"], settings={"network": "linear", "val_share": 0.2}
-    )
+    found = evaluate(stream, "seq-to-final", ["ft", "nearest-mean"], settings={"network": "linear", "val_share": 0.2})
     assert [[r["learner"] for r in group] for group in comparable(found)] == [["ft"], ["nearest-mean"]]
     assert differing(found) == ["", "rules=own"]
     assert all(place.best for place in ranked(found))
