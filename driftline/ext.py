@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from driftline.eval.protocol import Start as Start
     from driftline.eval.reporting.protocols import Page as Page
     from driftline.eval.rows import Row as Row
+    from driftline.eval.training.budget import Budget as Budget
     from driftline.pipelines.run.stage import Counts as Counts
     from driftline.pipelines.run.stage import Stage as Stage
     from driftline.stream_builder.datasets import Dataset as Dataset
@@ -60,6 +61,7 @@ else:
             "BadArray": "driftline.curate.core.errors:BadArray",
             "BadConfig": "driftline.curate.core.errors:BadConfig",
             "BadInput": "driftline.curate.core.errors:BadInput",
+            "Budget": "driftline.eval.training.budget:Budget",
             "Counts": "driftline.pipelines.run.stage:Counts",
             "Dataset": "driftline.stream_builder.datasets:Dataset",
             "DriftlineError": "driftline.curate.core.errors:DriftlineError",
