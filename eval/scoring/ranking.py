@@ -59,7 +59,7 @@ def standing_by_name(learner: str, protocol: type[Protocol] = Protocol) -> str:
 
 def bound(result: Result) -> bool:
     """Whether a result is an upper bound: it is listed last and never the best."""
-    return str(result.get("standing", standing_by_name(result["learner"]))) == "bound"
+    return str(result.get("standing", standing_by_name(result.get("learner", "")))) == "bound"
 
 
 def rival(result: Result) -> bool:

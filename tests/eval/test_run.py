@@ -249,8 +249,9 @@ class TestPublishedValues:
         features = "images" if network == "resnet18" else "clip"
         for name in TABLE_1 if network == "resnet18" else TABLE_4:
             spec = spec_of(name)
-            of_preset = fitting(preset, {name: spec.kind, protocol: kind})
-            settings, of_protocol = spec(**of_preset[name]).settings(), of_preset[protocol]
+            base = name.partition("(")[0]
+            of_preset = fitting(preset, {base: spec.kind, protocol: kind})
+            settings, of_protocol = spec(**of_preset[base]).settings(), of_preset[protocol]
             about = {
                 "learner": name, "protocol": protocol, "published": f"clear10/{features}",
                 "settings": json.loads(json.dumps(settings)), "protocol_settings": asdict(kind(**of_protocol)),
