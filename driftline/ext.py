@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from driftline.eval.protocol import Protocol as Protocol
     from driftline.eval.protocol import Ran as Ran
     from driftline.eval.protocol import Result as Result
+    from driftline.eval.protocol import Roles as Roles
     from driftline.eval.protocol import Score as Score
     from driftline.eval.protocol import Start as Start
     from driftline.eval.reporting.protocols import Page as Page
@@ -74,6 +75,7 @@ else:
             "Protocol": "driftline.eval.protocol:Protocol",
             "Ran": "driftline.eval.protocol:Ran",
             "Result": "driftline.eval.protocol:Result",
+            "Roles": "driftline.eval.protocol:Roles",
             "Row": "driftline.eval.rows:Row",
             "Sampler": "driftline.eval.memory.samplers:Sampler",
             "Samples": "driftline.stream_builder.datasets:Samples",

@@ -8,14 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 from driftline.eval.plotting.charts import Figure, points
-from driftline.eval.protocol import Document, Score, kind_of, primary_of, scores_of
+from driftline.eval.protocol import Document, Score, kind_of, primary_of, score_of, scores_of
 from driftline.eval.reporting import ageing, confidence, samples
 from driftline.eval.reporting.ageing import BLIND
 from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import ranked, upper_bound
+from driftline.eval.scoring.ranking import mean_of, ranked, upper_bound
 from driftline.stream_builder.stream import Stream
 
 MATRICES = 6  # in the page; the script draws the others, from the data of `_pair`
@@ -47,7 +47,7 @@ def shown(
         "primary": primary_of(document) if results else None,
         "seeds": _seeds(results),
         "varies": page.varies(document) if any(len(r["seeds"]) > 1 for r in results) else "",
-        "measures": [kind.score_of(name) for name in measures],
+        "measures": [score_of(kind, name) for name in measures],
         "texts": page,
         "figures": page.figures(document) if results else [],
         "note": page.note(document) if results else "",
@@ -154,7 +154,7 @@ def _cost(document: Mapping[str, Any]) -> Figure | None:
     """The primary score over the cost of a run; None for fewer than two learners."""
     score: Score = document["primary"]
     whole = [r for r in document["results"] if ranking.rank(score, r)[0] == 1]
-    costs = {r["learner"]: (1000 * seconds_of(r), score.mean(r)) for r in whole}
+    costs = {r["learner"]: (1000 * seconds_of(r), mean_of(score, r)) for r in whole}
     places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None}
     if len(places) < 2 or score.unit != "share":
         return None
@@ -180,7 +180,7 @@ def _pair(document: Mapping[str, Any], tests: Sequence[Sequence[Any]]) -> dict[s
     learners = []
     for r in results:
         matrix = [[None if c is None else round(100 * c, 2) for c in row] for row in r["matrix"] or []]
-        means = [score.mean(r) for score in scores]
+        means = [mean_of(score, r) for score in scores]
         values = [None if mean is None else round(100 * mean, 2) for mean in means]
         learners.append({"name": r["learner"], "scores": values, "matrix": matrix or None})
     about = {"steps": document["names"], "span": [100 * end for end in document["span"]]}

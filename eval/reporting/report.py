@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,11 @@ from driftline.eval.reporting.exports import EXPORTED, write_exports
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.samples import Thumbnails, Traces, lost_samples
+from driftline.eval.reporting.score_text import detail, value_text
 from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling, groups_of
+from driftline.eval.scoring.ranking import mean_of
 from driftline.stream_builder.stream import Stream
 
 MANY_RUNS = 2000  # with more, several processes make the documents
@@ -236,7 +239,10 @@ def _environment() -> Any:
     loader = PackageLoader("driftline.eval.reporting")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {
-        "pct": Score("", "").text,
+        "pct": partial(value_text, Score("", "")),
+        "value_text": lambda value, score: value_text(score, value),
+        "mean_of": lambda result, score: mean_of(score, result),
+        "detail": lambda result, score: detail(score, result),
         "shade": shade,
         "figure": lambda one, label="h3": Markup(figure(one, label)),
     }

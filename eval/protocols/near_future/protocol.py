@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,7 @@ from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import Protocol, Ran, Result, Score, Start
 from driftline.eval.protocols.near_future import loop
-from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
+from driftline.eval.protocols.near_future.score import ROLES, scored
 from driftline.eval.rows import Row
 from driftline.eval.training.sgd_learner import NetLearner
 from driftline.stream_builder.measures.label_correlation import blind_curve_of
@@ -54,9 +54,8 @@ class NearFuture(Protocol):
 
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
+    roles = ROLES
     refuses = ("all_steps", "whole_steps")
-    fresh = ("online", "near_future", "shift/")
-    step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,8 +140,10 @@ class NearFuture(Protocol):
             return {}
         return {"momentum": 0.0} | ({"lr": "auto"} if learner.lr is None and self.prefix else {})
 
-    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
-        """The prefix; S is at most half of it. Raises IncompatibleStream if there is none."""
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
+        """The prefix; S is at most half of it. On a short prefix, where small learning rates leave a network as it was,
+        a second time with more updates for each batch: in all a hundred, or those of the whole run if they are fewer.
+        Raises IncompatibleStream if there is no prefix."""
         n = int(self.prefix)
         if n < 2:
             problem = f"Settings are chosen on the prefix, which has {n} samples."
@@ -156,20 +157,16 @@ class NearFuture(Protocol):
             stream.prior,
             class_texts=stream.class_texts,
         )
-        return replace(self, prefix=0, shift=min(int(self.shift), n // 2), also=""), part
+        within = replace(self, prefix=0, shift=min(int(self.shift), n // 2), also="")
+        updates = min(FEWEST_UPDATES * self.batch / n, self.updates * starts[-1] / n)
+        return [(one, part) for one in (within, replace(within, updates=updates))[: 1 + (updates > self.updates)]]
 
-    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
-        """The selection; on a short prefix, where small learning rates leave a network as it was, also with more
-        updates for each batch: in all a hundred, or those of the whole run if they are fewer."""
-        selection, part = self.selection(stream, rng, seed)
-        n, whole = int(self.prefix), sum(len(split) for split in self.trains(stream))
-        updates = min(FEWEST_UPDATES * self.batch / n, self.updates * whole / n)
-        longer = [(replace(cast(NearFuture, selection), updates=updates), part)] if updates > self.updates else []
-        return [(selection, part), *longer]
-
-    def stream_notes(self, stream: Stream) -> dict[str, Any]:
+    def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """The blind classifier's curve, how many samples share their time, and a warning if the curve is above chance
-        at S."""
+        at S; updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
+        paid = self.updates * -(-sum(len(step["train"]) for step in stream.steps) // self.batch)
+        taken = spent(learner)
+        over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
         curve = blind_curve_of(stream)
         notes: dict[str, Any] = {"blind": curve.plain(), "ties": stream.ties(), "ties_text": stream.ties_text()}
         at = sum(s <= int(self.shift) for s in curve.shifts) - 1
@@ -178,7 +175,7 @@ class NearFuture(Protocol):
                 f"At S = {self.shift} labels alone still give {curve.best[at]:.3f} (chance {curve.chance:.3f}): "
                 f"near-future accuracy there rewards learners that never look at a sample."
             )
-        return notes
+        return {"told": notes, "budget": {"updates_paid": paid, "updates_taken": round(taken, 3), **over}}
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, batch and budget; the number of steps is not disclosed."""
@@ -217,13 +214,6 @@ class NearFuture(Protocol):
             if isinstance(ran, Exception):
                 raise ran
             yield from ran.rows
-
-    def budget_report(self, learner: Learner, samples: int) -> dict[str, Any]:
-        """Updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
-        paid = self.updates * -(-samples // self.batch)
-        taken = spent(learner)
-        over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
-        return {"updates_paid": paid, "updates_taken": round(taken, 3), **over}
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """online, near_future, retention; the retention matrix and the running curves."""
