@@ -11,7 +11,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from driftline.eval.engine.linear import Net, Params, Rule, on
 from driftline.eval.history import Past
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.memory.buffers import Share, balanced
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -52,6 +52,7 @@ class Agem(NetLearner):
     variant: Literal["paper", "reference"] = "paper"
     """`reference` keeps `memory` samples of *every* step and uses equal numbers of each, as Avalanche does"""
     cost = 2.0  # two gradients: on the data and on the memory
+    guide = Guide("replay", "Chaudhry et al. 2018", "2 E n D C", "an update may not hurt the memory")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.linear import grown
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.memory.knn_index import Memory, TrackedQueries
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -33,6 +33,8 @@ class OnlineLinear(NetLearner):
     classes: Literal["closed", "open"] = "closed"
     """a correction to an undeclared class: `open` adds the class, with weights of zero; `closed` refuses it"""
 
+    guide = Guide("online", "OCRR", "E n D C", "one step of SGD for each correction")
+
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD."""
         missing = int(np.max(y)) + 1 - len(self.head.params[-1])
@@ -44,6 +46,8 @@ class OnlineLinear(NetLearner):
 @dataclass
 class StaticLinear(OnlineLinear):
     """Same linear head, frozen after the seed data (ignores corrections)."""
+
+    guide = Guide("online", "OCRR", "E n D C", "what corrections add to a head")
 
     def correct(self, x: Array, y: Labels) -> None:
         """Ignored."""
@@ -62,6 +66,10 @@ class KnnLm(StaticLinear):
     """temperature of the softmax of cosines"""
     share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """weight of the neighbours; the head has the rest"""
+
+    guide = Guide(
+        "nearest neighbours", "Khandelwal et al. 2020", "E n D C + n N D", "a frozen head and neighbours together"
+    )
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with a new head and an empty memory."""

@@ -16,7 +16,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.deep import check_model, load_weights, planes
 from driftline.eval.engine.seeded import seeded
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.sgd_learner import Device, place
 
 CHUNK = 256  # images predicted at once
@@ -58,6 +58,12 @@ class L2p(Learner):
 
     needs = Needs(images=True)
     reaches = MappingProxyType({"weights": "a file"})
+    guide = Guide(
+        "adapters and language models",
+        "Wang et al. 2022, L2P",
+        "a network",
+        "a frozen vision transformer, and no sample is stored",
+    )
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new pool and classifier. Raises BadConfig for another network, and for more chosen prompts than the pool
