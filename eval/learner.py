@@ -79,18 +79,9 @@ class Needs:
 
 
 Family = Literal[  # in the order of docs/guides/learners.md
-    "references",
-    "closed form",
-    "texts of the classes",
-    "trained heads",
-    "replay",
-    "regularised",
-    "online",
-    "nearest neighbours",
-    "adaptation without labels",
-    "adapters and language models",
-    "for the last step",
-]
+    "references", "closed form", "texts of the classes", "trained heads", "replay", "regularised", "online",
+    "nearest neighbours", "adaptation without labels", "adapters and language models", "for the last step",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

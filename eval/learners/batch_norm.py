@@ -30,12 +30,8 @@ class BnStats(NetLearner):
     smaller than that]"""
 
     needs = Needs(images=True)
-    guide = Guide(
-        "adaptation without labels",
-        "Schneider et al. 2020",
-        "a network",
-        "images are darker, noisier or of other cameras at test time",
-    )
+    guide = Guide("adaptation without labels", "Schneider et al. 2020", "a network",
+                  "images are darker, noisier or of other cameras at test time")  # fmt: skip
 
     def reset(self) -> None:
         """New weights. Raises BadConfig for a network without batch normalisation."""
@@ -146,12 +142,8 @@ class Tent(BnStats):
     adapt_steps: PositiveInt = 1
     """updates for each batch [the authors' code: 1]"""
 
-    guide = Guide(
-        "adaptation without labels",
-        "Wang et al. 2021",
-        "a network",
-        "as bn-stats, and batches of test samples are large",
-    )
+    guide = Guide("adaptation without labels", "Wang et al. 2021", "a network",
+                  "as bn-stats, and batches of test samples are large")  # fmt: skip
 
     def start(self) -> Any:
         """A copy of the trained network, and a new optimiser."""

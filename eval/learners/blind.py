@@ -46,9 +46,8 @@ class Blind(Learner):
     often so far, at this shift (ties: the smaller k)"""
 
     needs = Needs(single_samples=True)
-    guide = Guide(
-        "references", "near-future accuracy", "n", "how far labels predict each other; choose the shift by it"
-    )
+    guide = Guide("references", "near-future accuracy", "n",
+                  "how far labels predict each other; choose the shift by it")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without labels."""

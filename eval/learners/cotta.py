@@ -39,12 +39,8 @@ class Cotta(BnStats):
     views: PositiveInt = 32
     """N [cifar/cotta.py: 32]"""
 
-    guide = Guide(
-        "adaptation without labels",
-        "Wang et al. 2022, CVPR",
-        "three networks",
-        "as tent, if no reset may be made for long",
-    )
+    guide = Guide("adaptation without labels", "Wang et al. 2022, CVPR", "three networks",
+                  "as tent, if no reset may be made for long")  # fmt: skip
 
     def start(self) -> Any:
         """The teacher; beside it the student, its optimiser and the trained weights."""

@@ -67,9 +67,8 @@ class KnnLm(StaticLinear):
     share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """weight of the neighbours; the head has the rest"""
 
-    guide = Guide(
-        "nearest neighbours", "Khandelwal et al. 2020", "E n D C + n N D", "a frozen head and neighbours together"
-    )
+    guide = Guide("nearest neighbours", "Khandelwal et al. 2020", "E n D C + n N D",
+                  "a frozen head and neighbours together")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with a new head and an empty memory."""

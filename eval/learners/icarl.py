@@ -25,9 +25,8 @@ class Icarl(Learner):
     memory: PositiveInt = 2000
     """exemplars of all classes together, K [sec. 4: 2,000]"""
 
-    guide = Guide(
-        "replay", "Rebuffi et al. 2017", "n D + M² D / C", "a small memory on frozen features, nothing trained"
-    )
+    guide = Guide("replay", "Rebuffi et al. 2017", "n D + M² D / C",
+                  "a small memory on frozen features, nothing trained")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

@@ -58,12 +58,8 @@ class L2p(Learner):
 
     needs = Needs(images=True)
     reaches = MappingProxyType({"weights": "a file"})
-    guide = Guide(
-        "adapters and language models",
-        "Wang et al. 2022, L2P",
-        "a network",
-        "a frozen vision transformer, and no sample is stored",
-    )
+    guide = Guide("adapters and language models", "Wang et al. 2022, L2P", "a network",
+                  "a frozen vision transformer, and no sample is stored")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new pool and classifier. Raises BadConfig for another network, and for more chosen prompts than the pool

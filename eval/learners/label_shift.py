@@ -106,12 +106,8 @@ class Mlls(HoldsOut):
     """softmax(z T + b) with the least cross-entropy on held-out samples: T alone; with b, the paper's choice, which
     needs many held-out samples of each class; or neither"""
 
-    guide = Guide(
-        "adaptation without labels",
-        "Alexandari et al. 2020",
-        "E n D C",
-        "classes are more or less frequent at test time",
-    )
+    guide = Guide("adaptation without labels", "Alexandari et al. 2020", "E n D C",
+                  "classes are more or less frequent at test time")  # fmt: skip
 
     def forget(self) -> None:
         """Forget test samples, and a calibration of older weights."""

@@ -56,9 +56,8 @@ class Llm(Learner):
 
     needs = Needs(texts=True)
     reaches = MappingProxyType({"endpoint": "an address", "model": "a model", "key_env": "a key"})
-    guide = Guide(
-        "adapters and language models", "OCRR", "an endpoint", "what a language model answers with nearest examples"
-    )
+    guide = Guide("adapters and language models", "OCRR", "an endpoint",
+                  "what a language model answers with nearest examples")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory. Raises IncompatibleStream without an endpoint and for anything but texts."""

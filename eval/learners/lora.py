@@ -52,12 +52,8 @@ class Lora(Learner):
 
     needs = Needs(texts=True)
     reaches = MappingProxyType({"model": "a model"})
-    guide = Guide(
-        "adapters and language models",
-        "Hu et al. 2021",
-        "a network",
-        "raw texts or images and a pre-trained transformer",
-    )
+    guide = Guide("adapters and language models", "Hu et al. 2021", "a network",
+                  "raw texts or images and a pre-trained transformer")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier and new adapters. Raises IncompatibleStream for features and without a model, MissingFile

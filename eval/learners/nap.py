@@ -16,12 +16,8 @@ class Nap(NetLearner):
     """Trains on the first step only: the cost of not learning later."""
 
     needs = Needs(whole_steps="it learns the first step as a whole")
-    guide = Guide(
-        "trained heads",
-        "CLEAR, table 4",
-        "E n D C, first step only",
-        "how fast a model ages that is never trained again",
-    )
+    guide = Guide("trained heads", "CLEAR, table 4", "E n D C, first step only",
+                  "how fast a model ages that is never trained again")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained."""

@@ -113,12 +113,8 @@ class Ranpac(Ridge):
     """random features M; the paper has 10,000, of which the matrix of second moments takes 800 MB"""
 
     exact_answers = False
-    guide = Guide(
-        "closed form",
-        "McDonnell et al. 2023",
-        "n M² + M³",
-        "often the best closed form; penalty=held-out as in the paper",
-    )
+    guide = Guide("closed form", "McDonnell et al. 2023", "n M² + M³",
+                  "often the best closed form; penalty=held-out as in the paper")  # fmt: skip
 
     def open_lift(self, width: int) -> int:
         """Draw R [sec. 4.2: standard normal]."""

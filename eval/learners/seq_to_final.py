@@ -136,107 +136,41 @@ def _method(name: str, summary: str, use: str, source: str = OF_ALL_STEPS.source
 
 
 Baseline = _method("Baseline", "ERM on the last step only.", "the last step alone", history="none")
-Oracle = _method(
-    "Oracle",
-    "ERM on as much data of the last distribution as the whole sequence has.",
-    "an upper bound with data of the last step's distribution",
-    history="none",
-)
+Oracle = _method("Oracle", "ERM on as much data of the last distribution as the whole sequence has.",
+                 "an upper bound with data of the last step's distribution", history="none")  # fmt: skip
 Oracle.needs = replace(ToFinal.needs, oracle=True)
 Oracle.guide = replace(Oracle.guide, family="references", cost="E n D C")
 Baseline.guide = replace(Baseline.guide, cost="E n D C")
 Erm = _method("Erm", "ERM on all steps pooled.", "all steps as one", final="pooled")
-Irm = _method(
-    "Irm",
-    "Invariant risk minimisation over all steps.",
-    "what holds in every step",
-    source="Arjovsky et al. 2019",
-    history="irm",
-    final="pooled",
-)
-Dro = _method(
-    "Dro",
-    "Minimises the largest loss among all steps (group DRO).",
-    "the worst step counts",
-    source="Sagawa et al. 2020",
-    history="dro",
-    final="pooled",
-)
-Ft = _method(
-    "Ft", "ERM on history, then fine-tuning of all layers on the last step.", "pooled history, then fine-tuning"
-)
-LpFt = _method(
-    "LpFt",
-    "ERM on history, then the classifier, then all layers on the last step.",
-    "as ft, the head first",
-    source="Kumar et al. 2022",
-    final="fc-all",
-)
-IFt = _method(
-    "IFt",
-    "IRM on history, then fine-tuning of all layers on the last step.",
-    "invariant history, then fine-tuning",
-    history="irm",
-)
-DFt = _method(
-    "DFt",
-    "DRO on history, then fine-tuning of all layers on the last step.",
-    "robust history, then fine-tuning",
-    history="dro",
-)
-St1 = _method(
-    "St1", "ERM on history, then one-layer side modules on the last step.", "side tuning of one module", final="side-1"
-)
+Irm = _method("Irm", "Invariant risk minimisation over all steps.", "what holds in every step", "Arjovsky et al. 2019",
+              history="irm", final="pooled")  # fmt: skip
+Dro = _method("Dro", "Minimises the largest loss among all steps (group DRO).", "the worst step counts",
+              "Sagawa et al. 2020", history="dro", final="pooled")  # fmt: skip
+Ft = _method("Ft", "ERM on history, then fine-tuning of all layers on the last step.",
+             "pooled history, then fine-tuning")  # fmt: skip
+LpFt = _method("LpFt", "ERM on history, then the classifier, then all layers on the last step.",
+               "as ft, the head first", "Kumar et al. 2022", final="fc-all")  # fmt: skip
+IFt = _method("IFt", "IRM on history, then fine-tuning of all layers on the last step.",
+              "invariant history, then fine-tuning", history="irm")  # fmt: skip
+DFt = _method("DFt", "DRO on history, then fine-tuning of all layers on the last step.",
+              "robust history, then fine-tuning", history="dro")  # fmt: skip
+St1 = _method("St1", "ERM on history, then one-layer side modules on the last step.", "side tuning of one module",
+              final="side-1")  # fmt: skip
 StB = _method("StB", "ERM on history, then side blocks on the last step.", "side tuning of every block", final="side-b")
 Sft = _method("Sft", "Fine-tuning step after step.", "sequential fine-tuning, one rate", history="each")
-SftLinear = _method(
-    "SftLinear",
-    "Fine-tuning step after step; learning rates fall linearly.",
-    "as sft, rates that fall linearly",
-    history="each",
-    schedule="linear",
-)
-SftExponential = _method(
-    "SftExponential",
-    "Fine-tuning step after step; learning rates fall exponentially.",
-    "as sft, rates that fall exponentially",
-    history="each",
-    schedule="exponential",
-)
-SeqEwc = _method(
-    "SeqEwc",
-    "Fine-tuning step after step, pulled towards all earlier models by Fisher information.",
-    "sequential fine-tuning with a penalty",
-    history="each",
-    regulariser="fisher-all",
-)
-Sst1 = _method(
-    "Sst1",
-    "One-layer side modules, step after step.",
-    "sequential side tuning of one module",
-    history="each",
-    final="side-1",
-)
-SstB = _method(
-    "SstB", "Side blocks, step after step.", "sequential side tuning of every block", history="each", final="side-b"
-)
-Jm = _method(
-    "Jm",
-    "One model per step, trained jointly; adjacent models are pulled to each other.",
-    "one model with weights for each step",
-    history="joint",
-)
-Jst1 = _method(
-    "Jst1",
-    "One-layer side modules per step, trained jointly.",
-    "joint side tuning of one module",
-    history="joint",
-    final="side-1",
-)
-JstB = _method(
-    "JstB",
-    "Side blocks per step, trained jointly.",
-    "joint side tuning of every block",
-    history="joint",
-    final="side-b",
-)
+SftLinear = _method("SftLinear", "Fine-tuning step after step; learning rates fall linearly.",
+                    "as sft, rates that fall linearly", history="each", schedule="linear")  # fmt: skip
+SftExponential = _method("SftExponential", "Fine-tuning step after step; learning rates fall exponentially.",
+                         "as sft, rates that fall exponentially", history="each", schedule="exponential")  # fmt: skip
+SeqEwc = _method("SeqEwc", "Fine-tuning step after step, pulled towards all earlier models by Fisher information.",
+                 "sequential fine-tuning with a penalty", history="each", regulariser="fisher-all")  # fmt: skip
+Sst1 = _method("Sst1", "One-layer side modules, step after step.", "sequential side tuning of one module",
+               history="each", final="side-1")  # fmt: skip
+SstB = _method("SstB", "Side blocks, step after step.", "sequential side tuning of every block", history="each",
+               final="side-b")  # fmt: skip
+Jm = _method("Jm", "One model per step, trained jointly; adjacent models are pulled to each other.",
+             "one model with weights for each step", history="joint")  # fmt: skip
+Jst1 = _method("Jst1", "One-layer side modules per step, trained jointly.", "joint side tuning of one module",
+               history="joint", final="side-1")  # fmt: skip
+JstB = _method("JstB", "Side blocks per step, trained jointly.", "joint side tuning of every block", history="joint",
+               final="side-b")  # fmt: skip

@@ -30,12 +30,8 @@ class Slda(ClosedForm):
     priors: Literal["uniform", "observed"] = "uniform"
     """probabilities of the classes: equal, as in the paper, or as often as they came"""
 
-    guide = Guide(
-        "closed form",
-        "Hayes & Kanan 2020",
-        "n D² + D³",
-        "the first strong row on frozen features; shrink for few samples",
-    )
+    guide = Guide("closed form", "Hayes & Kanan 2020", "n D² + D³",
+                  "the first strong row on frozen features; shrink for few samples")  # fmt: skip
 
     def solve(self) -> tuple[Floats, ...]:
         """Weights (D, C) and bias (C,)."""

@@ -23,12 +23,8 @@ class T3a(NetLearner):
     support: NonNegativeInt = 100
     """M, samples of least entropy that a class keeps [sec. 4.1: 1 to 100]; 0: all"""
 
-    guide = Guide(
-        "adaptation without labels",
-        "Iwasawa & Matsuo 2021",
-        "E n D C",
-        "classes look different at test time, and no label comes",
-    )
+    guide = Guide("adaptation without labels", "Iwasawa & Matsuo 2021", "E n D C",
+                  "classes look different at test time, and no label comes")  # fmt: skip
 
     def reset(self) -> None:
         """New weights; no test samples yet."""

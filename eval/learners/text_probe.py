@@ -51,9 +51,8 @@ class WiseFt(TextProbe):
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.5
     """α [sec. 3: 0.5]"""
 
-    guide = Guide(
-        "texts of the classes", "Wortsman et al. 2022", "E n D C", "training must not cost accuracy on other years"
-    )
+    guide = Guide("texts of the classes", "Wortsman et al. 2022", "E n D C",
+                  "training must not cost accuracy on other years")  # fmt: skip
 
     def mixed(self) -> Head:
         """The head that answers."""

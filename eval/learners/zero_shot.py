@@ -55,9 +55,8 @@ class ZeroShotCalibrated(ZeroShot):
     target: Literal["uniform", "observed"] = "uniform"
     """q(y): equal, which needs no labels, or as often as the labels came so far"""
 
-    guide = Guide(
-        "texts of the classes", "Saerens et al. 2002", "n D C", "a class is answered too often; labels are not needed"
-    )
+    guide = Guide("texts of the classes", "Saerens et al. 2002", "n D C",
+                  "a class is answered too often; labels are not needed")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with sums of zero."""

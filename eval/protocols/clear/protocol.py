@@ -78,13 +78,13 @@ class Iid(Protocol):
         shared = self.split(bare, rng_for(0, "shared"), 0).shared_with_training()
         if shared is None:
             return {}
-        told: dict[str, Any] = {"shared_with_training": round(shared, 4)}
+        about: dict[str, Any] = {"shared_with_training": round(shared, 4)}
         if shared:
-            told["warning"] = (
+            about["warning"] = (
                 f"{shared:.1%} of the test samples share an uploader, or are near copies of, a training sample: "
                 f"in-domain accuracy is too high. splits=seeded keeps them apart."
             )
-        return {"told": told}
+        return {"told": about}
 
     def training_sizes(self, stream: Stream) -> list[int]:
         """The training splits."""

@@ -14,9 +14,9 @@ from driftline.curate.core.outside.names import is_count
 from driftline.eval.abilities import spent
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, Ran, Result, Score, Start
+from driftline.eval.protocol import Protocol, Ran, Result, Roles, Score, Start
 from driftline.eval.protocols.near_future import loop
-from driftline.eval.protocols.near_future.score import ROLES, scored
+from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
 from driftline.eval.rows import Row
 from driftline.eval.training.sgd_learner import NetLearner
 from driftline.stream_builder.measures.label_correlation import blind_curve_of
@@ -54,7 +54,7 @@ class NearFuture(Protocol):
 
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
-    roles = ROLES
+    roles = Roles(step_tested, decisive, fresh=("online", "near_future", "shift/"))
     refuses = ("all_steps", "whole_steps")
 
     def __post_init__(self) -> None:
@@ -159,7 +159,8 @@ class NearFuture(Protocol):
         )
         within = replace(self, prefix=0, shift=min(int(self.shift), n // 2), also="")
         updates = min(FEWEST_UPDATES * self.batch / n, self.updates * starts[-1] / n)
-        return [(one, part) for one in (within, replace(within, updates=updates))[: 1 + (updates > self.updates)]]
+        longer = [replace(within, updates=updates)] if updates > self.updates else []
+        return [(protocol, part) for protocol in (within, *longer)]
 
     def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """The blind classifier's curve, how many samples share their time, and a warning if the curve is above chance

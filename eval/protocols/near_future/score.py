@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.protocol import Result, Roles
+from driftline.eval.protocol import Result
 from driftline.eval.rows import Row
 
 
@@ -38,9 +38,6 @@ def step_tested(row: Row) -> int | None:
 def decisive(rows: Sequence[Row]) -> list[Row]:
     """Tests S samples ahead."""
     return [row for row in rows if row.tested_on == "near_future" and row.n]
-
-
-ROLES = Roles(step_tested, decisive, fresh=("online", "near_future", "shift/"))
 
 
 def retention(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:

@@ -20,9 +20,9 @@ from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.memory.correction_ledger import Ledger, verify
-from driftline.eval.protocol import Protocol, Result
+from driftline.eval.protocol import Protocol, Result, Roles
 from driftline.eval.protocols.ocrr import loop, policies, scenarios
-from driftline.eval.protocols.ocrr.score import MEASURES, ROLES, SCORES, scored
+from driftline.eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
 from driftline.eval.rows import Row, folder_name
 from driftline.eval.training.online_learner import OnlineLearner
 from driftline.stream_builder.stream import Stream
@@ -56,7 +56,7 @@ class Ocrr(Protocol):
     scores = SCORES
     measures = MEASURES
     primary = "worst"
-    roles = ROLES
+    roles = Roles(decisive=decisive, pooled=score_of_counts, fresh=("stream",))
     refuses = ("all_steps",)
     reaches = MappingProxyType({"ledger": "a folder"})
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
-from driftline.eval.protocol import Result, Roles, Score
+from driftline.eval.protocol import Result, Score
 from driftline.eval.rows import Row
 
 Floats = npt.NDArray[np.float64]
@@ -56,9 +56,6 @@ def decisive(rows: Sequence[Row]) -> list[Row]:
 def score_of_counts(right: Floats, n: Floats) -> Floats:
     """worst: right answers and samples (..., 2) → the lower accuracy (...)."""
     return np.asarray((right / n).min(-1))
-
-
-ROLES = Roles(decisive=decisive, pooled=score_of_counts, fresh=("stream",))
 
 
 def scored(rows: Sequence[Row]) -> Result:

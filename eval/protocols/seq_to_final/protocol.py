@@ -14,9 +14,9 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.rehearsal import rehearsal
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, Result, Score
+from driftline.eval.protocol import Protocol, Result, Roles, Score
 from driftline.eval.protocols.seq_to_final import loop
-from driftline.eval.protocols.seq_to_final.score import ROLES, scored
+from driftline.eval.protocols.seq_to_final.score import decisive, scored
 from driftline.eval.rows import Row
 from driftline.stream_builder.stream import Stream
 
@@ -62,7 +62,7 @@ class SeqToFinal(Protocol):
 
     scores = (Score("final", "final"),)
     primary = "final"
-    roles = ROLES
+    roles = Roles(decisive=decisive)
     shardable = True
 
     def __post_init__(self) -> None:
@@ -132,8 +132,8 @@ class SeqToFinal(Protocol):
     def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """What decides the samples of a composed sequence."""
         keys = ("from", "fidelity", "base", "sequence", "sizes", "draws", "overlap", "shared", "family")
-        told = {key: stream.facts[key] for key in keys if key in stream.facts}
-        return {"told": told} if told else {}
+        about = {key: stream.facts[key] for key in keys if key in stream.facts}
+        return {"told": about} if about else {}
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """One row tested on "final"; with per_step, one on each step that has a test split."""

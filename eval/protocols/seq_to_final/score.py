@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from driftline.eval.protocol import Result, Roles
+from driftline.eval.protocol import Result
 from driftline.eval.rows import Row
 
 
 def decisive(rows: Sequence[Row]) -> list[Row]:
     """The test on the last step."""
     return [row for row in rows if row.tested_on == "final"]
-
-
-ROLES = Roles(decisive=decisive)
 
 
 def scored(rows: Sequence[Row], steps: int) -> Result:
