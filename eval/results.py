@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.notebook import Strong, table
 from driftline.eval.protocol import Document, primary_of, scores_of
-from driftline.eval.reporting.score_text import spread
+from driftline.eval.reporting import spread
 from driftline.eval.scoring.ranking import ranked
 
 if TYPE_CHECKING:

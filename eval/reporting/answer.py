@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.eval.protocol import Score, primary_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.ageing import BLIND, after, half_life_text, interval, oldest, points
-from driftline.eval.reporting.score_text import spread
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ALPHA
 from driftline.eval.scoring.ranking import mean_of, upper_bound

@@ -11,10 +11,10 @@ from typing import Any
 from driftline.curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
 from driftline.curate.core.outside.escaping import latex, no_formula
 from driftline.eval.protocol import Document, primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.ageing import half_life_text
 from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.document import names_of
-from driftline.eval.reporting.score_text import spread
 from driftline.eval.results import COLUMNS, PUBLISHED, records
 from driftline.eval.scoring.ranking import entry_of, ranked
 

@@ -18,7 +18,7 @@ import numpy as np
 from driftline.eval.plotting.charts import Figure, ranked
 from driftline.eval.plotting.embed import figure
 from driftline.eval.protocol import Document, Score, primary_of
-from driftline.eval.reporting.score_text import detail, value_text
+from driftline.eval.reporting import detail, value_text
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ranks_of
 from driftline.eval.scoring.ranking import comparable, differing, labels, mean_of, upper_bound

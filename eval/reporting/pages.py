@@ -15,7 +15,7 @@ from driftline.eval.experiment.settings import described
 from driftline.eval.learners import LEARNERS
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import PROTOCOLS, Document, primary_of, scores_of
-from driftline.eval.reporting.score_text import value_text
+from driftline.eval.reporting import value_text
 from driftline.eval.reporting.stream_page import facts, sections
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import comparable, differing, mean_of, upper_bound

@@ -21,14 +21,13 @@ from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.plotting.embed import SCRIPT, data_island, figure, script
 from driftline.eval.protocol import Document, Score, stored_protocol
-from driftline.eval.reporting import ageing, compared, confidence, pages, versions
+from driftline.eval.reporting import ageing, compared, confidence, detail, pages, value_text, versions
 from driftline.eval.reporting.ageing import BLIND
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.exports import EXPORTED, write_exports
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.samples import Thumbnails, Traces, lost_samples
-from driftline.eval.reporting.score_text import detail, value_text
 from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling, groups_of

@@ -221,7 +221,7 @@ def _device(name: Device) -> str:
 def _scores(document: dict[str, Any]) -> str:
     """A table of learners and scores, in order of the primary score, and why learners were skipped."""
     from driftline.eval.protocol import primary_of, scores_of
-    from driftline.eval.reporting.score_text import spread
+    from driftline.eval.reporting import spread
     from driftline.eval.scoring.ranking import ranked
 
     lines, scores, places = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document), []

@@ -12,12 +12,12 @@ import pytest
 from driftline.eval.plotting.charts import points
 from driftline.eval.protocol import PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.score import scored
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.overview import cells_of, ranks
 from driftline.eval.reporting.protocols import PAGES, page_of
 from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import write
-from driftline.eval.reporting.score_text import spread
 from driftline.eval.results import Results
 from driftline.eval.rows import Row
 from driftline.eval.scoring.ranking import comparable, differing, ranked

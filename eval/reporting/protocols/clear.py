@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, Score, primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.protocols import Page
-from driftline.eval.reporting.score_text import spread
 from driftline.eval.scoring.ranking import Place, ranked
 
 

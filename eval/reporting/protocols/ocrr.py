@@ -11,8 +11,8 @@ import numpy as np
 from driftline.eval.plotting.charts import Figure, Section, lines, points
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.ocrr.score import SCORES
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.protocols import Page
-from driftline.eval.reporting.score_text import spread
 from driftline.eval.scoring.ranking import comparable, differing, labels
 
 
