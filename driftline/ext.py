@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from driftline.eval.protocol import Protocol as Protocol
     from driftline.eval.protocol import Ran as Ran
     from driftline.eval.protocol import Result as Result
+    from driftline.eval.protocol import Roles as Roles
     from driftline.eval.protocol import Score as Score
     from driftline.eval.protocol import Start as Start
     from driftline.eval.reporting.protocols import Page as Page
@@ -101,6 +102,7 @@ else:
             "Ran": "driftline.eval.protocol:Ran",
             "Release": "driftline.curate.release.format:Release",
             "Result": "driftline.eval.protocol:Result",
+            "Roles": "driftline.eval.protocol:Roles",
             "Row": "driftline.eval.rows:Row",
             "STEM": "driftline.eval.nets.chain:STEM",
             "Sampler": "driftline.eval.memory.samplers:Sampler",

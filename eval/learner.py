@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,26 @@ class Needs:
     """on a stream that is learned in batches, learns every sample before it predicts the next"""
 
 
+Family = Literal[  # in the order of docs/guides/learners.md
+    "references", "closed form", "texts of the classes", "trained heads", "replay", "regularised", "online",
+    "nearest neighbours", "adaptation without labels", "adapters and language models", "for the last step",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A learner's line in docs/guides/learners.md, which is generated."""
+
+    family: Family
+    source: str
+    """paper; "" for none"""
+    cost: str
+    """of learning one step. n: its samples, D: their width, C: classes, E: epochs, M: memory or random features, N: all
+    samples so far. A product of two numbers counts once"""
+    use: str
+    """when to use it"""
+
+
 class Learner(ABC):
     """`begin` and `learn` must be written, and one method that answers: `scores` or `predict`.
 
@@ -105,6 +125,8 @@ class Learner(ABC):
     The others stand at 1 / C there, whatever class an untrained network names"""
     budgeted: ClassVar[Sequence[str]] = ()
     """settings that a budget of updates (`Task.updates`) replaces; there they are refused and not recorded"""
+    guide: ClassVar[Guide | None] = None
+    """its line in the page of learners, which lists driftline's own"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """setting → what it names outside the run: "a file", "a model" or "an address"; nobody repeats a run of a stranger
     that has such a setting"""

@@ -26,6 +26,7 @@ from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Setting
 from driftline.eval.experiment.tune import Choice, Grid, choose, started
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
+from driftline.eval.protocol_abilities import facts, learners_per_pass, run_many, training_sizes
 from driftline.eval.results import Results
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring import timeline, versions
@@ -153,7 +154,7 @@ _Task = tuple[Path, Setup, list[Job]]  # runs for another process, and the folde
 def _parts(protocol: Protocol, jobs: Sequence[Job], workers: int) -> list[list[Job]]:
     """Jobs of one call of `run_many`: as many as it takes at once, spread evenly. A learner that was given as an
     instance runs one seed after the other, so that it never shares a pass with itself."""
-    share = max(1, min(protocol.learners_per_pass, -(-len(jobs) // workers)))
+    share = max(1, min(learners_per_pass(protocol), -(-len(jobs) // workers)))
     parts: list[list[Job]] = []
     for job in jobs:
         alone = any(other.spec and other.spec.instance for other in (job, *(parts[-1][:1] if parts else ())))
@@ -188,7 +189,7 @@ def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Jo
             yield job, dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded
         else:
             begun.append((job, run))
-    for i, ran in grid.protocol.run_many(stream, [run.start for _, run in begun]):
+    for i, ran in run_many(grid.protocol, stream, [run.start for _, run in begun]):
         job, begun_run = begun[i]
         try:
             finished = ran if isinstance(ran, Exception) else _finish(stream, grid, begun_run, ran)
@@ -239,7 +240,7 @@ def plan(
     done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in made]
     left = [learner for (learner, _), finished in zip(made, done, strict=True) if not finished]
     past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
-    sizes = None if tune else grid.protocol.training_sizes(stream)
+    sizes = None if tune else training_sizes(grid.protocol, stream)
     seconds = None if sizes is None else core_seconds(stream, left, sizes, past)
     return Plan(len(jobs), sum(done), seconds, shown, untold)
 
@@ -325,14 +326,12 @@ def _finished(folder: Path, grid: Setup) -> bool:
 def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     """The run's record, stored if there is a folder."""
     learner, rows, protocol = ran.learner, ran.rows, grid.protocol
-    alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
+    alone = learners_per_pass(protocol) == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in rows)])
     about = run.identity | {"stored_bytes": stored_bytes(learner), "gradient_steps": learner.gradient_steps}
     about |= {"seconds": round(seconds, 3), "kernel": fused.kind(), "code": code_of(), "tests": row_files.tested(rows)}
     notes = {
         "published": stream.facts.get("published"),
-        "told": protocol.stream_notes(stream),
-        "budget": protocol.budget_report(learner, sum(len(step.splits.get("train", ())) for step in stream.steps)),
         "learner_facts": metadata(learner),
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
@@ -342,8 +341,8 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     }
     about["standing"] = standing_of(type(learner), type(protocol))
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
-    about |= {k: v for k, v in notes.items() if v} | dict(ran.facts) | chosen
-    about |= protocol.records(stream, learner, run.start.seed)
+    about |= {k: v for k, v in notes.items() if v} | facts(protocol, stream, learner, run.start.seed)
+    about |= dict(ran.facts) | chosen
     records, folder = outcomes.table(rows), run.folder
     if code_or_name(learner, protocol) != run.identity["code_of"]:
         about["edited_while_running"] = True

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
@@ -121,8 +120,7 @@ def _distributions() -> Mapping[str, list[str]]:
 
 
 def _installed(file: str) -> bool:
-    places = {*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_paths()["purelib"]}
-    return any(Path(file).is_relative_to(place) for place in places)
+    return bool({"site-packages", "dist-packages"} & set(Path(file).parts))
 
 
 def _sources(module: ModuleType) -> set[Path]:

@@ -18,6 +18,7 @@ from driftline.eval.experiment.settings import check_settings, setting_names, un
 from driftline.eval.experiment.tune import Grid, planned
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import PROTOCOLS, Protocol, protocol_named
+from driftline.eval.protocol_abilities import resolve
 from driftline.stream_builder.stream import Stream
 
 Settings = Mapping[str, Any]
@@ -103,7 +104,7 @@ def jobs_of(
     of_preset = fitting(preset, owners) if preset else {}
     made = make(**check_settings(kind, of_preset.get(name, {}) | own, name))
     made.check(stream)
-    made = made.resolve(stream)
+    made = resolve(made, stream)
     task = made.task(stream)
     budget, jobs, tuned = task.updates is not None, [], set()
     for spec in specs:

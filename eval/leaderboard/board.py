@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.outside.escaping import markdown
 from driftline.eval.protocol import Score, primary_of, scores_of
-from driftline.eval.scoring.ranking import protocol_settings, ranked
+from driftline.eval.reporting import detail, value_text
+from driftline.eval.scoring.ranking import mean_of, protocol_settings, ranked
 
 if TYPE_CHECKING:
     from driftline.eval.leaderboard.verification import Verdict
@@ -89,8 +90,8 @@ def _table(protocol: str, settings: str, sha: str, entries: Sequence[Entry]) -> 
 
 
 def _value(score: Score, result: Mapping[str, Any], best: bool) -> str:
-    mean, detail = score.text(score.mean(result)), score.detail(result)
-    return f"{f'**{mean}**' if best else mean} {detail}".rstrip()
+    mean = value_text(score, mean_of(score, result))
+    return f"{f'**{mean}**' if best else mean} {detail(score, result)}".rstrip()
 
 
 def drawn(result: Mapping[str, Any]) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, check
 from driftline.eval.leaderboard.isolation import Limits, isolated
 from driftline.eval.leaderboard.submission import opened, runs_of, with_records
 from driftline.eval.protocol import primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.compared import facts_of, letters
 from driftline.eval.reporting.pages import slug
 from driftline.eval.rows import digest, grouped
@@ -115,7 +116,7 @@ def _tables(
             rows.append(
                 {
                     "learner": place.name,
-                    "values": [(score.spread(result), place.best and score == primary) for score in scores],
+                    "values": [(spread(score, result), place.best and score == primary) for score in scores],
                     "tie": next((ties[run] for run in result["runs"] if run in ties), ""),
                     "seconds": f"{result['seconds'] / max(1, len(result['seeds'])):.3g}",
                     "bytes": f"{result['stored_bytes']:,}",

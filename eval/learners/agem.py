@@ -12,7 +12,7 @@ from pydantic import NonNegativeInt
 from driftline.eval.abilities import bytes_of
 from driftline.eval.engine.linear import Net, Params, Rule, on
 from driftline.eval.history import Past
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.memory.buffers import Share, balanced
 from driftline.eval.memory.dark import ON_STREAMS
 from driftline.eval.memory.samplers import Uniform
@@ -58,6 +58,7 @@ class Agem(NetLearner):
     variant: Literal["paper", "reference"] = "paper"
     """`reference` keeps `memory` samples of *every* step and uses equal numbers of each, as Avalanche does"""
     cost = 2.0  # two gradients: on the data, and on as many samples of the memory
+    guide = Guide("replay", "Chaudhry et al. 2018", "2 E n D C", "an update may not hurt the memory")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

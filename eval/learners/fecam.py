@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
+from driftline.eval.learner import Guide
 from driftline.eval.training.closed_form import ClosedForm, Floats, Moments, add_squares, solve
 
 JITTER = 1e-8  # of a correlation matrix
@@ -31,6 +32,8 @@ class Fecam(ClosedForm):
     """γ₂: the mean covariance times this is added to all others [eq. 8: 1; 0 in the authors' code for ViT]"""
 
     squares = "class"
+    guide = Guide("closed form", "Goswami et al. 2023", "n D² + C D³",
+                  "classes of different shape, with many samples each; slow for many")  # fmt: skip
 
     def lift(self, x: Floats) -> Floats:
         """The power."""

@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.linear import grown
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.memory.knn_index import Memory, TrackedQueries
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -32,6 +32,8 @@ class OnlineLinear(NetLearner):
     scale: Literal["rms", "none"] = "none"
     classes: Literal["closed", "open"] = "closed"
     """a correction to an undeclared class: `open` adds the class, with weights of zero; `closed` refuses it"""
+
+    guide = Guide("online", "OCRR", "E n D C", "one step of SGD for each correction")
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD."""
@@ -62,6 +64,8 @@ class StaticLinear(OnlineLinear):
         """The first step only."""
         return super().samples_trained(sizes[:1])
 
+    guide = Guide("online", "OCRR", "E n D C", "what corrections add to a head")
+
     def correct(self, x: Array, y: Labels) -> None:
         """Ignored."""
 
@@ -79,6 +83,9 @@ class KnnLm(StaticLinear):
     """temperature of the softmax of cosines"""
     share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """weight of the neighbours; the head has the rest"""
+
+    guide = Guide("nearest neighbours", "Khandelwal et al. 2020", "E n D C + n N D",
+                  "a frozen head and neighbours together")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with a new head and an empty memory."""

@@ -16,7 +16,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.deep import check_model, load_weights, planes
 from driftline.eval.engine.seeded import seeded
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.budget import Budget, batches_of
 from driftline.eval.training.sgd_learner import Device, place
 
@@ -60,6 +60,8 @@ class L2p(Learner):
     needs = Needs(images=True)
     reaches = MappingProxyType({"weights": "a file"})
     budgeted = ("epochs",)
+    guide = Guide("adapters and language models", "Wang et al. 2022, L2P", "a network",
+                  "a frozen vision transformer, and no sample is stored")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new pool and classifier. Raises BadConfig for another network, and for more chosen prompts than the pool

@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, not_loaded
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.seeded import seeded
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.budget import Budget, batches_of
 from driftline.eval.training.sgd_learner import Device, place
 
@@ -55,6 +55,8 @@ class Lora(Learner):
     needs = Needs(texts=True)
     reaches = MappingProxyType({"model": "a model"})
     budgeted = ("epochs",)
+    guide = Guide("adapters and language models", "Hu et al. 2021", "a network",
+                  "raw texts or images and a pre-trained transformer")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier and new adapters. Raises IncompatibleStream for features and without a model, MissingFile
@@ -184,6 +186,8 @@ class LoraMerged(Lora):
     """how"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """s"""
+
+    guide = Guide("adapters and language models", "Dziadzio et al. 2025", "a network", "steps must not undo each other")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """As LoRA; remembers the first weights."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 
 
 @dataclass
@@ -14,6 +14,7 @@ class Majority(Learner):
     """Predicts the most frequent class so far (ties: the lowest label; before any: 0)."""
 
     blind = True
+    guide = Guide("references", "", "n", "what a model reaches that ignores the samples")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with counts of zero."""

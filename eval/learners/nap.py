@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -16,6 +16,8 @@ class Nap(NetLearner):
     """Trains on the first step only: the cost of not learning later."""
 
     needs = Needs(first_step="it learns nothing else")
+    guide = Guide("trained heads", "CLEAR, table 4", "E n D C, first step only",
+                  "how fast a model ages that is never trained again")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained."""

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
 from driftline.eval.engine.linear import Net, Params, Rule, zeros
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -56,6 +56,8 @@ class Si(NetLearner):
     """`reference` is the SI of CLEAR's runs (Avalanche 0.1): Ω at most 0.001, ξ = 1e-7, half the strength, and the
     gradient of the penalty is part of the path. Avalanche 0.6 does the same on a GPU and is plain finetuning on a CPU,
     where its record of old weights is the live weights"""
+
+    guide = Guide("regularised", "Zenke et al. 2017", "E n D C", "as ewc, without a pass for the importance")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with importances of zero."""

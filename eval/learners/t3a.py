@@ -10,7 +10,7 @@ from pydantic import NonNegativeInt
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.engine.scores import softmax
-from driftline.eval.learner import Array, Labels
+from driftline.eval.learner import Array, Guide, Labels
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -22,6 +22,9 @@ class T3a(NetLearner):
 
     support: NonNegativeInt = 100
     """M, samples of least entropy that a class keeps [sec. 4.1: 1 to 100]; 0: all"""
+
+    guide = Guide("adaptation without labels", "Iwasawa & Matsuo 2021", "E n D C",
+                  "classes look different at test time, and no label comes")  # fmt: skip
 
     def reset(self) -> None:
         """New weights; no test samples yet."""

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.eval.protocol import Score, primary_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.ageing import after, half_life_text, interval, oldest, points
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ALPHA
-from driftline.eval.scoring.ranking import bound, rival
+from driftline.eval.scoring.ranking import bound, mean_of, rival
 from driftline.eval.scoring.significance import LEAST_SEEDS
 
 NAMED = 6  # learners that a sentence names
@@ -52,10 +53,10 @@ def _name(result: Result) -> str:
 def _best(document: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
     """Who is first; the best is only who differs from every other one by a test."""
     top = max(results, key=lambda r: ranking.rank(score, r))
-    if score.mean(top) is None:
+    if mean_of(score, top) is None:
         return f"No learner reached a {html.escape(score.label)} score."
     if len(results) == 1:
-        return f"{_name(top)}: {html.escape(score.label)} {score.spread(top)}."
+        return f"{_name(top)}: {html.escape(score.label)} {spread(score, top)}."
     if not (best := ranking.best(score, results)):
         return f"No learner has the best {html.escape(score.label)}: none reached it with all of the most seeds."
     ahead = [_name(r) for r in results if ranking.rank(score, r) > ranking.rank(score, best[0])]
@@ -64,7 +65,7 @@ def _best(document: Mapping[str, Any], results: Sequence[Result], score: Score) 
     tie = document.get("best_tie")
     alone = len(tie) == 1 if tie else all(p is not None and p < ALPHA for p in ps)
     rank = "has the best" if alone else "is first by"
-    text = f"{_name(best[0])} {rank} {html.escape(score.label)}, {score.spread(best[0])}"
+    text = f"{_name(best[0])} {rank} {html.escape(score.label)}, {spread(score, best[0])}"
     return f"{text}, of {len(results)} learners{fewer}."
 
 
@@ -194,8 +195,8 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _bound(document: Mapping[str, Any], score: Score) -> str:
-    bounds = [r for r in document["results"] if bound(r) and score.mean(r) is not None]
+    bounds = [r for r in document["results"] if bound(r) and mean_of(score, r) is not None]
     if not bounds:
         return ""
     best = max(bounds, key=lambda r: ranking.rank(score, r))
-    return f"<span class='unsure'>Upper bound, {html.escape(best['learner'])}: {score.spread(best)}.</span>"
+    return f"<span class='unsure'>Upper bound, {html.escape(best['learner'])}: {spread(score, best)}.</span>"

@@ -18,9 +18,10 @@ import numpy as np
 from driftline.eval.plotting.charts import Figure, ranked
 from driftline.eval.plotting.embed import figure
 from driftline.eval.protocol import Document, Score, primary_of
+from driftline.eval.reporting import detail, value_text
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ranks_of
-from driftline.eval.scoring.ranking import bound, comparable, differing, labels, rival
+from driftline.eval.scoring.ranking import bound, comparable, differing, labels, mean_of, rival
 
 
 @dataclass(frozen=True)
@@ -130,12 +131,12 @@ def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -
 def _cell(result: Mapping[str, Any] | None, score: Score, best: Sequence[Mapping[str, Any]]) -> str:
     if result is not None and "because" in result:
         return f"<td class='soft'>skipped<br><span class='sd why'>{html.escape(result['because'])}</span></td>"
-    if result is None or score.mean(result) is None:
+    if result is None or mean_of(score, result) is None:
         return "<td>–</td>"
     mark = " class='best'" if any(result is other for other in best) else ""
-    mean = score.text(score.mean(result))
+    mean = value_text(score, mean_of(score, result))
     link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{mean}</a>" if "page" in result else mean
-    return f"<td{mark}>{link} <span class='sd'>{score.detail(result)}</span></td>"
+    return f"<td{mark}>{link} <span class='sd'>{detail(score, result)}</span></td>"
 
 
 def diagram(order: Mapping[str, float], streams: int) -> Figure:

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.plotting.embed import SCRIPT, data_island, figure, script
 from driftline.eval.protocol import Document, Score, stored_protocol
-from driftline.eval.reporting import ageing, compared, confidence, pages, versions
+from driftline.eval.reporting import ageing, compared, confidence, detail, pages, value_text, versions
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.exports import EXPORTED, write_exports
 from driftline.eval.reporting.overview import overview
@@ -29,6 +30,7 @@ from driftline.eval.reporting.samples import Thumbnails, Traces, lost_samples
 from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling, groups_of
+from driftline.eval.scoring.ranking import mean_of
 from driftline.stream_builder.stream import Stream
 
 MANY_RUNS = 2000  # with more, several processes make the documents
@@ -235,7 +237,10 @@ def _environment() -> Any:
     loader = PackageLoader("driftline.eval.reporting")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {
-        "pct": Score("", "").text,
+        "pct": partial(value_text, Score("", "")),
+        "value_text": lambda value, score: value_text(score, value),
+        "mean_of": lambda result, score: mean_of(score, result),
+        "detail": lambda result, score: detail(score, result),
         "shade": shade,
         "figure": lambda one, label="h3": Markup(figure(one, label)),
     }

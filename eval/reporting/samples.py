@@ -66,12 +66,12 @@ def lost_samples(runs: Sequence[Run], document: Document) -> dict[str, Any] | No
 
 def _counts(group: Sequence[Run], size: int, label: npt.NDArray[np.int64]) -> tuple[Counts, ...] | None:
     """Tests and right answers of the freshest models, then of the oldest, over seeds; None without outcomes."""
-    kind = stored_protocol(group[0].about["protocol"])
+    step_of = stored_protocol(group[0].about["protocol"]).roles.step
     counts = tuple(np.zeros(size, np.int32) for _ in range(4))
     for run in group:
         tests: dict[int, dict[int, Any]] = {}
         for row in run.rows:
-            step = kind.step_tested(row)
+            step = step_of(row)
             if step is None or row.answers is None or not 0 <= row.learned_to <= step:
                 continue
             tests.setdefault(step, {})[row.learned_to] = row.answers

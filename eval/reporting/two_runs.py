@@ -22,7 +22,7 @@ from driftline.eval.scoring import ranking
 from driftline.eval.scoring.aggregate import groups
 from driftline.eval.scoring.cells import Resampling, groups_of
 from driftline.eval.scoring.comparing import ALPHA, compare
-from driftline.eval.scoring.ranking import bound, labels
+from driftline.eval.scoring.ranking import bound, labels, mean_of
 from driftline.eval.scoring.versions import Version, refusal, version_of
 from driftline.stream_builder.stream import Stream
 
@@ -90,7 +90,7 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
     found = []
     for name, (a, b) in pairs.items():
         tested = compare([*runs_of[b], *runs_of[a]], None, draws)
-        before, after = (score.mean(results[i]) for i in (a, b))
+        before, after = (mean_of(score, results[i]) for i in (a, b))
         entry: dict[str, Any] = {"protocol": document["protocol"], "stream": document["stream"]["name"]}
         entry |= {"learner": name, "score": score.name, "a": before, "b": after, "p": None}
         entry["bound"] = bound(results[a])

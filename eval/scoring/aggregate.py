@@ -11,7 +11,7 @@ import numpy as np
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
 from driftline.eval.experiment.code import ours
 from driftline.eval.experiment.settings import setting_names
-from driftline.eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
+from driftline.eval.protocol import Protocol, Result, Score, score_of, scores_of, stored_protocol
 from driftline.eval.rows import Row, Run, digest
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
@@ -115,9 +115,9 @@ def _over_samples(protocol: Protocol, run: Run) -> dict[str, float | None]:
 
     def shares(rows: Sequence[Row]) -> dict[str, float | None]:
         scores = protocol.score(rows, run.about["steps"]).scores
-        return {name: value for name, value in scores.items() if protocol.score_of(name).unit == "share"}
+        return {name: value for name, value in scores.items() if score_of(type(protocol), name).unit == "share"}
 
-    return over_samples(shares, run.rows, protocol.fresh)
+    return over_samples(shares, run.rows, protocol.roles.fresh)
 
 
 def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:

@@ -57,12 +57,12 @@ def standing_by_name(learner: str, protocol: type[Protocol] = Protocol) -> str:
     return standing_of(LEARNERS[base], protocol) if base in LEARNERS and not LEARNERS.problem(base) else ""
 
 
-def bound(result: Result) -> bool:
+def bound(result: Document) -> bool:
     """Whether a result is an upper bound: it is listed last and never the best."""
     return str(result.get("standing", standing_by_name(result.get("learner", "")))) == "bound"
 
 
-def rival(result: Result) -> bool:
+def rival(result: Document) -> bool:
     """Whether a result competes: an upper bound does not, nor one that is another one again (`same_as`)."""
     return not bound(result) and "same_as" not in result
 
@@ -77,21 +77,33 @@ def uses_unlabelled(learner: str) -> bool:
     return base not in LEARNERS or LEARNERS[base].needs.unlabelled
 
 
+def entry_of(score: Score, result: Document) -> Document:
+    """Mean, standard deviation and values of a score or measure in one of a document's results; {} if it lacks it."""
+    entry: Document = result["scores"].get(score.name) or result.get("measures", {}).get(score.name, {})
+    return entry
+
+
+def mean_of(score: Score, result: Document) -> float | None:
+    """Over the seeds; None if no seed got there."""
+    mean: float | None = entry_of(score, result).get("mean")
+    return mean
+
+
 def rank(score: Score, result: Document) -> tuple[float, float]:
     """Order of results, the larger the better: the share of the seeds that got there, then the gain of their mean.
 
     A mean over those seeds that got there is no match for one over all: the others might have needed very long.
     """
-    values = score.of(result).get("values") or [None]
-    return sum(value is not None for value in values) / len(values), score.gain(score.mean(result))
+    values = entry_of(score, result).get("values") or [None]
+    return sum(value is not None for value in values) / len(values), score.gain(mean_of(score, result))
 
 
 def best(score: Score, results: Iterable[Document]) -> list[Document]:
     """The results (several if their means are equal) with the best mean, of those with the most seeds, if all of these
     got there; [] if there are none."""
     results = list(results)
-    most = max((len(score.of(result).get("values", ())) for result in results), default=0)
-    whole = [r for r in results if rank(score, r)[0] == 1 and len(score.of(r)["values"]) == most]
+    most = max((len(entry_of(score, result).get("values", ())) for result in results), default=0)
+    whole = [r for r in results if rank(score, r)[0] == 1 and len(entry_of(score, r)["values"]) == most]
     top = max((rank(score, result) for result in whole), default=None)
     return [result for result in whole if rank(score, result) == top]
 

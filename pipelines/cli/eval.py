@@ -235,6 +235,7 @@ def _device(name: Device) -> str:
 def _scores(document: dict[str, Any]) -> str:
     """A table of learners and scores, in order of the primary score, and why learners were skipped."""
     from driftline.eval.protocol import primary_of, scores_of
+    from driftline.eval.reporting import spread
     from driftline.eval.scoring.ranking import ranked
 
     lines, scores, places = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document), []
@@ -244,7 +245,7 @@ def _scores(document: dict[str, Any]) -> str:
         width = max(14, *(len(place.name) + 2 for place in places))
         lines.append(f"  {'learner':<{width}}" + "".join(f"{score.name:>18}" for score in scores))
     for place in places:
-        cells = "".join(f"{score.spread(place.result):>18}" for score in scores)
+        cells = "".join(f"{spread(score, place.result):>18}" for score in scores)
         lines.append(f"  {place.name:<{width}}{cells}")
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:

@@ -15,8 +15,10 @@ from driftline.eval.experiment.settings import described, setting_names
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS, scores_of
+from driftline.eval.protocol_abilities import resolve
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
+from driftline.eval.scoring.ranking import mean_of
 from driftline.stream_builder.stream import Step, Stream
 
 
@@ -64,7 +66,7 @@ def fitting(protocol: str, stream: Stream) -> Stream:
 def rows_of(name: str, stream: Stream, learner: Learner) -> list[Row]:
     protocol = PROTOCOLS[name]()
     protocol.check(stream)
-    protocol = protocol.resolve(stream)
+    protocol = resolve(protocol, stream)
     learner.begin(protocol.task(stream), rng_for(0))
     return list(protocol.run(stream, learner, rng_for(0), 0))
 
@@ -83,7 +85,7 @@ def test_every_learner_is_deterministic_and_scores_are_in_range(protocol: str, s
     assert scores == {result["learner"]: result["scores"] for result in again["results"]}
     for result in first["results"]:
         for score in scores_of(first):
-            mean = score.mean(result)
+            mean = mean_of(score, result)
             assert mean is None or 0 <= mean <= (1 if score.unit == "share" else 1e6)
 
 

@@ -146,7 +146,7 @@ class TestOcrr:
     @pytest.mark.parametrize("stream", [gaussian(), correlated()], ids=["categorical", "temporal"])
     def test_what_they_choose_on_is_neither_novel_nor_a_test(self, stream: Stream) -> None:
         protocol = Ocrr()
-        within, part = protocol.selection(stream, rng_for(0), 3)
+        ((within, part),) = protocol.trials(stream, rng_for(0), 3)
         scenario, again = protocol.cut(stream, 3), cast(Ocrr, within).cut(part, 3)
         seed = set(map(bytes, scenario.seed.x))
         assert all(set(map(bytes, split.x)) <= seed for step in part.steps for split in step.splits.values())

@@ -13,6 +13,7 @@ from support.helpers import drifting
 
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
+from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear.measures import MEASURES as BY_SCORE
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.reporting.protocols import page_of
@@ -159,7 +160,7 @@ def test_where_fewer_are_better_p_is_against_the_fewest() -> None:
         return {"learner": learner, "seeds": [0, 1, 2], "scores": scores}
 
     few, many = result("few", [5, 6, 5]), result("many", [50, 60, 52])
-    _compare([many, few], Ocrr.score_of("corrections_to_50"))
+    _compare([many, few], score_of(Ocrr, "corrections_to_50"))
     assert few["p_against_best_adjusted"]["corrections_to_50"] is None
     assert many["p_against_best_adjusted"]["corrections_to_50"] < 0.05
 

@@ -325,7 +325,7 @@ class TestThePrefix:
 
     def test_settings_are_chosen_on_its_samples_alone_under_the_same_budget(self) -> None:
         protocol = NearFuture(**{**QUICK, "prefix": 60, "updates": 3.0})  # type: ignore[arg-type]
-        within, part = protocol.selection(STREAM, rng_for(0), 0)
+        (within, part), *_ = protocol.trials(STREAM, rng_for(0), 0)
         assert (part.flat("train").x == STREAM.flat("train").x[:60]).all()
         assert within == dataclasses.replace(protocol, prefix=0, shift=30)
 

@@ -11,8 +11,9 @@ import pytest
 from support.helpers import drifting
 
 from driftline.eval.plotting.charts import points
-from driftline.eval.protocol import PROTOCOLS, primary_of
+from driftline.eval.protocol import PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.score import scored
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.overview import cells_of, ranks
 from driftline.eval.reporting.protocols import PAGES, page_of
@@ -186,11 +187,11 @@ def test_every_setting_but_the_marked_ones_separates(protocol: str) -> None:
 
 
 def test_one_seed_has_no_deviation_and_missing_seeds_are_counted() -> None:
-    score = PROTOCOLS["ocrr"].score_of("corrections_to_50")
+    score = score_of(PROTOCOLS["ocrr"], "corrections_to_50")
     one = {"scores": {score.name: {"mean": 40.0, "sd": 0.0, "values": [40.0]}}}
     some = {"scores": {score.name: {"mean": 40.0, "sd": 0.0, "values": [40.0, None, None]}}}
     none = {"scores": {score.name: {"mean": None, "sd": None, "values": [None, None]}}}
-    assert [score.spread(r) for r in (one, some, none, {"scores": {}})] == ["40", "40 (1/3)", "– (0/2)", "–"]
+    assert [spread(score, r) for r in (one, some, none, {"scores": {}})] == ["40", "40 (1/3)", "– (0/2)", "–"]
 
 
 def test_learners_that_train_another_network_than_the_protocols_stand_apart() -> None:

@@ -30,6 +30,7 @@ from driftline.eval.leaderboard.isolation import Limits, isolated
 from driftline.eval.leaderboard.repeating import reach, repeat
 from driftline.eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of
 from driftline.eval.leaderboard.verification import Verdict, drawn, verify
+from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -420,7 +421,7 @@ def test_a_module_that_a_submission_names_is_not_imported(
 def test_the_leaderboard_ranks_by_the_direction_of_the_primary_score(
     made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fewer = replace(Iid.score_of(Iid.primary), higher_is_better=False)
+    fewer = replace(score_of(Iid, Iid.primary), higher_is_better=False)
     monkeypatch.setattr(Iid, "scores", tuple(fewer if s.name == Iid.primary else s for s in Iid.scores))
 
     table = board([verify(made[1])], True).partition("## clear-iid on drifting")[2].partition("##")[0]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
-from driftline.eval.protocol import Score
+from driftline.eval.protocol import Roles, Score
 from driftline.eval.rows import PER_CLASS, Row
 
 Matrix = npt.NDArray[np.float64]
@@ -38,6 +38,9 @@ def score_of_counts(right: Matrix, n: Matrix) -> Matrix:
         shares = right / n
     tests = (n > 0).sum(-1)
     return np.where(tests > 0, np.nansum(shares, -1) / np.maximum(tests, 1), np.nan)
+
+
+ROLES = Roles(step_tested, decisive, score_of_counts)
 
 
 def matrix(rows: Sequence[Row], steps: int) -> Matrix:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,7 +14,7 @@ from driftline.curate.core.outside.names import is_count
 from driftline.eval.abilities import spent
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, Ran, Result, Score, Start
+from driftline.eval.protocol import Protocol, Ran, Result, Roles, Score, Start
 from driftline.eval.protocols.near_future import loop
 from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
 from driftline.eval.rows import Row
@@ -55,9 +55,8 @@ class NearFuture(Protocol):
 
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
+    roles = Roles(step_tested, decisive, fresh=("online", "near_future", "shift/"))
     refuses = ("all_steps", "whole_steps", "first_step")
-    fresh = ("online", "near_future", "shift/")
-    step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,8 +141,10 @@ class NearFuture(Protocol):
             return {}
         return {"momentum": 0.0} | ({"lr": "auto"} if learner.lr is None and self.prefix else {})
 
-    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
-        """The prefix; S is at most half of it. Raises IncompatibleStream if there is none."""
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
+        """The prefix; S is at most half of it. On a short prefix, where small learning rates leave a network as it was,
+        a second time with more updates for each batch: in all a hundred, or those of the whole run if they are fewer.
+        Raises IncompatibleStream if there is no prefix."""
         n = int(self.prefix)
         if n < 2:
             problem = f"Settings are chosen on the prefix, which has {n} samples."
@@ -157,20 +158,18 @@ class NearFuture(Protocol):
             stream.prior,
             class_texts=stream.class_texts,
         )
-        return replace(self, prefix=0, shift=min(int(self.shift), n // 2), also=""), part
+        within = replace(self, prefix=0, shift=min(int(self.shift), n // 2), also="")
+        updates = min(FEWEST_UPDATES * self.batch / n, self.updates * starts[-1] / n)
+        longer = [replace(within, updates=updates)] if updates > self.updates else []
+        return [(protocol, part) for protocol in (within, *longer)]
 
-    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
-        """The selection; on a short prefix, where small learning rates leave a network as it was, also with more
-        updates for each batch: in all a hundred, or those of the whole run if they are fewer."""
-        selection, part = self.selection(stream, rng, seed)
-        n, whole = int(self.prefix), sum(len(split) for split in self.trains(stream))
-        updates = min(FEWEST_UPDATES * self.batch / n, self.updates * whole / n)
-        longer = [(replace(cast(NearFuture, selection), updates=updates), part)] if updates > self.updates else []
-        return [(selection, part), *longer]
-
-    def stream_notes(self, stream: Stream) -> dict[str, Any]:
+    def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """The blind classifier's curve, how many samples share their time, and a warning if the curve is above chance
-        at S."""
+        at S; updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
+        paid = self.updates * -(-sum(len(step["train"]) for step in stream.steps) // self.batch)
+        taken = spent(learner)
+        over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
+        under = {"underspent": round(taken / paid, 3)} if 0 < taken < LEAST_SHARE * paid else {}
         curve = blind_curve_of(stream)
         notes: dict[str, Any] = {"blind": curve.plain(), "ties": stream.ties(), "ties_text": stream.ties_text()}
         at = sum(s <= int(self.shift) for s in curve.shifts) - 1
@@ -179,7 +178,7 @@ class NearFuture(Protocol):
                 f"At S = {self.shift} labels alone still give {curve.best[at]:.3f} (chance {curve.chance:.3f}): "
                 f"near-future accuracy there rewards learners that never look at a sample."
             )
-        return notes
+        return {"told": notes, "budget": {"updates_paid": paid, "updates_taken": round(taken, 3), **over, **under}}
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, batch and budget; the number of steps is not disclosed."""
@@ -210,15 +209,6 @@ class NearFuture(Protocol):
             if isinstance(ran, Exception):
                 raise ran
             yield from ran.rows
-
-    def budget_report(self, learner: Learner, samples: int) -> dict[str, Any]:
-        """Updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
-        paid = self.updates * -(-samples // self.batch)
-        taken = spent(learner)
-        share, report = taken / paid, {"updates_paid": paid, "updates_taken": round(taken, 3)}
-        over = {"overspent": round(share, 3)} if share > 1.000001 else {}
-        under = {"underspent": round(share, 3)} if 0 < share < LEAST_SHARE else {}
-        return report | over | under
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """online, near_future, retention; the retention matrix and the running curves."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, Score, primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.protocols import Page
 from driftline.eval.scoring.ranking import Place, ranked
 
@@ -56,7 +57,7 @@ def _cell(place: Place | None, first: Score, second: Score) -> str:
     if place is None:
         return "<td>–</td>"
     result = place.result
-    upper, lower = first.spread(result), second.spread(result)
+    upper, lower = spread(first, result), spread(second, result)
     mark = " class='best'" if place.best else ""
     link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{upper}</a>" if "page" in result else upper
     return f"<td{mark}>{link}<br><span class='sd'>{lower}</span></td>"
