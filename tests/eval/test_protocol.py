@@ -216,7 +216,9 @@ def test_a_class_that_other_processes_cannot_import_runs_in_this_one(
 
 class TestRefused:
     def test_what_is_no_protocol(self, stream: Stream) -> None:
-        with pytest.raises(BadConfig, match=r"Expected a name, or a class derived from driftline\.eval\.protocol\.Protocol"):
+        with pytest.raises(
+            BadConfig, match=r"Expected a name, or a class derived from driftline\.eval\.protocol\.Protocol"
+        ):
             evaluate(stream, object(), ["majority"])  # type: ignore[arg-type]
         with pytest.raises(BadPlugin, match="Expected a class derived from driftline.eval.protocol.Protocol"):
             evaluate(stream, "json:JSONDecoder", ["majority"])
