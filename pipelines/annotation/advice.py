@@ -15,7 +15,7 @@ from driftline.curate.validation.judging.opinions import OPINIONS
 from driftline.curate.validation.judging.trust import distrusted
 from driftline.pipelines.annotation.batches import opinions_file
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 
 @dataclass(frozen=True)

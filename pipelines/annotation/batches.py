@@ -20,7 +20,7 @@ from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.judges import round_folder
 from driftline.curate.validation.asking.platforms import PLATFORMS
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."

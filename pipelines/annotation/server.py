@@ -30,7 +30,7 @@ from driftline.curate.validation.asking.batches import NONE, question_page
 from driftline.pipelines.annotation.answer_store import AnswerStore, Progress, unstored
 from driftline.pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import LOOPBACK, guarded
 from driftline.pipelines.web.page import local_app
 from driftline.pipelines.web.rendering import template

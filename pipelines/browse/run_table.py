@@ -21,7 +21,7 @@ from driftline.pipelines.browse.collection import Collection, Row, Source, view
 from driftline.pipelines.reporting.dropped import drops
 from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.web.dates import labels

@@ -22,7 +22,6 @@ from driftline.pipelines.cli.common import (
     command,
     context_of,
     context_of_last,
-    last_changes,
     log_of,
     next_step,
     show,
@@ -172,7 +171,7 @@ def _following(directory: Path, entries: Sequence[Mapping[str, Any]], sets: list
     """Where the release is and what it is for, or how the run goes on."""
     if entries[-1]["state"] != "done":
         return next_step("run", directory, *(f"--set={change}" for change in sets or ()))
-    from driftline.pipelines.run.stage_folder import folder_of
+    from driftline.pipelines.run.state import folder_of
 
     release = f"release: {folder_of(directory, 'publish') / 'release'}"
     return f"{release}\n{next_step('stream', 'from-release', directory, '--out', 'stream')}"
@@ -230,10 +229,10 @@ def status(
     """
     from driftline.pipelines.run import runner
 
-    changes = sets or last_changes(directory)
-    entries = runner.status(context_of(directory, changes, True), verify)
-    options = " ".join(f"--set {shlex.quote(change)}" for change in changes)
-    last = f"settings of the last run: {options}\n" if changes and not sets else ""
+    context = context_of_last(directory, sets, True)
+    entries = runner.status(context, verify)
+    options = " ".join(f"--set {shlex.quote(change)}" for change in context.changes)
+    last = f"settings of the last run: {options}\n" if options and not sets else ""
     show(as_json, {"stages": entries}, last + runner.table(entries))
 
 

@@ -32,7 +32,7 @@ from driftline.pipelines.reporting.audit_page import pictures as audit_pictures
 from driftline.pipelines.reporting.run_report import journey_report
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.embed import OF_2004, spec_of
 from driftline.stream_builder.builders.release import MADE_BY_EMBED, from_release
 

@@ -21,7 +21,7 @@ from driftline.curate.validation.asking.batches import affordable, estimate
 from driftline.curate.validation.judging.panel import NOT_ASKED
 from driftline.pipelines.annotation.batches import OpenBatch
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.ask import ASKED, Ask, answers_of, gold_of, items_of, routes_of
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.stages.tally import Tally

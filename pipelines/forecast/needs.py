@@ -34,7 +34,7 @@ from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
 from driftline.pipelines.run.plan import Plan, make
 from driftline.pipelines.run.stage import Context, Stage, parts_of
-from driftline.pipelines.run.stage_folder import beside, done_of, folder_of
+from driftline.pipelines.run.state import beside, done_of, folder_of
 from driftline.pipelines.stages.embed import BUILT_IN, spec_of
 
 SAMPLE = 1_000  # records of the source that are read

@@ -32,7 +32,7 @@ from driftline.pipelines.annotation.advice import advice, said_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.yaml_edit import set_value
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of, is_finished
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, cache_folder
@@ -176,7 +176,7 @@ class Explorer:
     def __init__(self, context: Context) -> None:
         self.context = context
         for stage in ("fetch", "bucket", "embed"):
-            if not (folder_of(context.root, stage) / "done.json").is_file():
+            if not is_finished(context.root, stage):
                 raise MissingFile(
                     f"The stage {stage} of {context.root} is not done.",
                     "Expected embedded images.",

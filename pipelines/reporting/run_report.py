@@ -23,7 +23,7 @@ from driftline.eval.reporting.report import results_of, write
 from driftline.pipelines.reporting.trace import shown
 from driftline.pipelines.run.runner import status
 from driftline.pipelines.run.stage import Context, parts_of
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.stream_builder.stream import Stream
 
 THUMBNAIL = 116  # pixels

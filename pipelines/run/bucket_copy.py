@@ -29,6 +29,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, Busy, DriftlineErr
 from driftline.curate.core.outside.names import inside
 from driftline.curate.core.outside.s3 import S3, client
 from driftline.pipelines.run.runner import alone
+from driftline.pipelines.run.state import done_marks
 
 FORMAT = 1
 LIST = "run.json"
@@ -314,11 +315,11 @@ def _follow(copy: Copy, stop: threading.Event, by: signal.Signals) -> None:
 
 
 def _done(folder: Path) -> list[Stamp]:
-    found = []
-    for path in sorted(folder.glob("stages/*/done.json")):
+    stamps = []
+    for path in done_marks(folder):
         with suppress(FileNotFoundError):
-            found.append(_stamp(path))
-    return found
+            stamps.append(_stamp(path))
+    return stamps
 
 
 def _stamp(path: Path) -> Stamp:

@@ -70,7 +70,7 @@ class Ask(Stage):
         items = items_of(inputs["retrieve"])
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
-            from driftline.pipelines.run.stage_folder import folder_of
+            from driftline.pipelines.run.state import folder_of
 
             routes, opinions = routes_of(self.context, items.to_pylist(), inputs)
             if opinions is not None:

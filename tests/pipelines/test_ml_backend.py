@@ -23,7 +23,7 @@ from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.prompt_explorer.explorer import Explorer, Query
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 JUDGES = [{"name": "qwen", "url": "http://x.example", "model": "m"}, {"name": "margin", "kind": "margin"}]
 SKIP = ("09_publish", "answers", "runs", "report", "stream", "world", "audit", "store")
