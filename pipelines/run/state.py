@@ -176,11 +176,11 @@ class StageState:
 
     def damage(self, read_all: bool = False) -> list[str]:
         """Files of finished output that are missing or have another size (read_all: other bytes), by name."""
+        sizes = _read(self.folder / FILES)
         try:
-            sizes = read_json(self.folder / FILES)
             "".join(sizes).encode()  # half of a surrogate pair names no file
             listed = {str(name): Content(int(size), str(digest)) for name, (size, digest) in sizes.items()}
-        except (DriftlineError, OSError, ValueError, TypeError, AttributeError, OverflowError):
+        except (ValueError, TypeError, AttributeError, OverflowError):
             return [FILES]
         return [name for name, content in listed.items() if not _is_same(self.folder / name, content, read_all)]
 
@@ -196,7 +196,8 @@ class StageState:
         begun = folder / BEGUN
         if not begun.is_file():
             return None
-        return max(path.stat().st_mtime for path in files_of(folder)) - begun.stat().st_mtime
+        times = (path.stat().st_mtime for path in folder.rglob("*") if path.is_file())
+        return max(times) - begun.stat().st_mtime
 
     def reopen(self, damaged: Sequence[str]) -> None:
         """Make damaged output of these settings unfinished work, if it is made in parts: then good parts are kept.
