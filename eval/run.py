@@ -99,8 +99,8 @@ def evaluate(
 
 def draws_of(folder: Path) -> dict[int, Path]:
     """Seed → stream folder of each draw that `driftline stream compose --seeds` wrote into a folder."""
-    found = {place.parent.name.removeprefix("seed-"): place.parent for place in folder.glob("seed-*/stream.json")}
-    return {int(seed): found[seed] for seed in sorted(filter(str.isdigit, found), key=int)}
+    folders = {place.parent.name.removeprefix("seed-"): place.parent for place in folder.glob("seed-*/stream.json")}
+    return {int(seed): folders[seed] for seed in sorted(filter(str.isdigit, folders), key=int)}
 
 
 def evaluate_draws(
@@ -125,11 +125,11 @@ def evaluate_draws(
     failed: dict[str, str] = {}
     for seed, stream in streams.items():
         more: Any = {"progress": progress, "stream_folder": draws[seed], "executor": executor, "tune": tune}
-        found = evaluate(stream, protocol, learners, [seed], settings, out, keep_run=runs.append, **more)
-        failed = {entry["learner"]: entry["because"] for entry in found["skipped"]} | failed
+        results = evaluate(stream, protocol, learners, [seed], settings, out, keep_run=runs.append, **more)
+        failed = {entry["learner"]: entry["because"] for entry in results["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
-    return Results({**summary(done, stream.name, str(stream.facts["family"]), found["protocol"]), "skipped": skipped})
+    return Results({**summary(done, stream.name, str(stream.facts["family"]), results["protocol"]), "skipped": skipped})
 
 
 def _about(stream: Stream, seed: int | None) -> dict[str, str]:
@@ -202,16 +202,16 @@ def _grid(
     name, kind, make = protocol_named(protocol)
     most_probable, others = outcomes.asked(settings, len(stream.classes))
     own, per_learner = _split_settings(name, kind, specs, others)
-    made = make(**check_settings(kind, own, name))
-    made.check(stream)
-    made = made.resolve(stream)
+    instance = make(**check_settings(kind, own, name))
+    instance.check(stream)
+    instance = instance.resolve(stream)
     tuned: dict[str, dict[str, list[Any]]] = {}
     for spec in specs:
-        per_learner[spec.name], tuned[spec.name] = planned(made, spec, per_learner[spec.name], tune)
+        per_learner[spec.name], tuned[spec.name] = planned(instance, spec, per_learner[spec.name], tune)
     if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
         raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
     jobs = [_Job(s.name, s, per_learner[s.name], seed, tuned[s.name]) for s in specs for seed in seeds]
-    return _Grid(name, made, out, most_probable), jobs
+    return _Grid(name, instance, out, most_probable), jobs
 
 
 def _split_settings(
@@ -234,8 +234,8 @@ def _split_settings(
                 per_learner[name][field] = value
         else:
             owners = {protocol: own, **learner_fields}
-            known = {f"{owner}.{name}" if dot else name for owner, names in owners.items() for name in names}
-            raise unknown_setting(key, known)
+            available = {f"{owner}.{name}" if dot else name for owner, names in owners.items() for name in names}
+            raise unknown_setting(key, available)
     return for_protocol, {spec.name: spec.check(per_learner[spec.name]) for spec in specs}
 
 
@@ -307,12 +307,12 @@ def plan(
 ) -> Plan:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
-    made = []
+    created = []
     for job in jobs:
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
-            made.append((learner := job.learner(), _place(stream, grid, job, learner)[1]))
-    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in made]
-    left = [learner for (learner, _), finished in zip(made, done, strict=True) if not finished]
+            created.append((learner := job.learner(), _place(stream, grid, job, learner)[1]))
+    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in created]
+    left = [learner for (learner, _), finished in zip(created, done, strict=True) if not finished]
     past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
     sizes = None if tune else grid.protocol.training_sizes(stream)
     return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes, past))

@@ -257,14 +257,14 @@ def batches(
 ) -> Iterator[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """Learning rate, rows of the data and rows of the memory of each step. sizes: of the data, and of the memory."""
     queue: list[int] = []
-    kept = sizes[1] if len(sizes) > 1 else 0
-    replayed = min(settings.batch, kept)
+    stored = sizes[1] if len(sizes) > 1 else 0
+    replayed = min(settings.batch, stored)
     for epoch in range(settings.epochs):
         lr = settings.lr * settings.decay ** (epoch // settings.decay_after)
         order = rng.permutation(sizes[0])
         for start in range(0, sizes[0], settings.batch):
             while len(queue) < replayed:
-                queue += rng.permutation(kept).tolist()
+                queue += rng.permutation(stored).tolist()
             yield lr, order[start : start + settings.batch], np.array(queue[:replayed], np.int64)
             del queue[:replayed]
 

@@ -71,5 +71,5 @@ def fitting(name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """The preset's settings that some of the protocols and learners (name → class) have: the blind classifier has no
     learning rate."""
     names = {owner: setting_names(kind) for owner, kind in kinds.items()}
-    known = {name for owner, own in names.items() for setting in own for name in (setting, f"{owner}.{setting}")}
-    return {key: value for key, value in PRESETS[name].items() if key in known}
+    available = {name for owner, own in names.items() for setting in own for name in (setting, f"{owner}.{setting}")}
+    return {key: value for key, value in PRESETS[name].items() if key in available}

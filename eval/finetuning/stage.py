@@ -99,7 +99,7 @@ class Work:
             "seed": self.seed,
             "pulled": pulled[0] if pulled else "",
         }
-        further = {"made": net.made, "decays": decays if decays != "l2" else "", "compiled": self.rules.compiled}
+        further = {"made": net.additions, "decays": decays if decays != "l2" else "", "compiled": self.rules.compiled}
         base |= {key: value for key, value in further.items() if value}  # absent unless used: old keys stay valid
 
         def job(hyper: Hyper) -> Job:

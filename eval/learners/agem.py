@@ -57,7 +57,7 @@ class Agem(NetLearner):
         """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
-        self.kept: list[Share] = []
+        self.shares: list[Share] = []
 
     def learn_from(self, past: Past) -> None:
         """On a stream the memory is all of the past, of which as many samples are used as the newest batch has."""
@@ -74,15 +74,15 @@ class Agem(NetLearner):
 
     def _constraint(self, parts: Sequence[int]) -> Rule | None:
         """The constraint on the memory, sampled by `parts`; None while the memory is empty."""
-        if not self.kept:
+        if not self.shares:
             return None
-        x, y = (np.concatenate([pair[i] for pair in self.kept]) for i in (0, 1))
+        x, y = (np.concatenate([pair[i] for pair in self.shares]) for i in (0, 1))
         return Project(on(self.inputs(x), self.head), on(y, self.head), self.sample, self.rng, parts)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the constraint, then store."""
         self.limit = self.limit or len(y)
-        parts = [len(labels) for _, labels in self.kept] if self.variant == "reference" else []
+        parts = [len(labels) for _, labels in self.shares] if self.variant == "reference" else []
         self.train(x, y, rule=self._constraint(parts))
-        limit = self.limit * (len(self.kept) + 1 if self.variant == "reference" else 1)
-        self.kept = balanced(self.kept, x, y, limit, self.rng)
+        limit = self.limit * (len(self.shares) + 1 if self.variant == "reference" else 1)
+        self.shares = balanced(self.shares, x, y, limit, self.rng)

@@ -134,8 +134,8 @@ class Llm(Learner):
     def _messages(self, text: str, near: Sequence[int]) -> list[dict[str, str]]:
         examples = [(self.texts[i], self.classes[self.labels[i]]) for i in reversed(near)]  # nearest last
         shown = [f"Text: {example[:SHOWN]}\nClass: {name}" for example, name in examples]
-        known = ", ".join(self.classes[label] for label in sorted(self.number.values()))
-        prompt = "\n\n".join([f"Classes: {known}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
+        names = ", ".join(self.classes[label] for label in sorted(self.number.values()))
+        prompt = "\n\n".join([f"Classes: {names}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
 
     def _label(self, body: bytes) -> int:

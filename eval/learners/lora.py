@@ -100,10 +100,10 @@ class Lora(Learner):
     def _inputs(self, x: Array) -> dict[str, Any]:
         if self.texts:
             texts = [str(text) for text in x]
-            made = self.reader(texts, padding=True, truncation=True, max_length=self.length, return_tensors="pt")
+            tokens = self.reader(texts, padding=True, truncation=True, max_length=self.length, return_tensors="pt")
         else:
-            made = self.reader(images=[np.asarray(image) for image in x], return_tensors="pt")
-        return {name: value.to(self.place) for name, value in made.items()}
+            tokens = self.reader(images=[np.asarray(image) for image in x], return_tensors="pt")
+        return {name: value.to(self.place) for name, value in tokens.items()}
 
     def _step(self, optimiser: Any, inputs: dict[str, Any], y: Labels) -> None:
         import torch
@@ -200,14 +200,14 @@ class LoraMerged(Lora):
             if self.merge == "arithmetic":
                 self._set(self.first)
             super().learn(x, y)
-            found = [p.detach().clone() for p in self.learned()]
+            weights = [p.detach().clone() for p in self.learned()]
             if self.merge == "arithmetic":
-                steps = zip(before, found, self.first, strict=True)
+                steps = zip(before, weights, self.first, strict=True)
                 self.merged = [old + self.share * (new - start) for old, new, start in steps]
             elif self.merged:
-                self.merged = [torch.lerp(old, new, self.share) for old, new in zip(before, found, strict=True)]
+                self.merged = [torch.lerp(old, new, self.share) for old, new in zip(before, weights, strict=True)]
             else:
-                self.merged = found
+                self.merged = weights
             self._set(self.merged)
 
     def _set(self, weights: list[Any]) -> None:

@@ -71,9 +71,9 @@ def beside(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     of_learner = {key: value for key, value in preset.items() if key in spec.settings}
     of_protocol = {key: value for key, value in preset.items() if key in fields}
     expected = [spec(**of_learner).settings(), dataclasses.asdict(protocol(**of_protocol))]
-    given = [about["settings"], about["protocol_settings"]]
-    if given[1].get("splits") == "published":  # drawn in the same way
-        given[1] = expected[1]
-    plain = [{key: v for key, v in one.items() if key not in OF_MACHINE} for one in (*expected, *given)]
+    own = [about["settings"], about["protocol_settings"]]
+    if own[1].get("splits") == "published":  # drawn in the same way
+        own[1] = expected[1]
+    plain = [{key: v for key, v in one.items() if key not in OF_MACHINE} for one in (*expected, *own)]
     same = json.dumps(plain[:2], sort_keys=True) == json.dumps(plain[2:], sort_keys=True)
     return values(about["published"], about["protocol"], name, network) if same else {}

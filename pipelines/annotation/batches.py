@@ -110,16 +110,16 @@ def opinions_of(context: Context, batch: OpenBatch) -> dict[str, list[dict[str, 
             f"Name judges in {context.root / 'driftline.yaml'}, then: driftline run {context.root} --until ask.",
         )
     item_of = {id_: item for item, id_ in batch.facts["items"].items()}
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_item: dict[str, list[dict[str, Any]]] = {}
     for row in pq.read_table(path).to_pylist():
         if row["fault"] is None and row["id"] in item_of:
-            found.setdefault(item_of[row["id"]], []).append(row)
-    return found
+            by_item.setdefault(item_of[row["id"]], []).append(row)
+    return by_item
 
 
-def unknown_judge(name: str, known: Sequence[str]) -> UnknownName:
+def unknown_judge(name: str, judges: Sequence[str]) -> UnknownName:
     """The error for a judge that the run does not have."""
-    return UnknownName(f"Unknown judge {name!r}.", did_you_mean(name, known), f"Available: {', '.join(known)}.")
+    return UnknownName(f"Unknown judge {name!r}.", did_you_mean(name, judges), f"Available: {', '.join(judges)}.")
 
 
 def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3) -> dict[str, str]:

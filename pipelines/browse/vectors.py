@@ -70,14 +70,14 @@ class Vectors:
         raise BadConfig(f"There is no vector {row}.")
 
     def _to(self, key: str, query: Floats) -> Floats:
-        def made() -> Floats:
-            found = [self._block_scores(block, query) for block in self._blocks()]
+        def compute() -> Floats:
+            blocks = [self._block_scores(block, query) for block in self._blocks()]
             photos, rows = self._places
             scores = np.full(self.collection.size, -np.inf, np.float32)
-            scores[photos] = np.concatenate(found)[rows]
+            scores[photos] = np.concatenate(blocks)[rows]
             return scores
 
-        return self._scores.get(key, made)
+        return self._scores.get(key, compute)
 
     def _block_scores(self, block: Floats, query: Floats) -> Floats:
         scores = block @ query
@@ -107,9 +107,9 @@ class Vectors:
         path = None if self._cache is None else self._cache / "map.npy"
         if path is not None and path.is_file():
             try:
-                known = np.load(path, allow_pickle=False)
-                if known.shape == (count, 2):
-                    return np.asarray(known, np.float32)
+                stored = np.load(path, allow_pickle=False)
+                if stored.shape == (count, 2):
+                    return np.asarray(stored, np.float32)
             except (OSError, ValueError):  # damaged: it is made again
                 pass
         flat = self._principal(count)

@@ -96,7 +96,7 @@ def evaluate(
     from driftline.eval.experiment.settings import seeds_of, setting_names
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
-    from driftline.pipelines.config.loader import given
+    from driftline.pipelines.config.loader import setting_of
     from driftline.stream_builder.stream import Stream
 
     draws = {path: folders for path in paths if (folders := _draws(path, seeds))}
@@ -113,7 +113,7 @@ def evaluate(
     best = 1 if few else default_workers() if place == "cpu" else max(1, len(visible_gpus()))
     settings: dict[str, Any] = {f"{name}.device": place for name in kinds if "device" in setting_names(kinds[name])}
     settings |= {"sort": True} if sort else {}
-    settings |= (fitting(preset, parts) if preset else {}) | dict(given(change) for change in sets or ())
+    settings |= (fitting(preset, parts) if preset else {}) | dict(setting_of(change) for change in sets or ())
     run_log = log_of(out / "log.jsonl", as_json)
     work = _Work(protocols, numbers, settings, out, _grid(tune or ()), Executor(engine, workers or best), run_log)
     tasks = [(path, chosen) for path in paths]
@@ -346,17 +346,17 @@ def report(
 
     for plugin in plugins or ():
         protocol_named(protocol_named(plugin)[1])  # rows name the class or, from a command line, package.module:Name
-    known = [Stream.load(place) for place in stream or ()]
+    streams = [Stream.load(place) for place in stream or ()]
     if run_folder is None:
-        page = write(results_of(paths, known), out, streams=known)
-    elif len(known) != 1 or len(paths) != 1:
+        page = write(results_of(paths, streams), out, streams=streams)
+    elif len(streams) != 1 or len(paths) != 1:
         raise BadConfig(
-            f"--run was given with {len(known)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
+            f"--run was given with {len(streams)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
         )
     else:
         from driftline.curate.release import Release
         from driftline.pipelines.reporting.run_report import journey_report
 
         context = context_of_last(run_folder, None, True)
-        page = journey_report(context, Release.open(run_folder), known[0], paths[0], out)
+        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out)
     show(as_json, {"report": str(page)}, f"report: {page}")

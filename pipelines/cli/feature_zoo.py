@@ -79,9 +79,9 @@ def encoded_at(
         what = f"{where} holds vectors of another encoder, or of other samples."
         raise BadConfig(what, "", "Set another --out, or delete the folder.")
     with run_log.progress(name, count_samples(stream), "samples") as tick:
-        made = encode(stream, loaded, encoder, tick)
-    known = seen(spec.encoder, spec.model, spec.weights).facts()
-    facts = {**made.facts, "features": name, "made_from": key, **known}
+        encoded = encode(stream, loaded, encoder, tick)
+    provenance = seen(spec.encoder, spec.model, spec.weights).facts()
+    facts = {**encoded.facts, "features": name, "made_from": key, **provenance}
     if there is not None:
         shutil.rmtree(where)
-    return replace(made, name=f"{stream.name}, {name}").save(where, facts, bits)
+    return replace(encoded, name=f"{stream.name}, {name}").save(where, facts, bits)

@@ -71,13 +71,13 @@ def pretrain(
 
 
 def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
-    from driftline.pipelines.config.loader import given
+    from driftline.pipelines.config.loader import setting_of
 
-    known = {f.name: f.type for f in fields(recipe)}
+    types = {f.name: f.type for f in fields(recipe)}
     changes: dict[str, Any] = {}
-    for key, value in map(given, sets):
-        if key not in known:
-            raise BadConfig(f"Unknown setting {key!r} of a recipe.", f"Available: {', '.join(known)}.")
+    for key, value in map(setting_of, sets):
+        if key not in types:
+            raise BadConfig(f"Unknown setting {key!r} of a recipe.", f"Available: {', '.join(types)}.")
         old = getattr(recipe, key)
         if isinstance(value, bool) or not isinstance(value, (int, float) if isinstance(old, float) else type(old)):
             raise BadConfig(f"{key} is {value!r}.", f"Expected a {type(old).__name__}, as in {key}={old!r}.")

@@ -208,12 +208,12 @@ def plan_(
         raise BadConfig("--price needs --nodes.", "Expected the number of machines.", "Add --nodes 1.")
     context = context_of(directory, sets, True, Executor(workers=default_workers()))
     plans = plan(context, start, until)
-    found = forecast(context, plans)
-    lines = text(plans, found)
+    needs = forecast(context, plans)
+    lines = text(plans, needs)
     if nodes is not None:
-        found["cluster"] = cluster.cluster(found, nodes, price)
-        lines += "\n" + cluster.text(found["cluster"])
-    show(as_json, {"plan": [asdict(p) for p in plans], **found}, lines)
+        needs["cluster"] = cluster.cluster(needs, nodes, price)
+        lines += "\n" + cluster.text(needs["cluster"])
+    show(as_json, {"plan": [asdict(p) for p in plans], **needs}, lines)
 
 
 @command(runs_app, "status", "driftline status photos2024 --json", panel="Build")

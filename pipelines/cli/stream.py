@@ -111,11 +111,11 @@ def stream_features(
         raise BadConfig("There is no encoder.", "Expected --features or --zoo.")
     stream, source = opened(path)
     log = log_of(None, as_json)
-    made = {
+    streams = {
         out / name: encoded_at(stream, source, name, text, out / name, device, log, 8 if bits == "8" else 16)
         for name, text in encoders.items()
     }
-    tell(as_json, [facts_of(encoded, place) for place, encoded in made.items()])
+    tell(as_json, [facts_of(encoded, place) for place, encoded in streams.items()])
 
 
 @command(

@@ -108,8 +108,8 @@ def published_facts(published: str | None, trained_until: str | None = None) -> 
 
     if published is not None and published not in names():
         raise BadConfig(f"--published is {published!r}.", f"Expected one of {', '.join(names())}.")
-    said = Seen(checked(trained_until), "not stated", "--trained-until").facts() if trained_until else {}
-    return ({"published": published} if published else {}) | said
+    seen = Seen(checked(trained_until), "not stated", "--trained-until").facts() if trained_until else {}
+    return ({"published": published} if published else {}) | seen
 
 
 @command(from_app, "from-release", "driftline stream from-release photos2024 --out stream")
@@ -162,14 +162,14 @@ def stream_from_release(
     tell(as_json, [save(from_release(path, features, split, spec, template or (), seed), out, facts, bits)])
 
 
-def _text_encoder(path: Path, given: str | None, device: str) -> Any:
+def _text_encoder(path: Path, name: str | None, device: str) -> Any:
     """The encoder of the release's prompts. Raises BadConfig for a release that does not name it."""
     from driftline.curate.encoders import spec_of
     from driftline.curate.release import Release
     from driftline.pipelines.stages.embed import built_in
 
-    if given is not None:
-        spec = spec_of(given, device)
+    if name is not None:
+        spec = spec_of(name, device)
     else:
         maker = Release.open(path).facts["provenance"]["encoder"]
         if not maker.get("kind"):
@@ -237,8 +237,8 @@ def stream_from_order(
     """
     from driftline.stream_builder.builders.time_order import in_time_order, open_timed
 
-    made = in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed, split)
-    tell(as_json, [save(made, out)], "near-future")
+    stream = in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed, split)
+    tell(as_json, [save(stream, out)], "near-future")
 
 
 @command(from_app, "from-texts", "driftline stream from-texts banking77 --encoder ngrams:2048 --out S")

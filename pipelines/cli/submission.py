@@ -72,9 +72,9 @@ def verify(
     from driftline.eval.leaderboard.verification import verify as check
 
     verdict = check(path, stream or (), again, public_value, Limits(seconds), run_code)
-    told = [(run, run["differs"] or "the same") for run in verdict.again]
-    told += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
-    lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in told]
+    outcomes = [(run, run["differs"] or "the same") for run in verdict.again]
+    outcomes += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
+    lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in outcomes]
     lines += [
         f"{run['learner']}, {run['protocol']}, seed {run['seed']}: unverified: {run['because']}"
         for run in verdict.unverified

@@ -63,8 +63,8 @@ def _place(key: str, where: Where, name: str, node: Any, changed: Sequence[str],
     return f"{name}, line {line}, {key}" if line else f"{name}, {key}"
 
 
-def _did_you_mean(given: Any, available: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(given), available, 1)
+def _did_you_mean(word: Any, available: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(word), available, 1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

@@ -143,8 +143,8 @@ def _changes(sets: Mapping[str, Any]) -> list[str]:
     """Settings as `--set` takes them; a section may be given as a mapping."""
     flat = {
         key if name is None else f"{key}.{name}": value
-        for key, given in sets.items()
-        for name, value in (given.items() if isinstance(given, Mapping) else [(None, given)])
+        for key, section in sets.items()
+        for name, value in (section.items() if isinstance(section, Mapping) else [(None, section)])
     }
     return [f"{key}={json.dumps(value, default=str)}" for key, value in flat.items()]
 

@@ -191,8 +191,8 @@ def batch_of(
         _blurred(context, inputs["embed"], shown),
         standing,
     )
-    if (known := answers_of(context, inputs["bucket"])) is not None:
-        known.take_batch(facts)
+    if (answers := answers_of(context, inputs["bucket"])) is not None:
+        answers.take_batch(facts)
     return facts
 
 
@@ -228,9 +228,9 @@ def gold_of(
 
     from driftline.curate.validation.asking.batches import NONE, draw_gold, read_gold
 
-    known = read_gold(context.path(section.gold), [c.name for c in context.config.retrieve.concepts])
+    gold = read_gold(context.path(section.gold), [c.name for c in context.config.retrieve.concepts])
     stored = set(pq.ParquetFile(bucketed / "members.parquet").read(["id"])["id"].to_pylist())
-    if strange := sorted(set(known) - stored):
+    if strange := sorted(set(gold) - stored):
         raise BadInput(
             f"{section.gold} names {len(strange)} photos without an image in this run, {strange[0]!r} the first.",
             "Expected ids of fetched photos.",
@@ -238,10 +238,10 @@ def gold_of(
         )
     wanted = round(section.gold_share * len({item["id"] for item in items}))
     nothing = frozenset({NONE})
-    if nothing not in known.values():
+    if nothing not in gold.values():
         lowest = sorted((i["score"], i["id"]) for i in items if i["concept"] == BACKGROUND)
-        known |= {id_: nothing for _, id_ in lowest[: max(1, wanted // (len(set(known.values())) + 1))]}
-    return draw_gold({i: labels for i, labels in known.items() if i not in asked}, wanted, context.config.seed)
+        gold |= {id_: nothing for _, id_ in lowest[: max(1, wanted // (len(set(gold.values())) + 1))]}
+    return draw_gold({i: labels for i, labels in gold.items() if i not in asked}, wanted, context.config.seed)
 
 
 def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:

@@ -150,7 +150,7 @@ class TestAdvice:
         view = Explorer(judged()).view(Query(("a photo of a bus",)), "bus", 5)
         shots = [shot for bucket in view.buckets for shot in bucket.shots]
         assert {shot.verdict for shot in shots} & {"kept", "wrong concept"}
-        assert any(shot.said == ("qwen: bus",) for shot in shots)
+        assert any(shot.opinions == ("qwen: bus",) for shot in shots)
 
     def test_the_command_prints_them(self, judged: Make) -> None:
         told = answer("judges", str(judged().root), "--images", "2", "--json")

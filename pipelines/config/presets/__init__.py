@@ -35,8 +35,8 @@ def summary(name: str) -> str:
 
 def values(name: str) -> dict[str, Any]:
     """A preset as plain data. Raises UnknownName."""
-    found: dict[str, Any] = yaml.safe_load(_text(name))
-    return found
+    settings: dict[str, Any] = yaml.safe_load(_text(name))
+    return settings
 
 
 def _text(name: str) -> str:
@@ -59,15 +59,15 @@ def write_run_file(folder: Path, preset: str, changes: Sequence[str] = (), force
     path = folder / "driftline.yaml"
     if path.exists() and not force:
         raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force (force=True).")
-    given = values(preset)
-    check(given, f"preset {preset}", changes, folder=folder)
-    write_text(path, full_text(given, f"preset {preset}: {summary(preset)}"))
+    settings = values(preset)
+    check(settings, f"preset {preset}", changes, folder=folder)
+    write_text(path, full_text(settings, f"preset {preset}: {summary(preset)}"))
     return path
 
 
-def full_text(given: dict[str, Any], head: str) -> str:
+def full_text(settings: dict[str, Any], head: str) -> str:
     """The run file of `given`: every setting with its comment, of the collection those of its source."""
-    config = Config.model_validate(given)
+    config = Config.model_validate(settings)
     lines = [f"# {head}", "# Change any of it: driftline checks this file and names line and key of an error.", ""]
     for name, field in Config.model_fields.items():
         value = getattr(config, name)
