@@ -285,7 +285,7 @@ def _runs(stream: Stream, grid: _Grid, jobs: Sequence[_Job]) -> Iterator[tuple[_
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Workload:
     """What `evaluate` would do."""
 
     runs: int
@@ -304,7 +304,7 @@ def plan(
     settings: Settings | None = None,
     out: Path | None = None,
     tune: Grid | None = None,
-) -> Plan:
+) -> Workload:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
     created = []
@@ -315,7 +315,7 @@ def plan(
     left = [learner for (learner, _), finished in zip(created, done, strict=True) if not finished]
     past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
     sizes = None if tune else grid.protocol.training_sizes(stream)
-    return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes, past))
+    return Workload(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes, past))
 
 
 def _place(stream: Stream, grid: _Grid, job: _Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:

@@ -23,7 +23,7 @@ from driftline.eval.finetuning.fit import Fitted, Hyper, scores_of
 from driftline.eval.finetuning.fit_cache import digest_of
 from driftline.eval.finetuning.modes import LOW_RANK, SEARCHES, SIDES, Method
 from driftline.eval.finetuning.regularisers import Pull, fisher
-from driftline.eval.finetuning.samples import Samples, plain, pooled
+from driftline.eval.finetuning.samples import Samples, decoded, pooled
 from driftline.eval.finetuning.stage import Work
 from driftline.eval.nets import build
 from driftline.eval.nets.chain import Net
@@ -243,4 +243,4 @@ def _joint(method: Method, data: Data, work: Work, start: Net) -> Net:
 
 def scores(net: Net, x: Any, work: Work) -> Any:
     """Scores (N, C) of the last time's model; x as in a stream."""
-    return scores_of(net, torch.from_numpy(plain(x)).to(work.rules.device), work.rules.rule)
+    return scores_of(net, torch.from_numpy(decoded(x)).to(work.rules.device), work.rules.rule)

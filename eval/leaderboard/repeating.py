@@ -124,11 +124,11 @@ def _admit(name: str, modules: Mapping[str, bytes]) -> None:
 def _difference(again: Run, run: Run) -> str:
     """How a submitted run differs from the repeated one; "" if not at all."""
     for key in IDENTITY:
-        if _plain(again.about[key]) != _plain(run.about[key]):
-            return f"its {key} are {_plain(again.about[key])}, submitted {_plain(run.about[key])}"
+        if _json(again.about[key]) != _json(run.about[key]):
+            return f"its {key} are {_json(again.about[key])}, submitted {_json(run.about[key])}"
     repeated, submitted = ([counted(row) for row in one.rows] for one in (again, run))
     for k, (a, b) in enumerate(zip(repeated, submitted, strict=False)):
-        if _plain(a) != _plain(b):
+        if _json(a) != _json(b):
             return f"row {k} has {a['n_correct']} right of {a['n']}, submitted {b['n_correct']} of {b['n']}"
     for k, (again_row, run_row) in enumerate(zip(again.rows, run.rows, strict=False)):
         if again_row.answers is not None and run_row.answers is not None:
@@ -138,7 +138,7 @@ def _difference(again: Run, run: Run) -> str:
     return "" if len(repeated) == len(submitted) else f"{len(repeated)} rows, submitted {len(submitted)}"
 
 
-def _plain(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=list)
 
 

@@ -100,7 +100,7 @@ class Llm(Learner):
         self.memory.add(hashed_ngrams(texts, WIDTH))
         self.texts += texts
         self.labels += np.asarray(y).tolist()
-        self.number |= {_plain(self.classes[label]): label for label in np.unique(y).tolist()}
+        self.number |= {_folded(self.classes[label]): label for label in np.unique(y).tolist()}
 
     def predict(self, x: Array) -> Labels:
         """One request per text; 0 before anything was learned."""
@@ -157,7 +157,7 @@ class Llm(Learner):
         if reply.status != 200:
             raise reply.again(f"status {reply.status}")
         try:
-            return self.number[_plain(str(json.loads(reply.body)["choices"][0]["message"]["content"]))]
+            return self.number[_folded(str(json.loads(reply.body)["choices"][0]["message"]["content"]))]
         except (ValueError, KeyError, IndexError, TypeError, RecursionError):
             raise Temporary("nonsense") from None
 
@@ -171,6 +171,6 @@ class Llm(Learner):
         return {"requests": dict(sorted(self.counts.items()))}
 
 
-def _plain(name: str) -> str:
+def _folded(name: str) -> str:
     """Without case, quotes, spaces and underscores: `"Card arrival."` matches card_arrival."""
     return re.sub(r"[\W_]+", "", name).casefold()

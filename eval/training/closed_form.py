@@ -69,13 +69,13 @@ class Moments:
                 rows = rooted if common else rooted[y == number]
                 self.squares[number] = add_squares(self.squares[number], rows, sign)
 
-    def seen(self) -> npt.NDArray[np.bool_]:
+    def with_samples(self) -> npt.NDArray[np.bool_]:
         """(C,) classes that have samples."""
         return self.counts > LEAST * self.counts.sum()
 
     def means(self) -> Floats:
         """(C, D) class means; zeros for unknown classes."""
-        return np.where(self.seen(), 1 / np.where(self.seen(), self.counts, 1), 0)[:, None] * self.sums
+        return np.where(self.with_samples(), 1 / np.where(self.with_samples(), self.counts, 1), 0)[:, None] * self.sums
 
     def plus(self, other: Moments) -> Moments:
         """The sums over the samples of both."""
@@ -250,7 +250,7 @@ class ClosedForm(Learner):
 
     def _blocks(self, x: Array) -> Iterator[Floats]:
         """Scores of some samples at a time: those of all would take memory beside what is kept."""
-        seen, flat = self.seen(), np.asarray(x).reshape(len(x), -1)
+        seen, flat = self.with_samples(), np.asarray(x).reshape(len(x), -1)
         if self.solution is None and seen.any():
             self.solution = self.solve()
         kind = np.result_type(flat.dtype, np.float64 if self.exact_answers else np.float32)
@@ -262,7 +262,7 @@ class ClosedForm(Learner):
                 scores[:, ~seen] = -np.inf
             yield scores
 
-    def seen(self) -> npt.NDArray[np.bool_]:
+    def with_samples(self) -> npt.NDArray[np.bool_]:
         """(C,) classes that have samples."""
         counts = self.moments.counts + self.held.counts
         return np.asarray(counts > LEAST * counts.sum())

@@ -132,7 +132,7 @@ class NetLearner(Learner):
     def inputs(self, x: Array) -> Array:
         """Inputs of the network: (N, D) float32, scaled, uint8 images as 0 … 1; for a network on images, the images
         unchanged."""
-        plain, divisor = self._plain(x)
+        plain, divisor = self._flattened(x)
         if self.net not in HEADS:
             return plain
         if divisor == 1:
@@ -151,7 +151,7 @@ class NetLearner(Learner):
             out[low:high] = self.inputs(part)
         return out
 
-    def _plain(self, x: Array) -> tuple[Array, float]:
+    def _flattened(self, x: Array) -> tuple[Array, float]:
         """(N, ...) → (N, D) unscaled, and their divisor; images unchanged."""
         if self.net not in HEADS:
             if (images := np.asarray(x)).dtype != np.uint8:
@@ -208,7 +208,7 @@ class NetLearner(Learner):
 
     def scores(self, x: Array) -> Array:
         """Of the head (N, C)."""
-        flat, divisor = self._plain(x)
+        flat, divisor = self._flattened(x)
         return net_scores(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
 
     def correct(self, x: Array, y: Labels) -> None:

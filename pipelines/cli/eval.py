@@ -28,7 +28,7 @@ from driftline.pipelines.cli.listing import named
 
 if TYPE_CHECKING:
     from driftline.curate.core.run_log import RunLog
-    from driftline.eval.run import Plan
+    from driftline.eval.run import Workload
     from driftline.stream_builder.stream import Stream
 
 eval_app = typer.Typer()
@@ -225,7 +225,7 @@ def _encoded(streams: Iterable[Stream], encoders: list[str], out: Path, device: 
     return folders
 
 
-def _estimate(name: str, parts: Sequence[Plan], workers: int) -> str:
+def _estimate(name: str, parts: Sequence[Workload], workers: int) -> str:
     """How many runs are to do, and how long they take."""
     runs = sum(part.runs for part in parts)
     text = f"{name}: {runs - sum(part.finished for part in parts)} of {runs} runs to do"

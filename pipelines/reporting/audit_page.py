@@ -169,8 +169,9 @@ def _of_splits(findings: Mapping[str, Any]) -> list[str]:
     missed, cells = max(len(split["missed"]) for split in splits.values()), findings["cells"]
     sentences = [
         f"splits: {min(shares):.1%} to {max(shares):.1%} of the images are tests ({findings['asked']:.0%} asked); at "
-        f"most {missed} of {cells} cells (bucket and class) are off in a split; {large['groups']} of {findings['groups']:,} "
-        f"groups with {large['samples']:,} images always train, because they are too large to be tested"
+        f"most {missed} of {cells} cells (bucket and class) are off in a split; {large['groups']} of "
+        f"{findings['groups']:,} groups with {large['samples']:,} images always train, because they are too large to "
+        "be tested"
     ]
     if findings["overlap"]:
         shared, chance = (fmean(pair[key] for pair in findings["overlap"]) for key in ("jaccard", "by_chance"))

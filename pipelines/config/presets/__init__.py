@@ -75,7 +75,7 @@ def full_text(settings: dict[str, Any], head: str) -> str:
             comment = inspect.cleandoc(type(value).__doc__ or "").partition("\n")[0]
             lines += [f"# {comment}", f"{name}:", *_section(value), ""]
         else:
-            lines += [f"{name}: {_plain(value)}  # {field.description}", ""]
+            lines += [f"{name}: {_yaml(value)}  # {field.description}", ""]
     return "\n".join(lines)
 
 
@@ -87,12 +87,12 @@ def _section(section: Section) -> list[str]:
         entries = getattr(section, name)
         if isinstance(entries, tuple) and entries and isinstance(entries[0], Section):
             lines.append(f"  {key}:  # {comment}")
-            lines += [f"    - {_plain(entry.model_dump(mode='json', exclude_defaults=True))}" for entry in entries]
+            lines += [f"    - {_yaml(entry.model_dump(mode='json', exclude_defaults=True))}" for entry in entries]
         else:
-            lines.append(f"  {key}: {_plain(values[name])}  # {comment}")
+            lines.append(f"  {key}: {_yaml(values[name])}  # {comment}")
     return lines
 
 
-def _plain(value: Any) -> str:
+def _yaml(value: Any) -> str:
     """A value as one line of YAML (JSON is YAML)."""
     return json.dumps(value, ensure_ascii=False)
