@@ -65,7 +65,7 @@ def evaluate(
     learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
     """
     out = None if out is None else Path(out)
-    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
+    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out=out)
     stream = outcomes.numbered(stream, grid.most_probable)
     names = list(dict.fromkeys(job.name for job in jobs))
     failed: dict[str, str] = {}
@@ -306,7 +306,7 @@ def plan(
     tune: Grid | None = None,
 ) -> Workload:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
-    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
+    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out=out)
     created = []
     for job in jobs:
         with suppress(Exception):  # `evaluate` says why a learner cannot be created

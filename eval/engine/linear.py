@@ -243,7 +243,7 @@ def fit(
         if simple and fused.fits(data, head.half, len(head.params[1]), epochs=settings.epochs):
             targets = [np.asarray(labels, np.int64) for _, labels in both]
             steps = fused.train(
-                head.params, head.velocity, data, targets, drawn, settings.momentum, settings.weight_decay
+                head.params, head.velocity, data, targets, drawn, settings.momentum, decay=settings.weight_decay
             )
         else:
             steps = _train(head, data, [on(labels, head) for _, labels in both], drawn, settings, rule)
@@ -292,7 +292,7 @@ def _train(
             torch.index_select(x, 0, rows, out=buffer[filled : filled + len(part)])
             filled += len(part)
             targets.append(y[rows])
-        step(head, head.view(buffer[:filled]), torch.cat(targets), lr, settings, rule, adam, parts[0])
+        step(head, head.view(buffer[:filled]), torch.cat(targets), lr, settings, rule, descend=adam, rows=parts[0])
         steps += 1
     return steps
 

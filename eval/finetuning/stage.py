@@ -106,7 +106,18 @@ class Work:
             def make() -> Fit:
                 pulls = (lambda copy: pulled[1](copy, hyper)) if pulled else (lambda copy: ())
                 rule, compiled = self.rules.rule, self.rules.compiled
-                return Fit(net.copy(), train, val, hyper, rule, self.seed, objective, pulls, decays, compiled)
+                return Fit(
+                    net.copy(),
+                    train,
+                    val,
+                    hyper,
+                    rule,
+                    self.seed,
+                    objective=objective,
+                    pulls_of=pulls,
+                    decays=decays,
+                    compiled=compiled,
+                )
 
             return Job(base | {"hyper": asdict(hyper)}, make, hyper)
 

@@ -70,7 +70,7 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     alone = len(earlier) == len(fits)  # one stage for all steps: erm, jm
     before = None if alone or not earlier else network(store, earlier[-1], start)
     after = network(store, fits[-1], start)
-    return Trained(about["learner"], about["seed"], after, before, start, protocol.rules(stream).rule, stages)
+    return Trained(about["learner"], about["seed"], after, before, start, protocol.rules(stream).rule, stages=stages)
 
 
 def network(store: Store, fit: str, start: Net) -> Net:

@@ -71,7 +71,7 @@ def isolated_each(
     # The working folder could hold a json.py: neither it nor "" is on the child's path; driftline itself always is.
     path = [entry for entry in sys.path if entry and Path(entry).is_absolute() and Path(entry) != here]
     asked = {"task": task, "requests": list(requests), "limits": asdict(limits), "enclosed": enclosed}
-    asked["path"] = [*path, str(_home())]
+    asked["path"] = [*path, str(Path(__file__).resolve().parents[2])]  # and the folder of driftline's packages
     environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
         environment |= {"HOME": folder, "TMPDIR": folder}
@@ -152,8 +152,3 @@ def close_network(own_namespace: bool = True) -> None:
             raise PermissionError(f"{event} in a process without network.")
 
     sys.addaudithook(guard)
-
-
-def _home() -> Path:
-    """The folder of driftline's packages."""
-    return Path(__file__).resolve().parents[2]

@@ -120,7 +120,15 @@ def verify(
     unverified = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
     code = [run["digest"] for run in left if run["code"]]
     return Verdict(
-        examination["name"], examination["documents"], done, not_again, unverified, problems, code, sha256, public_value
+        examination["name"],
+        examination["documents"],
+        done,
+        not_again,
+        unverified,
+        problems,
+        code=code,
+        sha256=sha256,
+        public_value=public_value,
     )
 
 

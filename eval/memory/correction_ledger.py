@@ -285,7 +285,7 @@ def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
             payload = None if kind == ERASED else file.read(length)
             if payload is not None and sha256(payload).digest() != digest:
                 raise IntegrityError(f"{which} was changed: its payload does not match its digest.")
-            yield Entry(path, number, kind, leaf, chain, at, end, payload)
+            yield Entry(path, number, kind, leaf, chain, at, end=end, payload=payload)
             at = end
 
 

@@ -143,10 +143,10 @@ def _of_lag(tests: Sequence[tuple[int, int, Answers]], seeds: int, clusters: Arr
     )
     all_ = [part.sum((0, 1)) for part in (counts, sums, hits)]
     filled = np.where(all_[0] > 0, all_[0], np.nan)
-    measured = [_with_error(f, counts, sums, hits, squares) for f in (_gap, _ece, _brier)]
+    measured = [_with_error(measure, counts, sums, hits, squares) for measure in MEASURES]
     risk, aurc = risk_coverage(confidence, right)
     return _Lag(
-        measured, debiased(*all_), aurc, all_[1] / filled, all_[2] / filled, all_[0].astype(np.int64), risk
+        measured, debiased(*all_), aurc, all_[1] / filled, all_[2] / filled, all_[0].astype(np.int64), risk=risk
     )  # fmt: skip
 
 
@@ -178,16 +178,11 @@ def risk_coverage(confidence: Array, right: Array) -> tuple[Floats, float]:
     return risks[at], float(risks.mean())
 
 
-def _gap(n: Floats, confidence: Floats, right: Floats, squares: Floats) -> Floats:
-    return np.asarray((confidence.sum(-1) - right.sum(-1)) / n.sum(-1))
-
-
-def _ece(n: Floats, confidence: Floats, right: Floats, squares: Floats) -> Floats:
-    return np.asarray(np.abs(confidence - right).sum(-1) / n.sum(-1))
-
-
-def _brier(n: Floats, confidence: Floats, right: Floats, squares: Floats) -> Floats:
-    return np.asarray(squares.sum(-1) / n.sum(-1))
+MEASURES: tuple[Callable[..., Floats], ...] = (  # of sums by bin; gap, ECE and Brier score
+    lambda n, confidence, right, squares: (confidence.sum(-1) - right.sum(-1)) / n.sum(-1),
+    lambda n, confidence, right, squares: np.abs(confidence - right).sum(-1) / n.sum(-1),
+    lambda n, confidence, right, squares: squares.sum(-1) / n.sum(-1),
+)
 
 
 def _with_error(function: Callable[..., Floats], *sums: Floats) -> tuple[float, float]:

@@ -127,7 +127,7 @@ class NetLearner(Learner):
         elif self.net == "linear":
             self.head = Head.new(classes, width, self.rng, self.place, half)
         else:
-            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, self.weights)
+            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, weights=self.weights)
 
     def inputs(self, x: Array) -> Array:
         """Inputs of the network: (N, D) float32, scaled, uint8 images as 0 … 1; for a network on images, the images
@@ -198,11 +198,11 @@ class NetLearner(Learner):
             len(y) if online else self.batch,
             updates if online else self.epochs,
             updates if online else self.decay_after,
-            self.decay,
-            self.optimiser,
+            decay=self.decay,
+            optimiser=self.optimiser,
         )
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
-        done = fit(self.head, self.joined(parts), np.asarray(y, np.int64), settings, self.rng, replay, rule)
+        done = fit(self.head, self.joined(parts), np.asarray(y, np.int64), settings, self.rng, replay, rule=rule)
         self.gradient_steps += done
         return done
 

@@ -181,11 +181,11 @@ def prolific_action(
         if workspace is None:
             raise BadConfig("--workspace is missing.", "Expected the id of the workspace that pays.")
         plan = api.Plan(
-            TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group
+            TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group=group
         )
         addresses = _addresses(batch.images(), section.image_base_url, 1, S3())
         concepts = context.config.retrieve.complete_concepts()
-        return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_spend)
+        return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_spend=max_spend)
     if action == "status":
         return api.status(service, journal)
     if action == "collect":

@@ -69,7 +69,7 @@ class Asked:
         return Asked(
             chosen, _second("since", plain.get("since")), None if until is None else until + DAY,
             plain.get("find", ""), plain.get("text", "").strip(), _whole("like", plain.get("like")),
-            _box(plain.get("box")), sort,
+            box=_box(plain.get("box")), sort=sort,
         )  # fmt: skip
 
     def where(self, without: str = "") -> tuple[str, list[Any]]:

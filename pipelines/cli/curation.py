@@ -217,7 +217,7 @@ def batch(
 
     rules = S3(profile=profile, endpoint=endpoint)
     context = context_of_last(directory, sets, True)
-    counts = write_batches(context, comma_separated(formats), out, images, hours, rules, predictions)
+    counts = write_batches(context, comma_separated(formats), out, images, hours, rules, predictions=predictions)
     show(as_json, {"batches": counts}, counts_text(counts, out))
 
 
@@ -252,7 +252,7 @@ def prolific(
     from driftline.pipelines.annotation.batches import prolific_action
 
     context = context_of_last(directory, sets, as_json)
-    result = prolific_action(context, action, workspace, group, max_spend, endpoint, file)
+    result = prolific_action(context, action, workspace, group, max_spend, endpoint, file=file)
     show(as_json, result, "\n".join(f"{name}: {value}" for name, value in result.items()))
 
 

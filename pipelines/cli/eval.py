@@ -115,7 +115,9 @@ def evaluate(
     settings |= {"sort": True} if sort else {}
     settings |= (fitting(preset, parts) if preset else {}) | dict(setting_of(change) for change in sets or ())
     run_log = log_of(out / "log.jsonl", as_json)
-    work = _Work(protocols, numbers, settings, out, _grid(tune or ()), Executor(engine, workers or best), run_log)
+    work = _Work(
+        protocols, numbers, settings, out, _grid(tune or ()), Executor(engine, workers or best), run_log=run_log
+    )
     tasks = [(path, chosen) for path in paths]
     if encoders is not None and draws:
         raise BadConfig(f"--encoders is given and {next(iter(draws))} has draws.", "Expected single streams.")
@@ -220,7 +222,7 @@ def _encoded(streams: Iterable[Stream], encoders: list[str], out: Path, device: 
     for stream in streams:
         for encoder in encoders:
             folder = out / "encoders" / fingerprint([stream.sha256, encoder])[:16]
-            encoded_at(stream, stream.sha256, encoder, encoder, folder, device, run_log, cache=True)
+            encoded_at(stream, stream.sha256, encoder, encoder, folder, device, run_log=run_log, cache=True)
             folders.append(folder)
     return folders
 

@@ -32,14 +32,11 @@ def zoo_of(path: Path) -> dict[str, str]:
     encoders = {}
     for name, text in values.items():
         spec = spec_of(text)
-        parts = [built_in(part) or _resolved(path.parent, part) for part in (spec.model, spec.weights or "") if part]
-        encoders[name] = ":".join([spec.encoder, *parts])
+        parts = [part for part in (spec.model, spec.weights) if part]
+        files = [path.parent / part for part in parts]  # else it is a name
+        places = [built_in(p) or (str(file) if file.exists() else p) for p, file in zip(parts, files, strict=True)]
+        encoders[name] = ":".join([spec.encoder, *places])
     return encoders
-
-
-def _resolved(folder: Path, part: str) -> str:
-    """The path of an existing file in `folder`; else `part` itself, which is a name."""
-    return str(folder / part) if (folder / part).exists() else part
 
 
 def opened(place: Path) -> tuple[Stream, str]:

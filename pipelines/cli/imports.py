@@ -98,7 +98,10 @@ def from_hub(
 
     work = out.parent / f".partial-{out.name}-shards"  # beside the stream: its files become hard links
     try:
-        stream = read(path, time, label, x, config, time_unit, size, period, test_share, seed, work)
+        stream = read(
+            path, time, label, x, config, time_unit,
+            size=size, period=period, test_share=test_share, seed=seed, work=work,
+        )  # fmt: skip
         written(stream, out, None, as_json)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -125,7 +128,10 @@ def from_tic(
     Also lists by month; the table has images or features."""
     from driftline.stream_builder.importers.tic import from_tic as read
 
-    stream = read(path, table, uid, label, files, features, root, size, period, test_share, seed)
+    stream = read(
+        path, table, uid, label, files, features,
+        root=root, size=size, period=period, test_share=test_share, seed=seed,
+    )  # fmt: skip
     written(stream, out, None, as_json)
 
 
@@ -148,7 +154,7 @@ def from_wilds(
     Any other with a time column, too."""
     from driftline.stream_builder.importers.wilds import from_wilds as read
 
-    stream = read(path, time, label, files, group, size, period, test_share, seed)
+    stream = read(path, time, label, files, group, size, period=period, test_share=test_share, seed=seed)
     written(stream, out, None, as_json)
 
 

@@ -166,11 +166,19 @@ def models_train(
         if towers:
             vectors = locked.encoded(towers[0][1], pairs.images)
             losses = locked.train(
-                vectors, pairs.caption, pairs.texts, (towers[0], towers[1]), out, log, seed, epochs, batch
+                vectors,
+                pairs.caption,
+                pairs.texts,
+                (towers[0], towers[1]),
+                out,
+                log,
+                seed=seed,
+                epochs=epochs,
+                batch=batch,
             )
         else:
             losses = small_clip.train(
-                pairs.images, pairs.caption, pairs.texts, out, log, seed, epochs, batch, device=place
+                pairs.images, pairs.caption, pairs.texts, out, log, seed, epochs=epochs, batch=batch, device=place
             )
     document = {"model": str(out.absolute()), "images": n, "texts": len(set(pairs.texts)), "loss": losses}
     document |= {"dropped": dict(pairs.dropped), "tests": pairs.tests, "trained_until": provenance.trained_until}

@@ -64,7 +64,7 @@ def pretrain(
             pictures = gather(source, bucket, rules.room, out, tick, include_tests)
     if group.rank == 0:
         run_log.say(tests_note(source, pictures.tests, pictures.dropped))
-    facts = train(pictures, rules, out, seed, device, run_log, prober, every)
+    facts = train(pictures, rules, out, seed, device, run_log, probe=prober, probe_every=every)
     if group.rank == 0:
         knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
         show(as_json, facts, f"pretrain: {facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}")

@@ -112,7 +112,9 @@ def stream_features(
     stream, source = opened(path)
     log = log_of(None, as_json)
     streams = {
-        out / name: encoded_at(stream, source, name, text, out / name, device, log, 8 if bits == "8" else 16)
+        out / name: encoded_at(
+            stream, source, name, text, out / name, device, run_log=log, bits=8 if bits == "8" else 16
+        )
         for name, text in encoders.items()
     }
     tell(as_json, [facts_of(encoded, place) for place, encoded in streams.items()])

@@ -132,7 +132,9 @@ def leaderboard(
     if not paths:
         raise BadConfig("There is no submission to show.", "", "Name files of driftline submit, or add --baselines.")
     limits = Limits(seconds)
-    verdicts = [check(path, stream or (), again, public_value, limits, run_code, unverified) for path in paths]
+    verdicts = [
+        check(path, stream or (), again, public_value, limits, run_code, elsewhere=unverified) for path in paths
+    ]
     write_text(out, board(verdicts, unverified))
     document: dict[str, Any] = {"leaderboard": str(out)}
     text = f"leaderboard: {out}"

@@ -110,8 +110,8 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
         runs,
         out / "report",
         truth,
-        [texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))],
-        "driftline demo: how ten everyday things aged",
+        extra=[texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))],
+        title="driftline demo: how ten everyday things aged",
     )
     parts.done("report")
     run_log.say(str(parts))

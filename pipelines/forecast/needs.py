@@ -110,7 +110,7 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
         "model": model,
         "network": network,
         "again": needed,
-        "seconds": _seconds(context, todo, rows, photos, bool(urls), rate, needed or {}),
+        "seconds": _seconds(context, todo, rows, photos, bool(urls), rate, needed=needed or {}),
         "reused": [p.stage for p in plans if p.action == "skip"],
         "problems": list(problems),
     }  # fmt: skip

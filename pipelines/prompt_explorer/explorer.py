@@ -267,7 +267,14 @@ class Explorer:
             if key not in self._searches:
                 texts, groups = query_vectors(self.encoder, [wanted], self.context.config.retrieve.negative_weight)
                 result = search(
-                    self.store, texts, per_class, list(self.buckets), groups, ("top",), self.context.executor, bins=BINS
+                    self.store,
+                    texts,
+                    per_class,
+                    list(self.buckets),
+                    groups,
+                    ("top",),
+                    executor=self.context.executor,
+                    bins=BINS,
                 )
                 read = [t for group in wanted.texts() for t in group] + list(query.negatives)
                 if len(self._searches) > 200:
@@ -282,7 +289,7 @@ class Explorer:
             texts, groups = query_vectors(self.encoder, concepts, self.context.config.retrieve.negative_weight)
             result = search(
                 self.store, texts, self.context.config.retrieve.per_class, list(self.buckets), groups, ("top",),
-                self.context.executor,
+                executor=self.context.executor,
             ).ranked["top"]  # fmt: skip
             self._listed = {
                 c.name: {b: set(result[b][i].rows.tolist()) for b in self.buckets} for i, c in enumerate(concepts)

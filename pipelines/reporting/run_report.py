@@ -56,13 +56,11 @@ def journey_report(
     after += list(extra)
     text = html.escape((context.root / "driftline.yaml").read_text(encoding="utf-8"))
     after.append(Section("settings", "Settings of this run", f"<pre>{text}</pre>", folded=True))
-    current = [
-        d for d in results_of([runs], [stream]) if d["stream"]["sha256"] == stream.sha256
-    ]  # not of an older build
+    current = [d for d in results_of([runs], [stream]) if d["stream"]["sha256"] == stream.sha256]  # of no older build
     title = title or f"driftline: {release.name}"
     return write(
-        current, out, title, notice, before, after, [stream], lambda ids: thumbnails(release, set(ids)),
-        lambda ids: origins(release, ids),
+        current, out, title, notice, before, after, streams=[stream], traces=lambda ids: origins(release, ids),
+        thumbnails=lambda ids: thumbnails(release, set(ids)),
     )  # fmt: skip
 
 

@@ -125,9 +125,9 @@ def routes_of(
         images.get,
         lambda some: vectors_of(inputs["embed"], some),
         np.load(inputs["retrieve"] / "queries.npy"),
-        context.root / "judges" / "answers.jsonl",
-        context.run_log,
-        ask,
+        cache_file=context.root / "judges" / "answers.jsonl",
+        run_log=context.run_log,
+        ask=ask,
     )
     return {id_: route.to for id_, route in panel_of(context, inputs, opinions).routes(items).items()}, opinions
 
@@ -187,9 +187,9 @@ def batch_of(
         config.seed,
         config.validation,
         gold,
-        after,
-        _blurred(context, inputs["embed"], shown),
-        standing,
+        after=after,
+        blur=_blurred(context, inputs["embed"], shown),
+        earlier=standing,
     )
     if (answers := answers_of(context, inputs["bucket"])) is not None:
         answers.take_batch(facts)

@@ -98,7 +98,7 @@ class Embed(Stage):
         else:
             faults = embed(
                 inputs["fetch"], members, spec, out, self.context.run_log, section.batch,
-                self.context.executor, section.decoders, self.context.store(),
+                executor=self.context.executor, decoders=section.decoders, store=self.context.store(),
             )  # fmt: skip
         kept = faults.pop("", 0)
         write_json(out / "encoder.json", facts)
