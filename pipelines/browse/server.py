@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -195,7 +196,7 @@ def shown_date(row: dict[str, Any]) -> str | None:
     return None if row["uploaded"] is None else day(row["uploaded"])[: LENGTH.get(row["precision"])]
 
 
-def _points(collection: Collection, vectors: Vectors, numbers: Any, colour: str) -> dict[str, Any]:
+def _points(collection: Collection, vectors: Vectors, numbers: npt.NDArray[np.int64], colour: str) -> dict[str, Any]:
     """{"points": [[number, x, y, colour], …], "legend": names of the colours, or the first and the last day}; x and y
     from 0 to 1000."""
     if colour not in ("time", "class"):

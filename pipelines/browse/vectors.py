@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.browse.recent import Recent
+
+if TYPE_CHECKING:
+    from driftline.curate.encoders import Encoder
 
 BLOCK = 1024  # vectors that are widened at a time: they stay in the cache of the processor
 SAMPLE = 50_000  # vectors from which the axes of the map are computed
@@ -42,7 +45,7 @@ class Vectors:
         return self.collection.vector_rows()
 
     @cached_property
-    def _encoder(self) -> Any:
+    def _encoder(self) -> Encoder:
         load = self.collection.source.encoder
         if load is None:
             raise BadConfig("There is no model that reads prompts.", "Expected a run whose embed stage is done.")

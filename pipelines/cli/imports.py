@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from driftline.pipelines.cli.common import Json, command
 from driftline.pipelines.cli.stream_from import Out, Published, Seed, Size, TieSeed, published_facts, save, tell
+
+if TYPE_CHECKING:
+    from driftline.stream_builder.stream import Stream
 
 import_app = typer.Typer()
 
@@ -19,7 +22,7 @@ TestShare = Annotated[float, typer.Option("--test-share", help="Share of test sa
 Files = Annotated[str | None, typer.Option("--files", help="Column of file names.")]
 
 
-def written(stream: Any, out: Path, published: str | None, as_json: bool, protocol: str = "clear-iid") -> None:
+def written(stream: Stream, out: Path, published: str | None, as_json: bool, protocol: str = "clear-iid") -> None:
     """Save an imported stream and tell the user, with its licence and what to cite."""
     tell(as_json, [save(stream, out, published_facts(published))], protocol)
     if not as_json:

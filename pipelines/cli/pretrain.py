@@ -15,6 +15,8 @@ from driftline.pipelines.cli.listing import named
 
 if TYPE_CHECKING:
     from driftline.curate.pretrain import Recipe
+    from driftline.curate.pretrain.gather import ImageArray
+    from driftline.curate.pretrain.probe import Probe
 
 pretrain_app = typer.Typer()
 
@@ -85,7 +87,7 @@ def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
     return replace(recipe, **changes)
 
 
-def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Any:
+def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> ImageArray:
     """Images of the stream's past (its prior), else the unlabelled or the training images of a step.
 
     Training images that another published split tests are left out, and those linked with a test of this one.
@@ -134,7 +136,7 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Any:
     return ImageArray(x, dropped, f"{stream.sha256}-{bucket}-{tests_are}", seen, tests_are)
 
 
-def _probe(place: Path, room: int) -> Any:
+def _probe(place: Path, room: int) -> Probe:
     import numpy as np
 
     from driftline.curate.pretrain.probe import Probe

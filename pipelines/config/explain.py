@@ -17,9 +17,10 @@ from driftline.curate.sources.base import Source
 from driftline.pipelines.config.schema import Config
 
 Where = Sequence[int | str]
+Node = yaml.Node | None
 
 
-def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: Any, changed: Sequence[str]) -> str:
+def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: Node, changed: Sequence[str]) -> str:
     """One line: where it is, what was given, what is expected.
 
     values: of the run file. name: of the file, or of the preset. node: the file's YAML node. changed: keys of `--set`.
@@ -54,7 +55,7 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: A
     return f"{shown}{_did_you_mean(value, choices)} {wanted}."
 
 
-def _place(key: str, where: Where, name: str, node: Any, changed: Sequence[str], unknown: bool) -> str:
+def _place(key: str, where: Where, name: str, node: Node, changed: Sequence[str], unknown: bool) -> str:
     """`--set KEY`, or file, line and key."""
     for change in changed:
         if f"{key}.".startswith(f"{change}.") or (unknown and change.startswith(f"{key}.")):
@@ -96,7 +97,7 @@ def _bare(kind: Any) -> Any:
     return _bare(inner[0]) if type(None) in get_args(kind) else kind
 
 
-def _line(node: Any, where: Sequence[Any]) -> int | None:
+def _line(node: Node, where: Where) -> int | None:
     """Line (from 1) of the key at `where`, or of the nearest section that exists."""
     line = None
     for part in where:

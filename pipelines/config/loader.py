@@ -44,7 +44,7 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
 
 
 def check(
-    values: dict[str, Any], name: str, changes: Sequence[str] = (), node: Any = None, folder: Path = Path()
+    values: dict[str, Any], name: str, changes: Sequence[str] = (), node: yaml.Node | None = None, folder: Path = Path()
 ) -> Config:
     """Apply `changes` to the values of a run file, and check them. Raises BadConfig.
 

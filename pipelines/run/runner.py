@@ -223,7 +223,7 @@ def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
     return entry | ({"note": " ".join(notes)} if notes else {})
 
 
-def _counts(stage: Stage, done: dict[str, Any]) -> Any:
+def _counts(stage: Stage, done: dict[str, Any]) -> dict[str, Any] | None:
     """Counts of a finished stage; pyarrow is imported only where later rounds may have changed them."""
     if not (folder_of(stage.context.root, "tally") / "asked.parquet").is_file():
         return done["counts"]
