@@ -77,6 +77,19 @@ def test_no_function_is_longer_than_80_lines() -> None:
     assert long == LONG
 
 
+MARKS = {"done.json", "begun.json", "record.json"}
+
+
+def test_one_module_alone_reads_and_writes_the_marks_of_a_run() -> None:
+    named = {
+        str(path.relative_to(ROOT))
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in MARKS
+    }
+    assert named == {"pipelines/run/state.py", "curate/core/digests.py"}, "digests leaves them out of a listing"
+
+
 FOLDERS = sorted({path.parent for path in FILES})
 
 

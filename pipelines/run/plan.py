@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from driftline.curate.core.digests import files_of
 from driftline.curate.core.errors import Unconfirmed, UnknownName
 from driftline.pipelines.run.stage import Context, Stage
 from driftline.pipelines.run.state import DONE, StageState, folder_of
@@ -98,7 +97,8 @@ def confirm(context: Context, plans: Sequence[Plan], yes: bool) -> None:
         return
     skipped = [p.stage for p in plans if p.action == "skip"]
     seconds = sum(p.seconds or 0.0 for p in again)
-    room = max(sum(path.stat().st_size for path in files_of(folder_of(context.root, p.stage))) for p in again)
+    files = [[*folder_of(context.root, p.stage).rglob("*")] for p in again]
+    room = max(sum(path.stat().st_size for path in paths if path.is_file()) for paths in files)
     free = shutil.disk_usage(context.root).free
     text = (
         f"To do again: {', '.join(f'{p.stage} ({p.because}, {duration(p.seconds or 0.0)} last time)' for p in again)}."

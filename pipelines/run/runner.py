@@ -20,7 +20,7 @@ from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
 from driftline.curate.core.system.calls import lock
 from driftline.pipelines.run.plan import FORCED, Plan, check_stage, confirm, damage_text, make, plan
-from driftline.pipelines.run.stage import Context, Counts, Stage
+from driftline.pipelines.run.stage import Context, Stage
 from driftline.pipelines.run.state import DONE, RECORD, StageState, begun_of, done_of, folder_of, settle, write_changes
 from driftline.pipelines.stages import STAGES
 
@@ -150,25 +150,21 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
     clock = time.monotonic()
     try:
         counts = stage.run({need: folder_of(context.root, need) for need in stage.needs}, work)
-        _check_some_kept(stage, counts)
     except Unfinished as error:
         state.stop(work, str(error))
         raise
-    seconds = round(spent + time.monotonic() - clock, 3)
     plain = counts.plain()
-    state.finish(work, plain, seconds, repaired=bool(damaged))
     dropped = _dropped(plain)
+    if counts.kept == 0:
+        text = f"The stage {stage.name} kept none of {counts.read:,} records ({dropped or 'it read none'})."
+        raise Shortage(text, "", stage.hint)
+    seconds = round(spent + time.monotonic() - clock, 3)
+    state.finish(work, plain, seconds, repaired=bool(damaged))
     run_log.say(
         f"{stage.name}: kept {counts.kept:,} of {counts.read:,} in {seconds:.1f} s"
         + (f" ({dropped})" if dropped else "")
     )
     run_log.write("done", stage=stage.name, counts=plain, seconds=seconds)
-
-
-def _check_some_kept(stage: Stage, counts: Counts) -> None:
-    if counts.kept == 0:
-        reasons = _dropped(counts.plain()) or "it read none"
-        raise Shortage(f"The stage {stage.name} kept none of {counts.read:,} records ({reasons}).", "", stage.hint)
 
 
 def _dropped(plain: dict[str, Any]) -> str:
@@ -198,12 +194,17 @@ def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"stage": stage.name, "state": "pending", "counts": None, "seconds": None}
     notes = []
     if state.done:
-        entry |= {"state": "stale", "counts": _counts(stage, state.done), "seconds": state.done["seconds"]}
+        counts = state.done["counts"]
+        if (folder_of(state.root, "tally") / "asked.parquet").is_file():  # later rounds may have changed them
+            from driftline.pipelines.reporting.dropped import counts_of
+
+            counts = counts_of(state.root, stage.name)
+        entry |= {"state": "stale", "counts": counts, "seconds": state.done["seconds"]}
         if not stale:
             try:
                 current = state.current
             except (DriftlineError, OSError) as error:
-                current = _was_current(state, state.done)
+                current = state.was_current
                 notes.append(f"It cannot be compared with its source: {error}")
             entry["state"] = "done" if current else "stale"
         if damaged := state.damage(verify):
@@ -221,23 +222,6 @@ def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
         elif work == state.next and work.is_dir():
             notes.append(f"New output is unfinished in {work}; the old one is kept.")
     return entry | ({"note": " ".join(notes)} if notes else {})
-
-
-def _counts(stage: Stage, done: dict[str, Any]) -> dict[str, Any] | None:
-    """Counts of a finished stage; pyarrow is imported only where later rounds may have changed them."""
-    if not (folder_of(stage.context.root, "tally") / "asked.parquet").is_file():
-        return done["counts"]
-    from driftline.pipelines.reporting.dropped import counts_of
-
-    return counts_of(stage.context.root, stage.name)
-
-
-def _was_current(state: StageState, done: dict[str, Any]) -> bool:
-    """Whether the settings are those of finished output, by what was recorded of its source."""
-    try:
-        return state.mark_with(done["outside"]) == done["fingerprint"]
-    except (DriftlineError, OSError):
-        return True
 
 
 def table(entries: Sequence[dict[str, Any]]) -> str:

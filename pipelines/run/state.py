@@ -147,10 +147,9 @@ class StageState:
     def mark(self) -> str | None:
         """Fingerprint of settings, outside files and the inputs' `done.json`; None while an input is unfinished. Raises
         MissingFile."""
-        return self.mark_with(self.outside)
+        return self._mark_with(self.outside)
 
-    def mark_with(self, outside: Outside) -> str | None:
-        """`mark`, if the outside files were these."""
+    def _mark_with(self, outside: Outside) -> str | None:
         inputs = {}
         for need in self.stage.needs:
             done = done_of(self.root, need)
@@ -163,6 +162,14 @@ class StageState:
     def current(self) -> bool:
         """Whether there is finished output of today's settings and inputs. Raises MissingFile."""
         return self.done is not None and self.mark == self.done["fingerprint"]
+
+    @property
+    def was_current(self) -> bool:
+        """As `current`, by what `done.json` says of the outside files."""
+        try:
+            return self.done is not None and self._mark_with(self.done["outside"]) == self.done["fingerprint"]
+        except (DriftlineError, OSError):
+            return True
 
     @property
     def unreadable(self) -> bool:
