@@ -228,12 +228,15 @@ def status(
     Without --set, with the settings of the last run. Missing and cut files are named, with the command that repairs.
     """
     from driftline.pipelines.run import runner
+    from driftline.pipelines.run.state import left_over
 
     context = context_of_last(directory, sets, True)
     entries = runner.status(context, verify)
     options = " ".join(f"--set {shlex.quote(change)}" for change in context.changes)
     last = f"settings of the last run: {options}\n" if options and not sets else ""
-    show(as_json, {"stages": entries}, last + runner.table(entries))
+    others = left_over(directory)
+    document = {"stages": entries} | ({"left_over": others} if others else {})
+    show(as_json, document, "\n".join([last + runner.table(entries), *([others] if others else [])]))
 
 
 @command(runs_app, "dropped", "driftline dropped photos2024 --stage filter", panel="Build")

@@ -21,7 +21,17 @@ from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Shortag
 from driftline.curate.core.system.calls import lock
 from driftline.pipelines.run.plan import FORCED, Plan, check_stage, confirm, damage_text, make, plan
 from driftline.pipelines.run.stage import Context, Stage
-from driftline.pipelines.run.state import DONE, RECORD, StageState, begun_of, done_of, folder_of, settle, write_changes
+from driftline.pipelines.run.state import (
+    DONE,
+    RECORD,
+    StageState,
+    begun_of,
+    done_of,
+    folder_of,
+    left_over,
+    settle,
+    write_changes,
+)
 from driftline.pipelines.stages import STAGES
 
 OWN_FILES = (RECORD, "borders.json", "earlier.parquet")  # in the run folder, written under its lock only
@@ -84,6 +94,8 @@ def run(
                 left.unlink(missing_ok=True)
         for stage in make(context):
             settle(folder_of(context.root, stage.name))
+        if others := left_over(context.root):
+            run_log.say(others)
         if before is not None:
             before()
         plans = plan(context, start, until)
