@@ -105,8 +105,8 @@ def evaluate(
 
 def draws_of(folder: Path) -> dict[int, Path]:
     """Seed → stream folder of each draw that `driftline stream compose --seeds` wrote into a folder."""
-    found = {place.parent.name.removeprefix("seed-"): place.parent for place in folder.glob("seed-*/stream.json")}
-    return {int(seed): found[seed] for seed in sorted(filter(str.isdigit, found), key=int)}
+    folders = {place.parent.name.removeprefix("seed-"): place.parent for place in folder.glob("seed-*/stream.json")}
+    return {int(seed): folders[seed] for seed in sorted(filter(str.isdigit, folders), key=int)}
 
 
 def evaluate_draws(
@@ -134,11 +134,11 @@ def evaluate_draws(
     for seed, stream in streams.items():
         more: Any = {"progress": progress, "stream_folder": draws[seed], "executor": executor, "tune": tune}
         more |= {"preset": preset, "reuse": reuse}
-        found = evaluate(stream, protocol, learners, [seed], settings, out, keep_run=runs.append, **more)
-        failed = {entry["learner"]: entry["because"] for entry in found["skipped"]} | failed
+        results = evaluate(stream, protocol, learners, [seed], settings, out, keep_run=runs.append, **more)
+        failed = {entry["learner"]: entry["because"] for entry in results["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
-    return Results({**summary(done, stream.name, str(stream.facts["family"]), found["protocol"]), "skipped": skipped})
+    return Results({**summary(done, stream.name, str(stream.facts["family"]), results["protocol"]), "skipped": skipped})
 
 
 def _about(stream: Stream, seed: int | None) -> dict[str, str]:
@@ -199,7 +199,7 @@ def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Jo
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Workload:
     """What `evaluate` would do."""
 
     runs: int
@@ -224,25 +224,25 @@ def plan(
     tune: Grid | None = None,
     preset: str = "",
     reuse: Reuse = "same",
-) -> Plan:
+) -> Workload:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
     grid, jobs = jobs_of(stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset)
     grid = dataclasses.replace(grid, any_code=reuse == "any")
-    made, shown, untold = [], {}, {}
+    created, shown, untold = [], {}, {}
     for job in jobs:
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
             learner = job.learner()
             identity, place = _place(stream, grid, job, learner)
-            made.append((learner, place))
+            created.append((learner, place))
             shown[job.name] = settings_text(learner.settings() | job.tune, job.origin)
             if out is not None and "untold" in identity["code_of"]:
                 untold[job.name] = identity["code_of"]["untold"]
-    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in made]
-    left = [learner for (learner, _), finished in zip(made, done, strict=True) if not finished]
+    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in created]
+    left = [learner for (learner, _), finished in zip(created, done, strict=True) if not finished]
     past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
     sizes = None if tune else training_sizes(grid.protocol, stream)
     seconds = None if sizes is None else core_seconds(stream, left, sizes, past)
-    return Plan(len(jobs), sum(done), seconds, shown, untold)
+    return Workload(len(jobs), sum(done), seconds, shown, untold)
 
 
 def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:

@@ -164,7 +164,7 @@ def settings_text(settings: Mapping[str, Any], origin: Mapping[str, str]) -> str
     """
     parts = []
     for name, place in origin.items():
-        if name in settings:
+        if name in settings and name != "device":  # which changes no score
             value = settings[name]
             parts.append(f"{name} {' or '.join(map(str, value)) if isinstance(value, list) else value} ({place})")
     return ", ".join(parts)

@@ -34,14 +34,14 @@ class Choice:
 
 
 def planned(
-    protocol: Protocol, spec: LearnerSpec, given: Mapping[str, Any], grid: Grid
+    protocol: Protocol, spec: LearnerSpec, own: Mapping[str, Any], grid: Grid
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """A learner's settings under a protocol, and setting → values to choose from: the part of `grid` that the learner
     has settings for, and its own candidates for settings that are "auto".
 
-    given: settings of the user. Raises BadConfig for a value that the setting refuses.
+    own: settings of the user. Raises BadConfig for a value that the setting refuses.
     """
-    settings, grid_of = dict(given), {key: list(values) for key, values in grid.items() if key in spec.settings}
+    settings, grid_of = dict(own), {key: list(values) for key, values in grid.items() if key in spec.settings}
     for key, values in grid_of.items():
         for value in values:
             spec.check({key: value})
@@ -101,17 +101,17 @@ def choose(
 
 def _results(protocol: Protocol, part: Stream, starts: Sequence[Start]) -> list[Result | None]:
     """Of each candidate; None for one that diverged. Raises whatever else stops one."""
-    found: list[Ran | Exception] = []
+    results: list[Ran | Exception] = []
     share = learners_per_pass(protocol)
     for low in range(0, len(starts), share):
         runs = dict(run_many(protocol, part, starts[low : low + share]))
-        found += [runs[i] for i in sorted(runs)]
-    if failed := [ran for ran in found if isinstance(ran, Exception) and not isinstance(ran, Diverged)]:
+        results += [runs[i] for i in sorted(runs)]
+    if failed := [ran for ran in results if isinstance(ran, Exception) and not isinstance(ran, Diverged)]:
         raise failed[0]
-    return [None if isinstance(ran, Exception) else protocol.score(ran.rows, len(part.steps)) for ran in found]
+    return [None if isinstance(ran, Exception) else protocol.score(ran.rows, len(part.steps)) for ran in results]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     """None if one of them is."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if len(numbers) == len(values) else None

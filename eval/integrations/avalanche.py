@@ -46,8 +46,8 @@ class Avalanche(Learner):
         tensors = torch.utils.data.TensorDataset(Torch._tensor(x), torch.tensor(labels))
         attributes = [DataAttribute(labels, "targets"), DataAttribute([0] * len(labels), "targets_task_labels", True)]
         data = as_taskaware_classification_dataset(make_avalanche_dataset(tensors, data_attributes=attributes))
-        made = benchmark_from_datasets(train=[data])
-        (experience,) = made.train_stream
+        benchmark = benchmark_from_datasets(train=[data])
+        (experience,) = benchmark.train_stream
         experience.current_experience = int(self.model.clock.train_exp_counter)
         with seeded(self.rng):
             self.model.train(experience)

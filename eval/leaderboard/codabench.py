@@ -188,9 +188,9 @@ def ingest(input_data: Path, output: Path, program: Path, submission: Path) -> N
     if not isinstance(learner, Learner):
         raise BadInput(f"make_learner() returned {type(learner).__name__}.", "Expected a driftline.ext.Learner.")
     stream = Stream.load(input_data / "stream")
-    found = evaluate(stream, task["protocol"], [learner], task["seeds"], out=output / "runs")
-    if found["skipped"]:
-        raise BadInput(f"The learner failed: {found['skipped'][0]['because']}")
+    results = evaluate(stream, task["protocol"], [learner], task["seeds"], out=output / "runs")
+    if results["skipped"]:
+        raise BadInput(f"The learner failed: {results['skipped'][0]['because']}")
 
 
 def score(folder: Path, output: Path, program: Path) -> dict[str, float | None]:
@@ -244,8 +244,8 @@ def _files(stream: Stream) -> dict[str, bytes]:
     """The files of a stream folder, below stream/."""
     with TemporaryDirectory() as folder:
         stream.save(Path(folder) / "stream")
-        found = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+        paths = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _zip(members: Mapping[str, bytes]) -> bytes:

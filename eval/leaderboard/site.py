@@ -47,8 +47,8 @@ def write_site(
     ties = isolated("driftline.eval.leaderboard.site:ties_of", request, limits) if paths else {}
     about = {stream.sha256: _about(stream) for stream in map(Stream.load, streams)}
     tables = _tables(verdicts, files, ties, about)
-    said = ((UNVERIFIED, any(v.unverified for v in verdicts)), (OWN_CODE, any(v.code for v in verdicts)))
-    notices = [text.replace("*", "") for text, is_true in said if is_true]
+    notes = ((UNVERIFIED, any(v.unverified for v in verdicts)), (OWN_CODE, any(v.code for v in verdicts)))
+    notices = [text.replace("*", "") for text, is_true in notes if is_true]
     listed = [
         {"name": v.name, "path": files[v.sha256], "sha256": v.sha256, "runs": len(v.again) + len(v.not_again)}
         for v in verdicts
@@ -67,14 +67,14 @@ def ties_of(request: Mapping[str, Any]) -> dict[str, str]:
     for archive in request["archives"]:
         members, _ = opened(Path(archive))
         runs += [with_records(run, members, number) for number, run in enumerate(runs_of(members))]
-    found: dict[str, str] = {}
+    ties: dict[str, str] = {}
     for (sha, protocol, name), group in grouped(runs).items():
         document = summary(group, name, sha, protocol)
         compared = letters(document | {"compared": facts_of(group, document, Resampling(FEW))})
         for position, text in compared.items():
-            found |= dict.fromkeys(document["results"][position]["runs"], text)
+            ties |= dict.fromkeys(document["results"][position]["runs"], text)
     digests = {digest(run) for run in runs}
-    return {key: text for key, text in found.items() if key in digests}
+    return {key: text for key, text in ties.items() if key in digests}
 
 
 def _about(stream: Stream) -> str:
@@ -149,5 +149,7 @@ def _rendered(**values: Any) -> str:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     loader = ChoiceLoader([PackageLoader("driftline.eval.leaderboard"), PackageLoader("driftline.eval.reporting")])
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return made.get_template("site.html.j2").render(**values)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("site.html.j2").render(**values)

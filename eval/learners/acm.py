@@ -46,7 +46,7 @@ class Acm(Learner):
             if len(task.x_shape) != 3 or task.x_shape[-1] != 3:
                 problem = f"net is {self.net!r}, which takes images; the samples have shape {task.x_shape}."
                 raise IncompatibleStream(problem, "Expected uint8 images (H, W, 3).", "Leave net empty on features.")
-            self.model = Deep.new(self.net, task.n_classes, (), rng, place(self.device), False, self.weights)
+            self.model = Deep.new(self.net, task.n_classes, (), rng, place(self.device), False, weights=self.weights)
             width = int(self.model.params[-2].shape[1])
         self.memory = Memory(width, self.exact_below, self.limit_mb)
         self.labels: list[Labels] = []

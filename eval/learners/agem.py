@@ -66,7 +66,7 @@ class Agem(NetLearner):
         self.limit = self.memory
         self.used = self.sample or task.batch or SAMPLE
         self.cost = 1 + (self.used / task.batch if task.batch else 1)
-        self.kept: list[Share] = []
+        self.shares: list[Share] = []
         self.past = Uniform(self.rng, self.memory or ON_STREAMS)
         self.sample_bytes = 0
 
@@ -83,7 +83,7 @@ class Agem(NetLearner):
 
     def stored_bytes(self) -> int:
         """Weights and stored samples."""
-        return bytes_of([self.head, self.kept]) + len(self.past.positions) * self.sample_bytes
+        return bytes_of([self.head, self.shares]) + len(self.past.positions) * self.sample_bytes
 
     def on_correction(self) -> Rule | None:
         """The same constraint; corrections do not enter the memory."""
@@ -91,15 +91,15 @@ class Agem(NetLearner):
 
     def _constraint(self, parts: Sequence[int]) -> Rule | None:
         """The constraint on the memory, sampled by `parts`; None while the memory is empty."""
-        if not self.kept:
+        if not self.shares:
             return None
-        x, y = (np.concatenate([pair[i] for pair in self.kept]) for i in (0, 1))
+        x, y = (np.concatenate([pair[i] for pair in self.shares]) for i in (0, 1))
         return Project(on(self.inputs(x), self.head), on(y, self.head), self.used, self.rng, parts)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the constraint, then store."""
         self.limit = self.limit or len(y)
-        parts = [len(labels) for _, labels in self.kept] if self.variant == "reference" else []
+        parts = [len(labels) for _, labels in self.shares] if self.variant == "reference" else []
         self.train(x, y, rule=self._constraint(parts))
-        limit = self.limit * (len(self.kept) + 1 if self.variant == "reference" else 1)
-        self.kept = balanced(self.kept, x, y, limit, self.rng)
+        limit = self.limit * (len(self.shares) + 1 if self.variant == "reference" else 1)
+        self.shares = balanced(self.shares, x, y, limit, self.rng)

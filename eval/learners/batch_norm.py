@@ -74,14 +74,14 @@ class BnStats(NetLearner):
         share = self.source / (self.source + len(shown))
         trained = normalisations(self.head)
 
-        def take(layer: Any, given: Any) -> None:
-            x, of_training = given[0].float(), trained[layers.index(layer)]
+        def take(layer: Any, inputs: Any) -> None:
+            x, of_training = inputs[0].float(), trained[layers.index(layer)]
             means = (x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=False))
-            for kept, old, new in zip(
+            for running, old, new in zip(
                 (layer.running_mean, layer.running_var), (of_training.running_mean, of_training.running_var), means,
                 strict=True,
             ):  # fmt: skip
-                kept.copy_(share * old + (1 - share) * new)
+                running.copy_(share * old + (1 - share) * new)
 
         layers = normalisations(net)
         hooks = [layer.register_forward_pre_hook(take) for layer in layers]
@@ -120,14 +120,14 @@ def entropy(scores: Any) -> Any:
 def batch_statistics(net: Any) -> Iterator[None]:
     """Layers of batch normalisation use the statistics of their batch and keep those that they have."""
     layers = normalisations(net)
-    kept = [(layer.running_mean, layer.running_var) for layer in layers]
+    statistics = [(layer.running_mean, layer.running_var) for layer in layers]
     net.module.eval()
     for layer in layers:
         layer.running_mean = layer.running_var = None
     try:
         yield
     finally:
-        for layer, (mean, variance) in zip(layers, kept, strict=True):
+        for layer, (mean, variance) in zip(layers, statistics, strict=True):
             layer.running_mean, layer.running_var = mean, variance
 
 

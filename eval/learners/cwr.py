@@ -57,5 +57,5 @@ class Cwr(NetLearner):
         past = on(ratio.astype(np.float32), self.head)
         self.consolidated[rows] = (self.consolidated[rows] * past + trained) / (past + 1)
         self.past += current
-        known = on(np.flatnonzero(self.past), self.head)
-        weights[known] = self.consolidated[known]
+        learned = on(np.flatnonzero(self.past), self.head)
+        weights[learned] = self.consolidated[learned]

@@ -28,7 +28,7 @@ class Er(NetLearner):
         """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
-        self.kept: list[Share] = []
+        self.shares: list[Share] = []
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
         """From the second step on, every batch comes with as many samples from the memory."""
@@ -39,7 +39,7 @@ class Er(NetLearner):
         """Train with replay, then update the memory."""
         self.limit = self.limit or len(y)
         replay = None
-        if self.kept:
-            replay = (np.concatenate([a for a, _ in self.kept]), np.concatenate([b for _, b in self.kept]))
+        if self.shares:
+            replay = (np.concatenate([a for a, _ in self.shares]), np.concatenate([b for _, b in self.shares]))
         self.train(x, y, replay)
-        self.kept = balanced(self.kept, x, y, self.limit, self.rng)
+        self.shares = balanced(self.shares, x, y, self.limit, self.rng)

@@ -49,13 +49,13 @@ class Fecam(ClosedForm):
         """Means (C, D) of unit length, and the inverse of each class's correlations (D, D)."""
         means = self.moments.means()
         unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-        known = np.flatnonzero(self.known())
+        seen = np.flatnonzero(self.with_samples())
         if self.covariance == "common":
             total, all_means = self.moments.counts.sum(), self.moments.sums.sum(0)[None]
             return unit, self._inverse(self.moments.squares[0], total, all_means / total)
         inverses = [
             self._inverse(self.moments.squares[k], self.moments.counts[k], means[k][None])
-            if k in known
+            if k in seen
             else np.zeros((0, 0))
             for k in range(len(means))
         ]
@@ -85,7 +85,7 @@ class Fecam(ClosedForm):
         unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
         means, *inverses = solution
         scores = np.full((len(x), len(means)), -np.inf)
-        for k in np.flatnonzero(self.known()).tolist():
+        for k in np.flatnonzero(self.with_samples()).tolist():
             off = unit - means[k]
             scores[:, k] = -((off @ inverses[0 if len(inverses) == 1 else k]) * off).sum(1)
         return scores

@@ -122,10 +122,10 @@ class KnnLm(StaticLinear):
         """(m, C) probabilities."""
         import torch
 
-        known = None if self.tracked is None else self.tracked.nearest(x)
+        neighbours = None if self.tracked is None else self.tracked.nearest(x)
         self.labels = [np.concatenate(self.labels)]
         with one_thread(), torch.inference_mode():
-            cosines, positions = self.memory.search(np.asarray(x), self.k) if known is None else known
+            cosines, positions = self.memory.search(np.asarray(x), self.k) if neighbours is None else neighbours
             head = torch.softmax(self.head.scores(torch.from_numpy(np.array(self.inputs(x)))), 1).numpy()
         near = np.exp((cosines - cosines[:, :1]) / self.temperature)
         near /= near.sum(1, keepdims=True)

@@ -151,15 +151,15 @@ def calibrated(scores: Floats, y: Labels, biased: bool) -> tuple[float, Floats]:
 
 def em(probabilities: Floats, prior: Floats) -> Floats:
     """q ← mean of p(y|x) q / p, normalised for each sample, from q = p on [Saerens et al. 2002, eq. 2.9]."""
-    found = prior.copy()
+    estimate = prior.copy()
     for _ in range(ROUNDS):
-        weighted = probabilities * np.where(prior > 0, found / np.where(prior > 0, prior, 1), 0)
+        weighted = probabilities * np.where(prior > 0, estimate / np.where(prior > 0, prior, 1), 0)
         new = (weighted / np.maximum(weighted.sum(1, keepdims=True), 1e-300)).mean(0)
-        close = float(np.abs(new - found).max()) < CLOSE
-        found = new
+        close = float(np.abs(new - estimate).max()) < CLOSE
+        estimate = new
         if close:
             break
-    return found / found.sum()
+    return estimate / estimate.sum()
 
 
 @dataclass
@@ -185,5 +185,5 @@ class Bbse(HoldsOut):
             return prior
         joint = self.confusions / self.confusions.sum()
         weights = np.linalg.lstsq(joint, answers, rcond=None)[0].clip(min=0)
-        found = weights * joint.sum(0)
-        return np.asarray(found / found.sum()) if found.any() else prior
+        shares = weights * joint.sum(0)
+        return np.asarray(shares / shares.sum()) if shares.any() else prior

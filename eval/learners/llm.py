@@ -103,7 +103,7 @@ class Llm(Learner):
         self.memory.add(hashed_ngrams(texts, WIDTH))
         self.texts += texts
         self.labels += np.asarray(y).tolist()
-        self.number |= {_plain(self.classes[label]): label for label in np.unique(y).tolist()}
+        self.number |= {_folded(self.classes[label]): label for label in np.unique(y).tolist()}
 
     def predict(self, x: Array) -> Labels:
         """One request per text; 0 before anything was learned."""
@@ -137,8 +137,8 @@ class Llm(Learner):
     def _messages(self, text: str, near: Sequence[int]) -> list[dict[str, str]]:
         examples = [(self.texts[i], self.classes[self.labels[i]]) for i in reversed(near)]  # nearest last
         shown = [f"Text: {example[:SHOWN]}\nClass: {name}" for example, name in examples]
-        known = ", ".join(self.classes[label] for label in sorted(self.number.values()))
-        prompt = "\n\n".join([f"Classes: {known}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
+        names = ", ".join(self.classes[label] for label in sorted(self.number.values()))
+        prompt = "\n\n".join([f"Classes: {names}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
 
     def _label(self, body: bytes) -> int:
@@ -160,7 +160,7 @@ class Llm(Learner):
         if reply.status != 200:
             raise reply.again(f"status {reply.status}")
         try:
-            return self.number[_plain(str(json.loads(reply.body)["choices"][0]["message"]["content"]))]
+            return self.number[_folded(str(json.loads(reply.body)["choices"][0]["message"]["content"]))]
         except (ValueError, KeyError, IndexError, TypeError, RecursionError):
             raise Temporary("nonsense") from None
 
@@ -174,6 +174,6 @@ class Llm(Learner):
         return {"requests": dict(sorted(self.counts.items()))}
 
 
-def _plain(name: str) -> str:
+def _folded(name: str) -> str:
     """Without case, quotes, spaces and underscores: `"Card arrival."` matches card_arrival."""
     return re.sub(r"[\W_]+", "", name).casefold()

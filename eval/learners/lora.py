@@ -105,10 +105,10 @@ class Lora(Learner):
     def _inputs(self, x: Array) -> dict[str, Any]:
         if self.texts:
             texts = [str(text) for text in x]
-            made = self.reader(texts, padding=True, truncation=True, max_length=self.length, return_tensors="pt")
+            tokens = self.reader(texts, padding=True, truncation=True, max_length=self.length, return_tensors="pt")
         else:
-            made = self.reader(images=[np.asarray(image) for image in x], return_tensors="pt")
-        return {name: value.to(self.place) for name, value in made.items()}
+            tokens = self.reader(images=[np.asarray(image) for image in x], return_tensors="pt")
+        return {name: value.to(self.place) for name, value in tokens.items()}
 
     def _step(self, optimiser: Any, inputs: dict[str, Any], y: Labels) -> None:
         import torch

@@ -74,7 +74,9 @@ class Reservoir(NetLearner):
         self.limit = self.limit or len(y)
         self.seen += len(y)
         shuffle = self.variant == "paper"
-        keep = biased_reservoir(len(self.y), len(y), self.seen, self.limit, self.fixed_alpha(), self.rng, shuffle)
+        keep = biased_reservoir(
+            len(self.y), len(y), self.seen, self.limit, self.fixed_alpha(), self.rng, shuffle=shuffle
+        )
         self.x = np.concatenate([self.x.astype(x.dtype, copy=False), x])[keep]
         self.y = np.concatenate([self.y, y])[keep]
         if self.start == "scratch":

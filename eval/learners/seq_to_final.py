@@ -68,9 +68,9 @@ class ToFinal(Learner):
         paper = task.rules.paper
         sees_final = yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled")
         shared = tuple(name for name in str(self.shared).split("+") if name)
-        given = {field.name: getattr(self, field.name) for field in fields(Method)}
-        given |= {"sees_final": sees_final, "shared": shared, "resets": yes(self.resets, not paper)}
-        self.method = Method(**given)
+        settings = {field.name: getattr(self, field.name) for field in fields(Method)}
+        settings |= {"sees_final": sees_final, "shared": shared, "resets": yes(self.resets, not paper)}
+        self.method = Method(**settings)
         rules = replace(task.rules, device=place(self.device))
         self.task, self.work = task, Work(rules, task.seed, Store(task.store))
         self.net: Any = None
@@ -113,7 +113,7 @@ class ToFinal(Learner):
         and dropped."""
         book = self.work.book
         counts = {"stages": book.fits, "network": [] if self.net is None else self.net.fits}
-        counts |= {"fits": book.tried, "found": book.found, "dropped": book.dropped}
+        counts |= {"fits": book.tried, "found": book.reused, "dropped": book.dropped}
         counts |= {"fits_allowed": self.work.rules.fits} if self.work.rules.fits else {}
         return counts | {"fit_seconds": round(book.seconds, 1)}
 

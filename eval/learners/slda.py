@@ -35,7 +35,7 @@ class Slda(ClosedForm):
 
     def solve(self) -> tuple[Floats, ...]:
         """Weights (D, C) and bias (C,)."""
-        counts, means = np.where(self.known(), self.moments.counts, 0), self.moments.means()
+        counts, means = np.where(self.with_samples(), self.moments.counts, 0), self.moments.means()
         total = float(counts.sum())
         square = self.moments.squares[0]
         assert square is not None  # something was learned

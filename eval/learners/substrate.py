@@ -68,9 +68,9 @@ class Substrate(Learner):
 
     def nearest(self, x: Array) -> Neighbours:
         """Cosines and positions (m, k), best first: precomputed ones if `prepare` has seen x and no index is used."""
-        known = None if self.tracked is None or self.memory.index is not None else self.tracked.nearest(x)
-        if known is not None:
-            return known
+        neighbours = None if self.tracked is None or self.memory.index is not None else self.tracked.nearest(x)
+        if neighbours is not None:
+            return neighbours
         with one_thread():
             return self.memory.search(np.asarray(x), self.neighbours())
 

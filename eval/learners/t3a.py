@@ -54,8 +54,8 @@ class T3a(NetLearner):
         entropy = np.concatenate([entropy, self._entropy(self.inputs(batch.x))])
         if self.support:
             order = np.argsort(entropy, kind="stable")
-            kept = np.sort(np.concatenate([order[labels[order] == k][: self.support] for k in np.unique(labels)]))
-            rows, labels, entropy = rows[kept], labels[kept], entropy[kept]
+            supports = np.sort(np.concatenate([order[labels[order] == k][: self.support] for k in np.unique(labels)]))
+            rows, labels, entropy = rows[supports], labels[supports], entropy[supports]
         self.members = (rows, labels, entropy)
         return {"support": len(labels)}
 

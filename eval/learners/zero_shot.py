@@ -102,8 +102,8 @@ class TipAdapter(ZeroShot):
     def learn(self, x: Array, y: Labels) -> None:
         """Store the newest of each class."""
         keys, values = np.concatenate([self.keys, unit(x)]), np.concatenate([self.values, np.asarray(y, np.int64)])
-        kept = np.concatenate([np.flatnonzero(values == k)[-self.shots :] for k in np.unique(values)] or [values[:0]])
-        self.keys, self.values = keys[np.sort(kept)], values[np.sort(kept)]
+        shots = np.concatenate([np.flatnonzero(values == k)[-self.shots :] for k in np.unique(values)] or [values[:0]])
+        self.keys, self.values = keys[np.sort(shots)], values[np.sort(shots)]
 
     def scores(self, x: Array) -> Floats:
         """(N, C)."""

@@ -21,12 +21,12 @@ from driftline.eval.scoring.significance import half_width, holm, over_samples, 
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:
     """Runs that differ in their seed only, together."""
-    found: dict[str, list[Run]] = {}
+    by_identity: dict[str, list[Run]] = {}
     for run in runs:
         parts = ("learner", "settings", "protocol_settings", "code_of", "edited_while_running")
         key = json.dumps([run.about.get(part) for part in parts], sort_keys=True)
-        found.setdefault(key, []).append(run)
-    return list(found.values())
+        by_identity.setdefault(key, []).append(run)
+    return list(by_identity.values())
 
 
 def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
@@ -40,8 +40,8 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
             raise BadInput(problem, f"Expected settings of {about['protocol']}.", "Evaluate again.")
         copied = ("told", "budget", "learner_facts", "rules")
         notes: dict[str, Any] = {key: about[key] for key in copied if key in about}
-        made = kind(**about["protocol_settings"])
-        scored = [_score(made, run) for run in group]
+        instance = kind(**about["protocol_settings"])
+        scored = [_score(instance, run) for run in group]
         results.append(
             {
                 "learner": about["learner"],
@@ -59,7 +59,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
                 "per_class": _mean_by_class([s.by_class for s in scored]),
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
-                "ci95_samples": _over_samples(made, group[0]),
+                "ci95_samples": _over_samples(instance, group[0]),
                 "matrix": _mean_matrix([s.matrix for s in scored]),
                 "curve": _mean_curve([s.curve for s in scored]),
                 **notes,
@@ -140,9 +140,9 @@ def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
         result.setdefault("p_against_best_adjusted", {})[score.name] = None if np.isnan(value) else value
 
 
-def _mean_by_class(found: Sequence[Sequence[float | None] | None]) -> list[float | None] | None:
-    runs = [accuracies for accuracies in found if accuracies is not None]
-    if not runs or len(runs) < len(found):
+def _mean_by_class(per_run: Sequence[Sequence[float | None] | None]) -> list[float | None] | None:
+    runs = [accuracies for accuracies in per_run if accuracies is not None]
+    if not runs or len(runs) < len(per_run):
         return None
     columns = zip(*runs, strict=True)
     return [None if None in column else float(np.mean([c for c in column if c is not None])) for column in columns]
@@ -157,8 +157,8 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
 
 
 def _half_width(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return half_width(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return half_width(numbers) if len(numbers) == len(values) else None
 
 
 def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:

@@ -112,10 +112,10 @@ def weighted_sums(resampling: Resampling, samples: Array, values: Array) -> Arra
 def groups_of(stream: Stream) -> Array | None:
     """Cluster of each sample by position in the stream: its group of uploader and near copies; None: not known."""
     splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
-    known = [split.group for split in splits if split.group is not None]
-    if len(known) < len(splits):
+    groups = [split.group for split in splits if split.group is not None]
+    if len(groups) < len(splits):
         return None
-    return np.asarray(np.unique(np.concatenate(known), return_inverse=True)[1], np.int64)
+    return np.asarray(np.unique(np.concatenate(groups), return_inverse=True)[1], np.int64)
 
 
 def draws_for(runs: Sequence[Run], stream: Stream | None, resampling: Resampling | None) -> Resampling:
@@ -193,9 +193,9 @@ def replicates(learners: Sequence[Cells], resampling: Resampling) -> tuple[Array
                 content = outcomes.sample.tobytes(), outcomes.label.tobytes()
                 same.setdefault((j, cells.classes, outcomes.right.shape, *content), []).append(k)
     for (j, classes, *_), members in same.items():
-        found = [outcomes for k in members if (outcomes := (learners[k].outcomes or ())[j]) is not None]
+        of_members = [outcomes for k in members if (outcomes := (learners[k].outcomes or ())[j]) is not None]
         of_step = right[:, :, :, j], n[:, :, :, j]
-        for whole, part in zip(of_step, _weighted(found, resampling, size, width if classes else 1), strict=True):
+        for whole, part in zip(of_step, _weighted(of_members, resampling, size, width if classes else 1), strict=True):
             whole[:, members] = part
     return right, n
 

@@ -122,13 +122,13 @@ def _together(tests: Tests) -> Together:
         for s, rows in enumerate(group):
             for r, row in enumerate(rows):
                 places.setdefault(np.asarray(row.answers and row.answers.sample).tobytes(), []).append((a, s, r))
-    found = []
+    shared = []
     for same in places.values():
         first = tests[same[0][0]][same[0][1]][same[0][2]].answers
         assert first is not None  # `compare` has made sure
         values = np.stack([np.ones(len(first), np.uint8), *(_right(tests[a][s][r]) for a, s, r in same)])
-        found.append((np.asarray(first.sample), values, same))
-    return found
+        shared.append((np.asarray(first.sample), values, same))
+    return shared
 
 
 def _drawn(
@@ -137,9 +137,9 @@ def _drawn(
     """(B, S) for each learner: its score under the weights of each replicate or, of halves, on the `others`."""
     sums: dict[tuple[int, int, int], tuple[Array, Array]] = {}
     for sample, values, same in together:
-        found = weighted_sums(resampling, sample, values)  # (B, 1 + K)
-        found = values.sum(1) - found if others else found
-        sums |= {place: (found[:, 1 + k], found[:, 0]) for k, place in enumerate(same)}
+        weighted = weighted_sums(resampling, sample, values)  # (B, 1 + K)
+        weighted = values.sum(1) - weighted if others else weighted
+        sums |= {place: (weighted[:, 1 + k], weighted[:, 0]) for k, place in enumerate(same)}
     out = []
     for a, group in enumerate(tests):
         scores = []
@@ -154,9 +154,9 @@ def _p_of_scores(gaps: Floats, drawn: Floats, points: Sequence[Floats]) -> Float
     """Student's t with Satterthwaite's degrees of freedom: the seeds' part of the variance has S − 1."""
     from scipy.special import stdtr
 
-    known = (~np.isnan(drawn)).sum(0) > 1  # a replicate may have drawn no sample of any test
-    np.fill_diagonal(known, False)
-    i, j = np.nonzero(~np.isnan(gaps) & known)
+    finite = (~np.isnan(drawn)).sum(0) > 1  # a replicate may have drawn no sample of any test
+    np.fill_diagonal(finite, False)
+    i, j = np.nonzero(~np.isnan(gaps) & finite)
     error, gap = np.nanstd(drawn[:, i, j], axis=0), np.abs(gaps[i, j])
     count = np.array([len(of_seeds) for of_seeds in points])[i]
     pairs = zip(i.tolist(), j.tolist(), count.tolist(), strict=True)
@@ -175,7 +175,7 @@ def _p_of_outcomes(tests: Tests, same_seeds: Array) -> Floats:
     for seeds in {tuple(row.tolist()) for row in same_seeds}:
         group = np.flatnonzero(seeds)
         members = group.tolist()
-        found = []
+        p_values = []
         for s in range(len(tests[members[0]])):
             samples = [[np.asarray(row.answers and row.answers.sample) for row in tests[a][s]] for a in members]
             equal = np.array([_same(one, samples[0]) for one in samples])
@@ -184,8 +184,8 @@ def _p_of_outcomes(tests: Tests, same_seeds: Array) -> Floats:
             only = right @ (1 - right).T
             whole = np.full((len(group), len(group)), np.nan)
             whole[np.ix_(equal, equal)] = mcnemar(only.round(), only.T.round())
-            found.append(whole)
-        combined = found[0] if len(found) == 1 else np.minimum(1.0, 2 * np.median(found, axis=0))
+            p_values.append(whole)
+        combined = p_values[0] if len(p_values) == 1 else np.minimum(1.0, 2 * np.median(p_values, axis=0))
         p[np.ix_(group, group)] = combined
     np.fill_diagonal(p, np.nan)
     return p

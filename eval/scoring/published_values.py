@@ -69,9 +69,9 @@ def beside(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     spec, protocol, base = spec_of(name), stored_protocol(about["protocol"]), name.partition("(")[0].strip()
     preset = fitting(PRESET[network], {base: spec.kind, about["protocol"]: protocol})
     expected = [spec(**preset[base]).settings(), dataclasses.asdict(protocol(**preset[about["protocol"]]))]
-    given = [about["settings"], about["protocol_settings"]]
-    if given[1].get("splits") == "published":  # drawn in the same way
-        given[1] = expected[1]
-    plain = [{key: v for key, v in one.items() if key not in OF_MACHINE} for one in (*expected, *given)]
+    own = [about["settings"], about["protocol_settings"]]
+    if own[1].get("splits") == "published":  # drawn in the same way
+        own[1] = expected[1]
+    plain = [{key: v for key, v in one.items() if key not in OF_MACHINE} for one in (*expected, *own)]
     same = json.dumps(plain[:2], sort_keys=True) == json.dumps(plain[2:], sort_keys=True)
     return values(about["published"], about["protocol"], name, network) if same else {}

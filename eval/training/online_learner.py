@@ -80,7 +80,7 @@ class OnlineLearner(NetworkLearner):
         self.replay.grow(past)
         if updates := self.budget.take(self.cost):
             self._train(past, updates)
-        self.stored = self.replay.kept(past)
+        self.stored = self.replay.stored(past)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Store a batch that comes without a stream, and learn it in pieces of `batch`, with `epochs` updates each."""
@@ -126,16 +126,16 @@ class OnlineLearner(NetworkLearner):
                 return
             net, settings = self.head, LinearSettings(lr=lr, momentum=self.momentum, weight_decay=self.weight_decay)
 
-            def known(scores: Any, rows: slice) -> Any:
+            def of_seen(scores: Any, rows: slice) -> Any:
                 return scores if leave is None else scores.masked_fill(leave[rows], -1e9)
 
             def loss(scores: Any, rows: slice) -> Any:
-                return cross_entropy(known(scores, rows), labels[rows], reduction="sum") / len(labels)
+                return cross_entropy(of_seen(scores, rows), labels[rows], reduction="sum") / len(labels)
 
             if isinstance(net, Deep):
                 move(net, net.gradient(net.view(data), loss), lr, settings)
             else:
-                off = errors(known(net.scores(data), slice(None)), labels).div_(len(labels))
+                off = errors(of_seen(net.scores(data), slice(None)), labels).div_(len(labels))
                 move(net, net.pulled(data, off), lr, settings)
 
     def _below(self, x: Any, training: bool = False) -> Any:
@@ -180,5 +180,7 @@ class OnlineLearner(NetworkLearner):
 
     def stored_bytes(self) -> int:
         """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""
-        kept = sum(x.nbytes + y.nbytes for x, y in self.batches) or self.stored * (self.sample_bytes + 8)
-        return kept + sum(bytes_of(part) for part in (self.wide, getattr(self, "head", None)) if part is not None)
+        bytes_stored = sum(x.nbytes + y.nbytes for x, y in self.batches) or self.stored * (self.sample_bytes + 8)
+        return bytes_stored + sum(
+            bytes_of(part) for part in (self.wide, getattr(self, "head", None)) if part is not None
+        )

@@ -121,12 +121,12 @@ class NetworkLearner(Learner):
         elif self.net == "linear":
             self.head = Head.new(classes, width, self.rng, self.place, half)
         else:
-            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, self.weights)
+            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, weights=self.weights)
 
     def inputs(self, x: Array) -> Array:
         """Inputs of the network: (N, D) float32, scaled, uint8 images as 0 … 1; for a network on images, the images
         unchanged."""
-        plain, divisor = self._plain(x)
+        plain, divisor = self._flattened(x)
         if self.net not in HEADS:
             return plain
         if divisor == 1:
@@ -145,7 +145,7 @@ class NetworkLearner(Learner):
             out[low:high] = self.inputs(part)
         return out
 
-    def _plain(self, x: Array) -> tuple[Array, float]:
+    def _flattened(self, x: Array) -> tuple[Array, float]:
         """(N, ...) → (N, D) unscaled, and their divisor; images unchanged."""
         if self.net not in HEADS:
             if (images := np.asarray(x)).dtype != np.uint8:
@@ -166,7 +166,7 @@ class NetworkLearner(Learner):
 
     def scores(self, x: Array) -> Array:
         """Of the head (N, C)."""
-        flat, divisor = self._plain(x)
+        flat, divisor = self._flattened(x)
         return net_scores(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
@@ -218,11 +218,11 @@ class NetLearner(NetworkLearner):
             self.batch if updates is None else len(y),
             updates or self.epochs,
             updates or self.decay_after,
-            self.decay,
-            self.optimiser,
+            decay=self.decay,
+            optimiser=self.optimiser,
         )
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
-        done = fit(self.head, self.joined(parts), np.asarray(y, np.int64), settings, self.rng, replay, rule)
+        done = fit(self.head, self.joined(parts), np.asarray(y, np.int64), settings, self.rng, replay, rule=rule)
         self.gradient_steps += done
         return done
 

@@ -76,9 +76,9 @@ def verify(
 
     admit(plugins)
     verdict = check(path, stream or (), again, public_value, Limits(seconds), run_code)
-    told = [(run, run["differs"] or "the same") for run in verdict.again]
-    told += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
-    lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in told]
+    outcomes = [(run, run["differs"] or "the same") for run in verdict.again]
+    outcomes += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
+    lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in outcomes]
     lines += [
         f"{run['learner']}, {run['protocol']}, seed {run['seed']}: unverified: {run['because']}"
         for run in verdict.unverified
@@ -138,7 +138,9 @@ def leaderboard(
     if not paths:
         raise BadConfig("There is no submission to show.", "", "Name files of driftline submit, or add --baselines.")
     limits = Limits(seconds)
-    verdicts = [check(path, stream or (), again, public_value, limits, run_code, unverified) for path in paths]
+    verdicts = [
+        check(path, stream or (), again, public_value, limits, run_code, elsewhere=unverified) for path in paths
+    ]
     write_text(out, board(verdicts, unverified))
     document: dict[str, Any] = {"leaderboard": str(out)}
     text = f"leaderboard: {out}"

@@ -32,7 +32,7 @@ from driftline.pipelines.reporting.audit_page import pictures as audit_pictures
 from driftline.pipelines.reporting.run_report import journey_report
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.embed import OF_2004, spec_of
 from driftline.stream_builder.builders.release import MADE_BY_EMBED, from_release
 
@@ -110,8 +110,8 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
         runs,
         out / "report",
         truth,
-        [texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))],
-        "driftline demo: how ten everyday things aged",
+        extra=[texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))],
+        title="driftline demo: how ten everyday things aged",
     )
     parts.done("report")
     run_log.say(str(parts))
@@ -127,13 +127,13 @@ def row_0(context: Context, release: Release, seeds: int) -> Section:
     """
     texts = spec_of(context)
     stream = from_release(release, MADE_BY_EMBED, texts=texts).save(context.root / "described")
-    found = evaluate(stream, PROTOCOLS[0], OF_TEXTS, list(range(seeds)), out=context.root / "row-0")
+    results = evaluate(stream, PROTOCOLS[0], OF_TEXTS, list(range(seeds)), out=context.root / "row-0")
     heads = "".join(f"<th scope='col'>{html.escape(step.name)}</th>" for step in stream.steps)
     rows = "".join(
         f"<tr><th scope='row'>{one['learner']}</th>"
         + "".join(f"<td>{100 * accuracies[t]:.1f}</td>" for t, accuracies in enumerate(one["matrix"]))
         + "</tr>"
-        for one in found["results"]
+        for one in results["results"]
     )
     return Section("texts", "The prompts alone", f"<p>{PROMPTS_ALONE}</p><div class='scroll' tabindex='0'><table class="
                    f"'plain'><thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody></table></div>")  # fmt: skip

@@ -22,7 +22,7 @@ from driftline.pipelines.browse.opening import open_collection
 from driftline.pipelines.browse.selection import VALUES, Asked, Selections
 from driftline.pipelines.browse.server import _points
 from driftline.pipelines.browse.vectors import Vectors
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 N = 400
 

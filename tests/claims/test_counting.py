@@ -26,7 +26,7 @@ from driftline.pipelines.reporting.dropped import dropped
 from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.runner import run, status
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
 

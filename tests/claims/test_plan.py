@@ -28,7 +28,7 @@ from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 CROWD = ("store.use=false", "validation.method=crowd")
 MARGIN = ('validation.judges=[{"name": "m", "kind": "margin", "margin": 0.0}]',)

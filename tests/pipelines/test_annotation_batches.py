@@ -19,7 +19,7 @@ from driftline.pipelines.annotation.batches import prolific_action
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 
 @pytest.fixture

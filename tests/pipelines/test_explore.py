@@ -26,7 +26,7 @@ from driftline.pipelines.prompt_explorer.contact_sheets import sheets
 from driftline.pipelines.prompt_explorer.explorer import Explorer, Marks, Query, Share
 from driftline.pipelines.prompt_explorer.server import application
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import listen
 
 HOSTILE = '<script>alert(1)</script>"onmouseover="x'

@@ -24,7 +24,7 @@ from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run, status
 from driftline.pipelines.run.stage import Context, Counts
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages import STAGES
 
 pytestmark = pytest.mark.slow

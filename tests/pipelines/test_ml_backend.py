@@ -23,7 +23,7 @@ from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.prompt_explorer.explorer import Explorer, Query
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 JUDGES = [{"name": "qwen", "url": "http://x.example", "model": "m"}, {"name": "margin", "kind": "margin"}]
 SKIP = ("09_publish", "answers", "runs", "report", "stream", "world", "audit", "store")
@@ -150,7 +150,7 @@ class TestAdvice:
         view = Explorer(judged()).view(Query(("a photo of a bus",)), "bus", 5)
         shots = [shot for bucket in view.buckets for shot in bucket.shots]
         assert {shot.verdict for shot in shots} & {"kept", "wrong concept"}
-        assert any(shot.said == ("qwen: bus",) for shot in shots)
+        assert any(shot.opinions == ("qwen: bus",) for shot in shots)
 
     def test_the_command_prints_them(self, judged: Make) -> None:
         told = answer("judges", str(judged().root), "--images", "2", "--json")
