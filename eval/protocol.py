@@ -191,7 +191,7 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
     """Name in rows, class, and what makes one from settings.
 
     given: a registered name, `package.module:Name`, a class, or an instance, whose settings become the defaults. Raises
-    UnknownName, BadPlugin (also for a class that has what no run asks for any longer), and BadConfig for what is no
+    UnknownName, BadPlugin (also for a class that has what nothing asks for any longer), and BadConfig for what is no
     protocol.
     """
     kind = PROTOCOLS.resolve(given) if isinstance(given, str) else given if isinstance(given, type) else type(given)
@@ -201,22 +201,28 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
         )
     if inspect.isabstract(kind):
         raise BadConfig(f"The protocol {kind.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}.")
+    name = given if isinstance(given, str) else PROTOCOLS.admit(_current(kind))
+    return name, _current(kind), partial(dataclasses.replace, given) if isinstance(given, Protocol) else kind
+
+
+def _current(kind: type[Protocol]) -> type[Protocol]:
+    """The class. Raises BadPlugin if it has what nothing asks for any longer."""
     if older := [name for name in REMOVED if hasattr(kind, name) and name not in setting_names(kind)]:
         problem = f"The protocol {kind.__name__} has {older[0]}, which nothing calls."
         raise BadPlugin(problem, f"Expected {REMOVED[older[0]]}.")
-    name = given if isinstance(given, str) else PROTOCOLS.admit(kind)
-    return name, kind, partial(dataclasses.replace, given) if isinstance(given, Protocol) else kind
+    return kind
 
 
 def stored_protocol(name: str) -> type[Protocol]:
-    """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module."""
+    """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module; and
+    BadPlugin as `protocol_named`."""
     if name not in PROTOCOLS:
         raise UnknownName(
             f"The rows are of the protocol {name!r}, which is not registered.",
             f"Available: {', '.join(sorted(PROTOCOLS))}.",
             "Install its package, or name it with --plugin package.module:Name.",
         )
-    return PROTOCOLS[name]
+    return _current(PROTOCOLS[name])
 
 
 def kind_of(document: Document) -> type[Protocol]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_four_methods_are_public_and_all_else_is_an_ability() -> None:
 
 
 @pytest.mark.parametrize("kind", [Slotted, Decorated])
-def test_a_frozen_slotted_or_decorated_protocol_runs_with_its_abilities(kind: type[Protocol], tmp_path: Any) -> None:
+def test_a_frozen_slotted_or_decorated_protocol_runs_with_its_abilities(kind: type[Protocol], tmp_path: Path) -> None:
     kept: list[Any] = []
     learners = ["nearest-mean", "majority", "finetune"]
     found = evaluate(drifting(), kind, learners, [0, 1], out=tmp_path, keep_run=kept.append)
@@ -104,6 +105,14 @@ def test_what_nothing_calls_is_refused_before_any_work(name: str) -> None:
     with pytest.raises(BadPlugin) as caught:
         plan(drifting(), older, ["majority"], [0])
     assert str(caught.value) == f"The protocol Older has {name}, which nothing calls. Expected {REMOVED[name]}."
+
+
+def test_rows_of_a_protocol_that_has_what_nothing_calls_are_refused(tmp_path: Path) -> None:
+    kind = dataclass(frozen=True)(type("Renewed", (Slotted,), {}))
+    evaluate(drifting(), kind, ["majority"], out=tmp_path)
+    kind.decisive = staticmethod(lambda rows: rows)
+    with pytest.raises(BadPlugin, match=r"Renewed has decisive, .* Expected roles = Roles\(decisive"):
+        results_of([tmp_path])
 
 
 def test_a_setting_with_the_name_of_a_removed_method_is_a_setting() -> None:
