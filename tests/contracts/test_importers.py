@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from support.clear_layouts import bare_layout
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile
 from driftline.curate.core.seeding import rng_for
@@ -41,22 +42,7 @@ def write_picture(path: Path) -> None:
 
 def clear(folder: Path) -> Built:
     """The old layout, without metadata; what it is in full is in test_clear_import.py."""
-    training = folder / "training_folder"
-    for bucket in "123":
-        paths = [f"labeled_images/{bucket}/{c}/{bucket}{c}{i}.png" for c in ("bus", "car") for i in range(4)]
-        for path in paths:
-            write_picture(folder / path)
-        lists = {"filelists": paths, "train": paths[::2], "test": paths[1::2]}
-        for name, listed in lists.items():
-            text = "".join(f"{path} {int('/car/' in path)}\n" for path in listed)
-            whole = training / "filelists" / bucket / "all.txt"
-            side = training / "testset_ratio_0.3" / "split_0" / bucket / f"{name}.txt"
-            target = whole if name == "filelists" else side
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-    (training / "bucket_indices.json").write_text(json.dumps(["1", "2", "3"]))
-    (folder / "class_names.txt").write_text("bus\ncar")
-    return folder, {"features": "images:8"}
+    return bare_layout(folder, ["1", "2", "3"]), {"features": "images:8"}
 
 
 def folder_by_time(folder: Path) -> Built:

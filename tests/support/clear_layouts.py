@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,22 @@ def write_metadata(root: Path, known: Any) -> None:
             (root / "labeled_metadata" / bucket / f"{name}.json").write_text(json.dumps(records))
     listed = {b: {name: f"labeled_metadata/{b}/{name}.json" for name in by_class} for b, by_class in known.items()}
     (root / "labeled_metadata.json").write_text(json.dumps(listed))
+
+
+def bare_layout(folder: Path, buckets: Sequence[str]) -> Path:
+    """The old layout of two classes, without metadata; the buckets are listed in this order."""
+    training = folder / "training_folder"
+    for bucket in buckets:
+        paths = [f"labeled_images/{bucket}/{c}/{bucket}{c}{i}.png" for c in ("bus", "car") for i in range(4)]
+        for path in paths:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            pixels = rng_for(0, path).integers(0, 256, (10, 12, 3)).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / path)
+        side = training / "testset_ratio_0.3" / "split_0" / bucket
+        whole = training / "filelists" / bucket
+        for target, listed in ((whole / "all", paths), (side / "train", paths[::2]), (side / "test", paths[1::2])):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.with_suffix(".txt").write_text("".join(f"{path} {int('/car/' in path)}\n" for path in listed))
+    (training / "bucket_indices.json").write_text(json.dumps(list(buckets)))
+    (folder / "class_names.txt").write_text("bus\ncar")
+    return folder
