@@ -105,8 +105,9 @@ def write_metadata(root: Path, known: Any) -> None:
     (root / "labeled_metadata.json").write_text(json.dumps(listed))
 
 
-def bare_layout(folder: Path, buckets: Sequence[str]) -> Path:
-    """The old layout of two classes, without metadata; the buckets are listed in this order."""
+def bare_layout(folder: Path, buckets: Sequence[str], splits: int = 1) -> Path:
+    """The old layout of two classes, without metadata; the buckets are listed in this order. A second split tests what
+    the first one trains on."""
     training = folder / "training_folder"
     for bucket in buckets:
         paths = [f"labeled_images/{bucket}/{c}/{bucket}{c}{i}.png" for c in ("bus", "car") for i in range(4)]
@@ -114,9 +115,11 @@ def bare_layout(folder: Path, buckets: Sequence[str]) -> Path:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             pixels = rng_for(0, path).integers(0, 256, (10, 12, 3)).astype(np.uint8)
             Image.fromarray(pixels).save(folder / path)
-        side = training / "testset_ratio_0.3" / "split_0" / bucket
-        whole = training / "filelists" / bucket
-        for target, listed in ((whole / "all", paths), (side / "train", paths[::2]), (side / "test", paths[1::2])):
+        lists = {training / "filelists" / bucket / "all": paths}
+        for split in range(splits):
+            side = training / "testset_ratio_0.3" / f"split_{split}" / bucket
+            lists |= {side / "train": paths[split::2], side / "test": paths[1 - split :: 2]}
+        for target, listed in lists.items():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.with_suffix(".txt").write_text("".join(f"{path} {int('/car/' in path)}\n" for path in listed))
     (training / "bucket_indices.json").write_text(json.dumps(list(buckets)))
