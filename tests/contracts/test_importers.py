@@ -374,33 +374,34 @@ def words_of(options: dict[str, Any]) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("name", "option", "value"),
+    ("command", "option", "value"),
     [
-        ("clear", "--features", "images:16"),
-        ("clear", "--split", 1),
-        ("clear", "--first-bucket", "prior"),
-        ("clear", "--seed", 3),
-        ("folder-by-time", "--size", 16),
-        ("folder-by-time", "--period", "day"),
-        ("folder-by-time", "--test-share", 0.75),
-        ("folder-by-time", "--seed", 3),
-        ("hub", "--size", 16),
-        ("hub", "--period", "month"),
-        ("hub", "--seed", 3),
-        ("tic", "--size", 16),
-        ("tic", "--period", "2"),
-        ("tic", "--test-share", 0.75),
-        ("tic", "--seed", 3),
-        ("wild-time", "--seed", 3),
-        ("wilds", "--size", 16),
-        ("wilds", "--period", "month"),
-        ("wilds", "--seed", 3),
+        ("from-clear", "--features", "images:16"),
+        ("from-clear", "--split", 1),
+        ("from-clear", "--first-bucket", "prior"),
+        ("from-clear", "--seed", 3),
+        ("from-folder-by-time", "--size", 16),
+        ("from-folder-by-time", "--period", "day"),
+        ("from-folder-by-time", "--test-share", 0.75),
+        ("from-folder-by-time", "--seed", 3),
+        ("from-hub", "--size", 16),
+        ("from-hub", "--period", "month"),
+        ("from-hub", "--seed", 3),
+        ("from-tic", "--size", 16),
+        ("from-tic", "--period", "2"),
+        ("from-tic", "--test-share", 0.75),
+        ("from-tic", "--seed", 3),
+        ("from-wild-time", "--seed", 3),
+        ("from-wilds", "--size", 16),
+        ("from-wilds", "--period", "month"),
+        ("from-wilds", "--seed", 3),
     ],
 )
 def test_an_option_of_the_command_makes_the_stream_that_the_importer_makes(
-    name: str, option: str, value: Any, tmp_path: Path
+    command: str, option: str, value: Any, tmp_path: Path
 ) -> None:
     """And another one than without it."""
+    name = command.removeprefix("from-")
     if name == "clear":
         path, options = bare_layout(tmp_path / "data", ["1", "2", "0"], splits=2), {"features": "images:8"}
     else:
@@ -409,7 +410,7 @@ def test_an_option_of_the_command_makes_the_stream_that_the_importer_makes(
     options |= {"seed": 0}
     changed = options | {option.removeprefix("--").replace("-", "_"): value}
     usual, expected = (IMPORTERS[name](path, **o).save(tmp_path / str(i)) for i, o in enumerate((options, changed)))
-    made = document("stream", f"from-{name}", path, *words_of(changed), "--out", tmp_path / "out")
+    made = document("stream", command, path, *words_of(changed), "--out", tmp_path / "out")
     assert made["sha256"] == expected.sha256
     assert made["sha256"] != usual.sha256
 

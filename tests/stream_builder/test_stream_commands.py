@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.clear_layouts import made_release
-from support.console import document, inside
+from support.console import document, handed, inside
 from support.helpers import correlated, drifting
 
-from driftline.stream_builder import datasets
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.held_out_classes import hold_out_classes
 from driftline.stream_builder.builders.portraits import portraits
@@ -87,21 +86,13 @@ def test_augmentation_and_draws_are_recorded_or_refused(base: Path, tmp_path: Pa
         ("from-texts", ["banking77"]),
     ],
 )
-def test_a_dataset_is_opened_as_the_options_say(
-    command: str, words: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[tuple[str, Options]] = []
-
-    def stop(name: str, options: Options) -> None:
-        opened.append((name, options))
-        raise SystemExit(0)
-
-    monkeypatch.setattr(datasets, "open_dataset", stop)
-    inside("stream", command, *words, "--data-dir", tmp_path, "--out", tmp_path / "out")
-    inside("stream", command, *words, "--data-dir", tmp_path, "--download", "--out", tmp_path / "out")
+def test_a_dataset_is_opened_as_the_options_say(command: str, words: list[Any], tmp_path: Path) -> None:
     name = words[words.index("--base") + 1] if "--base" in words else words[0]
     options = Options(tmp_path, "fine", 16) if "--labels" in words else Options(tmp_path)
-    assert opened == [(name, options), (name, dataclasses.replace(options, download=True))]
+    for more, download in ((), False), (("--download",), True):
+        place = ("--data-dir", tmp_path, *more, "--out", tmp_path / "out")
+        found = handed("driftline.stream_builder.datasets.open_dataset", "stream", command, *words, *place)
+        assert list(found.values()) == [name, dataclasses.replace(options, download=download)]
 
 
 def test_images_are_decoded_at_the_size_that_is_asked_for(tmp_path: Path) -> None:
@@ -114,20 +105,15 @@ def test_images_are_decoded_at_the_size_that_is_asked_for(tmp_path: Path) -> Non
     assert Stream.load(tmp_path / "out").x_shape == (6, 6, 3)
 
 
-def test_measures_are_of_labels_of_a_seed_and_of_a_fidelity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measures_are_of_labels_of_a_seed_and_of_a_fidelity(tmp_path: Path) -> None:
     stream = correlated(n=300, classes=4).save(tmp_path / "s")
     command = ("stream", "measure", tmp_path / "s", "--distance")
     found = document(*command, "sliced", "--seed", 3, "--labels")
     assert found["sliced"] == distances(stream, ["sliced"], seed=3)["sliced"] != distances(stream, ["sliced"])["sliced"]
     assert found["labels"]["priors"] == label_statistics(stream)["priors"]
-    asked: list[Any] = []
-    monkeypatch.setattr(
-        "driftline.stream_builder.measures.shift_distance.measure",
-        lambda stream, fidelity: asked.append(fidelity) or {"w2": [1.0]},
-    )
-    for words in ([], ["--fidelity", "paper-code"]):
-        document(*command, "paper", *words)
-    assert asked == [None, "paper-code"]
+    for words, fidelity in ([], None), (["--fidelity", "paper-code"], "paper-code"):
+        asked = handed("driftline.stream_builder.measures.shift_distance.measure", *command, "paper", *words)
+        assert asked["fidelity"] == fidelity
 
 
 def test_show_reads_every_array_again_if_asked_to(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ less a call."""
 from __future__ import annotations
 
 import atexit
+import inspect
 import io
 import json
 import os
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
@@ -61,10 +63,26 @@ def inside(*words: object) -> CompletedProcess[str]:
 
 
 def document(*words: object) -> Any:
-    """The JSON that a command prints in this process. Raises CalledProcessError where it fails."""
+    """The JSON that a command prints in this process, which must not fail."""
     done = inside(*words, "--json")
-    done.check_returncode()
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def handed(place: str, *words: object) -> dict[str, Any]:
+    """What a command gives to the function at `package.module.name`, by parameter; the function does not run."""
+    module, _, name = place.rpartition(".")
+    function, found = getattr(import_module(module), name), dict[str, Any]()
+
+    def stop(*values: object, **named: object) -> None:
+        found.update(inspect.signature(function).bind(*values, **named).arguments)
+        raise SystemExit(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, stop)
+        done = inside(*words)
+    assert found, done.stderr
+    return found
 
 
 def start(*words: object, said: Path | None = None) -> Running:
