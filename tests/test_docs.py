@@ -262,7 +262,7 @@ def test_the_guide_names_every_registry_and_its_file() -> None:
     for kind, (target, _) in KINDS.items():
         module, _, registry = target.partition(":")
         assert re.search(rf"`{registry}`", text), kind
-        path = module.replace(".", "/")
+        path = module.removeprefix("driftline.").replace(".", "/")
         assert f"`{path}.py`" in text or f"`{path}/__init__.py`" in text, kind
 
 

@@ -64,9 +64,9 @@ def sources(to: Path) -> None:
     """A copy of the files that git knows."""
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     for name in tracked.decode().split("\0"):
-        if name and (ROOT / name).is_file():
+        if name and (ROOT / name).exists():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, to / name)
+            shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
 
 
 @pytest.fixture(scope="module")
