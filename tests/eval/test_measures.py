@@ -154,15 +154,24 @@ def test_each_protocol_says_what_its_seeds_vary(protocol: str, settings: dict[st
     )
 
 
-def test_where_fewer_are_better_p_is_against_the_fewest() -> None:
-    def result(learner: str, values: list[float]) -> dict[str, Any]:
-        scores = {"corrections_to_50": {"mean": float(np.mean(values)), "sd": 0.0, "values": values}}
-        return {"learner": learner, "seeds": [0, 1, 2], "scores": scores}
+def of_three_seeds(learner: str, values: list[float], *seeds: int) -> dict[str, Any]:
+    scores = {"corrections_to_50": {"mean": float(np.mean(values)), "sd": 0.0, "values": values}}
+    return {"learner": learner, "seeds": list(seeds or (0, 1, 2)), "scores": scores}
 
-    few, many = result("few", [5, 6, 5]), result("many", [50, 60, 52])
+
+def test_where_fewer_are_better_p_is_against_the_fewest() -> None:
+    few, many = of_three_seeds("few", [5, 6, 5]), of_three_seeds("many", [50, 60, 52])
     _compare([many, few], score_of(Ocrr, "corrections_to_50"))
     assert few["p_against_best_adjusted"]["corrections_to_50"] is None
     assert many["p_against_best_adjusted"]["corrections_to_50"] < 0.05
+
+
+def test_only_runs_of_the_same_seeds_are_compared() -> None:
+    few, many = of_three_seeds("few", [5, 6, 5]), of_three_seeds("many", [50, 60, 52])
+    others = [of_three_seeds("others", [50, 60, 52], 3, 4, 5), of_three_seeds("turned", [50, 60, 52], 2, 0, 1)]
+    _compare([few, many, *others], Ocrr.score_of("corrections_to_50"))
+    assert many["p_against_best_adjusted"]["corrections_to_50"] < 0.05
+    assert [result["p_against_best_adjusted"] for result in others] == [{"corrections_to_50": None}] * 2
 
 
 def test_random_guesses_gain_nothing_before_they_learn() -> None:

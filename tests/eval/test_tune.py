@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from support.console import handed, inside
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, Diverged
@@ -124,3 +125,11 @@ def test_processes_choose_what_one_would(tmp_path: Path) -> None:
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(BadConfig, match="--tune: Unknown setting 'knob'"):
         evaluate(drifting(steps=2), "clear-iid", ["majority"], tune={"knob": [1]})
+
+
+def test_candidates_of_the_command_are_values_by_setting(tmp_path: Path) -> None:
+    drifting().save(tmp_path / "S")
+    words = ("eval", tmp_path / "S", "--protocol", "clear-iid", "--learners", "reservoir", "--out", tmp_path / "runs")
+    found = handed("driftline.eval.run.plan", *words, "--tune", "lr=0.1, 1", "--tune", "reservoir.epochs=3")
+    assert list(found.values())[-1] == {"lr": [0.1, 1], "reservoir.epochs": [3]}
+    assert "Expected KEY=VALUE,VALUE" in inside(*words, "--tune", "lr=0.1,").stderr
