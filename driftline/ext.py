@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from driftline.curate.core.errors import IncompatibleStream as IncompatibleStream
     from driftline.curate.core.errors import MissingFile as MissingFile
     from driftline.curate.core.seeding import rng_for as rng_for
+    from driftline.curate.core.vectors import unit as unit
     from driftline.curate.encoders import Encoder as Encoder
     from driftline.curate.encoders import Vectors as Vectors
-    from driftline.curate.encoders import unit as unit
     from driftline.curate.metadata.column_mapping import record_of as record_of
     from driftline.curate.metadata.schema import batch_of as batch_of
     from driftline.curate.release.format import Release as Release
@@ -127,7 +127,7 @@ else:
             "learn_step": "driftline.eval.abilities:learn_step",
             "record_of": "driftline.curate.metadata.column_mapping:record_of",
             "rng_for": "driftline.curate.core.seeding:rng_for",
-            "unit": "driftline.curate.encoders:unit",
+            "unit": "driftline.curate.core.vectors:unit",
             "write_parquet": "driftline.curate.core.atomic_io:write_parquet",
             "write_text": "driftline.curate.core.atomic_io:write_text",
         },

@@ -14,13 +14,12 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadInput, IntegrityError, reason
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, reason
+from driftline.curate.core.outside.images import open_image, square
 from driftline.curate.core.system.calls import read_at
 
 Array = npt.NDArray[Any]
 LARGEST = 1 << 30  # bytes of an encoded image
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,7 @@ class LazyImages:
         return data
 
     def _decode(self, location: Array) -> Array:
-        from PIL import Image, ImageOps
-
-        with opened(self._read(location), self.files[int(location[0])]) as image:
+        with open_image(self._read(location), self.files[int(location[0])]) as image:
             if self.strict and image.mode != "RGB":
                 raise BadInput(
                     f"{self.files[int(location[0])]}: an image of mode {image.mode}.",
@@ -111,7 +108,7 @@ class LazyImages:
                     "Convert grey, RGBA and 16-bit images first.",
                 )
             image.draft("RGB", (self.size, self.size))
-            return np.asarray(ImageOps.fit(image.convert("RGB"), (self.size, self.size), Image.Resampling.BICUBIC))
+            return square(image, self.size)
 
 
 @lru_cache(maxsize=64)
@@ -140,17 +137,22 @@ def from_files(paths: Sequence[Path], size: int, strict: bool = False) -> LazyIm
     return LazyImages(tuple(paths), as_locations(locations), size, strict)
 
 
-def from_download(paths: Sequence[Path], size: int) -> tuple[LazyImages, list[Path]]:
-    """One image per file, and the files that are missing or empty."""
+def from_download(paths: Sequence[Path], size: int, source: Path) -> LazyImages:
+    """One image per file. source: what names the files. Raises MissingFile with the number of those that are missing or
+    empty."""
     sizes = []
     for path in paths:
         try:
             sizes.append(path.stat().st_size)
         except OSError:
             sizes.append(0)
-    locations = as_locations([(i, 0, length) for i, length in enumerate(sizes)])
-    missing = [path for path, length in zip(paths, sizes, strict=True) if not length]
-    return LazyImages(tuple(paths), locations, size), missing
+    if missing := [path for path, length in zip(paths, sizes, strict=True) if not length]:
+        raise MissingFile(
+            f"{len(missing):,} of {len(paths):,} images of {source} are missing or empty, the first is {missing[0]}.",
+            "Expected the whole data set, unpacked to the end.",
+            "Check the paths, or download and unpack it again.",
+        )
+    return LazyImages(tuple(paths), as_locations([(i, 0, length) for i, length in enumerate(sizes)]), size)
 
 
 def as_locations(rows: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int64]:

@@ -280,12 +280,12 @@ def describe_splits(
             "share": float(side.mean()) if len(side) else 0.0,
             "cells": [float(v) for v in ((tests / samples).min(), (tests / samples).max())] if n_cells else [],
             "missed": [
-                {k: _plain(v[first[c]]) for k, v in strata.items()}
+                {k: v[first[c]].item() for k, v in strata.items()}
                 | {"tests": int(tests[c]), "samples": int(samples[c])}
                 for c in off.tolist()
             ],
             "untested": {
-                k: [_plain(v) for v in np.setdiff1d(np.unique(values), np.unique(values[side])).tolist()]
+                k: np.setdiff1d(np.unique(values), np.unique(values[side])).tolist()
                 for k, values in strata.items()
             },
             "group_sizes": {
@@ -309,7 +309,3 @@ def _sizes(size: Numbers) -> dict[str, float]:
 
 def _ratio(a: float, b: float) -> float:
     return float(a / b) if b else 0.0
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from driftline.curate.core.outside.images import as_rgb
+
 EDGE = 48  # pixels of a thumbnail
 LEFT, CENTRE = ' style="text-align:left"', ' style="text-align:center"'  # notebooks align cells to the right
 
@@ -50,7 +52,7 @@ class Thumbnail:
         try:
             with Image.open(io.BytesIO(self.data)) as image:
                 image.draft("RGB", (EDGE, EDGE))
-                small = image.convert("RGB")
+                small = as_rgb(image)
         except Exception:  # Pillow's decoders raise OSError, SyntaxError, struct.error, …
             return f"{escape(self.name)}<br>{escape(self.text)}"
         small.thumbnail((EDGE, EDGE))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driftline.curate.core.vectors import unit
 from driftline.eval.learner import Guide
 from driftline.eval.training.closed_form import ClosedForm, Floats
 
@@ -20,7 +21,7 @@ class SimpleCil(ClosedForm):
     def solve(self) -> tuple[Floats, ...]:
         """Means (C, D) of unit length."""
         means = self.moments.means()
-        return (means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12),)
+        return (unit(means, means.dtype),)
 
     def of_solution(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
         """Cosines (n, C)."""

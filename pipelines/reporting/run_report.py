@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.outside.images import as_rgb
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Section
@@ -106,7 +107,7 @@ def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:
     pictures = {}
     for id_, data in release.images(ids=ids):
         with Image.open(io.BytesIO(data)) as image:
-            small = ImageOps.fit(image.convert("RGB"), (THUMBNAIL, THUMBNAIL))
+            small = ImageOps.fit(as_rgb(image), (THUMBNAIL, THUMBNAIL))
         buffer = io.BytesIO()
         small.save(buffer, "JPEG", quality=72)
         pictures[id_] = buffer.getvalue()

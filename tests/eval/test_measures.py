@@ -169,7 +169,7 @@ def test_where_fewer_are_better_p_is_against_the_fewest() -> None:
 def test_only_runs_of_the_same_seeds_are_compared() -> None:
     few, many = of_three_seeds("few", [5, 6, 5]), of_three_seeds("many", [50, 60, 52])
     others = [of_three_seeds("others", [50, 60, 52], 3, 4, 5), of_three_seeds("turned", [50, 60, 52], 2, 0, 1)]
-    _compare([few, many, *others], Ocrr.score_of("corrections_to_50"))
+    _compare([few, many, *others], score_of(Ocrr, "corrections_to_50"))
     assert many["p_against_best_adjusted"]["corrections_to_50"] < 0.05
     assert [result["p_against_best_adjusted"] for result in others] == [{"corrections_to_50": None}] * 2
 
