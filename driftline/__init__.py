@@ -64,7 +64,7 @@ else:
             "Step": "driftline.stream_builder.step:Step",
             "Stream": "driftline.stream_builder.stream:Stream",
             "Task": "driftline.eval.learner:Task",
-            "__version__": "pipelines:VERSION",
+            "__version__": "driftline.pipelines:VERSION",
             "compose": "driftline.stream_builder.builders.shift_sequence:compose",
             "demo": "driftline.pipelines.run.run_folder:demo",
             "evaluate": "driftline.eval.run:evaluate",

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from driftline.curate.core.errors import MissingFile as MissingFile
     from driftline.curate.core.seeding import rng_for as rng_for
     from driftline.curate.encoders import Encoder as Encoder
+    from driftline.curate.encoders import Vectors as Vectors
     from driftline.curate.encoders import unit as unit
     from driftline.curate.metadata.column_mapping import record_of as record_of
     from driftline.curate.metadata.schema import batch_of as batch_of
+    from driftline.curate.release.format import Release as Release
+    from driftline.curate.retrieval.settings import Concept as Concept
+    from driftline.curate.sources.base import HERE as HERE
     from driftline.curate.sources.base import FileSource as FileSource
     from driftline.curate.sources.base import Workplace as Workplace
     from driftline.eval.abilities import adapt as adapt
@@ -34,10 +38,15 @@ if TYPE_CHECKING:
     from driftline.eval.abilities import learn_step as learn_step
     from driftline.eval.answers import evaluate_split as evaluate_split
     from driftline.eval.experiment.settings import NO_EFFECT as NO_EFFECT
+    from driftline.eval.history import Past as Past
     from driftline.eval.learner import Learner as Learner
     from driftline.eval.learner import Needs as Needs
     from driftline.eval.learner import Task as Task
+    from driftline.eval.memory.samplers import Positions as Positions
     from driftline.eval.memory.samplers import Sampler as Sampler
+    from driftline.eval.nets.chain import HEAD as HEAD
+    from driftline.eval.nets.chain import STEM as STEM
+    from driftline.eval.nets.chain import Blocks as Blocks
     from driftline.eval.protocol import Protocol as Protocol
     from driftline.eval.protocol import Ran as Ran
     from driftline.eval.protocol import Result as Result
@@ -48,8 +57,13 @@ if TYPE_CHECKING:
     from driftline.pipelines.run.stage import Counts as Counts
     from driftline.pipelines.run.stage import Stage as Stage
     from driftline.stream_builder.datasets import Dataset as Dataset
+    from driftline.stream_builder.datasets import Options as Options
     from driftline.stream_builder.datasets import Samples as Samples
+    from driftline.stream_builder.shifts.base import Images as Images
     from driftline.stream_builder.shifts.base import Shift as Shift
+    from driftline.stream_builder.shifts.base import check_images as check_images
+    from driftline.stream_builder.step import Array as Array
+    from driftline.stream_builder.step import Labels as Labels
     from driftline.stream_builder.step import Split as Split
     from driftline.stream_builder.step import Step as Step
     from driftline.stream_builder.stream import Stream as Stream
@@ -57,24 +71,36 @@ else:
     __getattr__, __dir__, __all__ = lazy_face(
         __name__,
         {
+            "Array": "driftline.stream_builder.step:Array",
             "BadArray": "driftline.curate.core.errors:BadArray",
             "BadConfig": "driftline.curate.core.errors:BadConfig",
             "BadInput": "driftline.curate.core.errors:BadInput",
+            "Blocks": "driftline.eval.nets.chain:Blocks",
+            "Concept": "driftline.curate.retrieval.settings:Concept",
             "Counts": "driftline.pipelines.run.stage:Counts",
             "Dataset": "driftline.stream_builder.datasets:Dataset",
             "DriftlineError": "driftline.curate.core.errors:DriftlineError",
             "Encoder": "driftline.curate.encoders:Encoder",
             "FileSource": "driftline.curate.sources.base:FileSource",
+            "HEAD": "driftline.eval.nets.chain:HEAD",
+            "HERE": "driftline.curate.sources.base:HERE",
+            "Images": "driftline.stream_builder.shifts.base:Images",
             "IncompatibleStream": "driftline.curate.core.errors:IncompatibleStream",
+            "Labels": "driftline.stream_builder.step:Labels",
             "Learner": "driftline.eval.learner:Learner",
             "MissingFile": "driftline.curate.core.errors:MissingFile",
             "NO_EFFECT": "driftline.eval.experiment.settings:NO_EFFECT",
             "Needs": "driftline.eval.learner:Needs",
+            "Options": "driftline.stream_builder.datasets:Options",
             "Page": "driftline.eval.reporting.protocols:Page",
+            "Past": "driftline.eval.history:Past",
+            "Positions": "driftline.eval.memory.samplers:Positions",
             "Protocol": "driftline.eval.protocol:Protocol",
             "Ran": "driftline.eval.protocol:Ran",
+            "Release": "driftline.curate.release.format:Release",
             "Result": "driftline.eval.protocol:Result",
             "Row": "driftline.eval.rows:Row",
+            "STEM": "driftline.eval.nets.chain:STEM",
             "Sampler": "driftline.eval.memory.samplers:Sampler",
             "Samples": "driftline.stream_builder.datasets:Samples",
             "Score": "driftline.eval.protocol:Score",
@@ -85,9 +111,11 @@ else:
             "Step": "driftline.stream_builder.step:Step",
             "Stream": "driftline.stream_builder.stream:Stream",
             "Task": "driftline.eval.learner:Task",
+            "Vectors": "driftline.curate.encoders:Vectors",
             "Workplace": "driftline.curate.sources.base:Workplace",
             "adapt": "driftline.eval.abilities:adapt",
             "batch_of": "driftline.curate.metadata.schema:batch_of",
+            "check_images": "driftline.stream_builder.shifts.base:check_images",
             "correct": "driftline.eval.abilities:correct",
             "evaluate_split": "driftline.eval.answers:evaluate_split",
             "learn_from": "driftline.eval.abilities:learn_from",

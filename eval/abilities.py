@@ -159,4 +159,4 @@ def bytes_of(value: Any) -> int:
         return sum(bytes_of(v) for v in value.values())
     if isinstance(value, list | tuple):
         return sum(bytes_of(v) for v in value)
-    return bytes_of(vars(value)) if type(value).__module__.startswith("eval.") else 0
+    return bytes_of(vars(value)) if type(value).__module__.startswith("driftline.eval.") else 0

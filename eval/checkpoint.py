@@ -272,7 +272,7 @@ def _kind(name: str, kinds: Mapping[str, type]) -> type | None:
 
 def _stores_itself(kind: type) -> bool:
     """Whether a class of ours has a state of its own."""
-    return hasattr(kind, "__setstate__") and kind.__module__.startswith("eval.")
+    return hasattr(kind, "__setstate__") and kind.__module__.startswith("driftline.eval.")
 
 
 def _order(tensor: Any) -> list[int]:

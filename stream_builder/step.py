@@ -19,6 +19,7 @@ SPLITS = ("train", "val", "test")
 OPTIONAL = ("time", "group", "test_in")  # further columns of a split, which a source may lack
 CALENDAR = (-62_135_596_800, 253_402_300_799)  # seconds of the years 1 to 9999, which a date can show
 Array = npt.NDArray[Any]
+Labels = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ EXTEND = ROOT / "docs" / "guides" / "extend.md"
 LAB_BOOK = ROOT / "docs" / "project" / "lab_book.md"  # tells what was
 RUN = [page for page in PAGES if page != TUTORIAL]
 JOURNEY = ROOT / "examples" / "journey.py"  # test_journey_script.py runs it
+OF_A_TEST = "# tests/"  # first line of a block that belongs into a test: test_recipes.py puts it there
 OTHER_OPTIONS = {"--nproc-per-node", "--network"}  # torchrun's, docker's
 
 
@@ -56,9 +57,9 @@ def commands(page: Path) -> list[str]:
 
 
 def save_modules(page: Path, folder: Path) -> None:
-    """A Python block whose first line is `# package/module.py` is that file."""
+    """A Python block whose first line is `# package/module.py` is that file, unless it is a part of a test."""
     for block in blocks(page, "python"):
-        if named := re.match(r"# ([\w/]+\.py)\n", block):
+        if (named := re.match(r"# ([\w/]+\.py)\n", block)) and not block.startswith(OF_A_TEST):
             (folder / named[1]).parent.mkdir(exist_ok=True)
             (folder / named[1]).write_text(block, encoding="utf-8")
 
@@ -129,7 +130,8 @@ def test_every_command_and_python_example_runs(page: Path, place: Path) -> None:
     if page != ROOT / "README.md":  # its commands ran when the place was made
         for command in commands(page):
             execute(command, place)
-    if code := "\n".join(block for block in blocks(page, "python") if block != JOURNEY.read_text(encoding="utf-8")):
+    examples = [block for block in blocks(page, "python") if not block.startswith(OF_A_TEST)]
+    if code := "\n".join(block for block in examples if block != JOURNEY.read_text(encoding="utf-8")):
         done = python(code, place)
         assert done.returncode == 0, done.stderr
     assert (place / "report" / "index.html").is_file()
@@ -152,14 +154,17 @@ def test_every_file_of_the_repository_in_the_text_exists(page: Path) -> None:
         assert "NAME" in name or (ROOT / name).exists(), f"{page.name} names {name}"
 
 
-def test_the_architecture_lists_every_folder() -> None:
+@pytest.mark.parametrize("package", ["curate", "stream_builder", "eval", "pipelines"])
+def test_the_architecture_lists_every_room_and_every_loose_file(package: str) -> None:
     tree = blocks(ROOT / "docs" / "project" / "architecture.md", "")[1]
-    listed = {
-        name: set(re.findall(r"^  (\w+)/", part, re.M))
-        for name, part in re.findall(r"^(\w+)/(.*?)(?=^\w|\Z)", tree, re.S | re.M)
-    }
-    for package in ("curate", "stream_builder", "eval", "pipelines"):
-        assert listed[package] == {p.parent.name for p in (ROOT / package).glob("*/__init__.py")}
+    (listed,) = re.findall(rf"^{package}/(.*?)(?=^\w|\Z)", tree, re.S | re.M)
+    rooms = dict(re.findall(r"^  (\w+)/(.*?)(?=^  \w|\Z)", listed, re.S | re.M))
+    assert sorted(rooms) == sorted(p.parent.name for p in (ROOT / package).glob("*/__init__.py"))
+    loose = sorted(p.name for p in (ROOT / package).glob("*.py") if p.name != "__init__.py")
+    assert sorted(re.findall(r"^  (\w+\.py) ", listed, re.M)) == loose
+    for room, text in rooms.items():
+        inside = {p.parent.name for p in (ROOT / package / room).rglob("__init__.py")} - {room}
+        assert set(re.findall(r"\b(\w+)/(?!\w)", text)) == inside, f"rooms of {package}/{room}"
 
 
 def known_commands() -> dict[tuple[str, ...], set[str]]:
@@ -262,7 +267,7 @@ def test_the_guide_names_every_registry_and_its_file() -> None:
     for kind, (target, _) in KINDS.items():
         module, _, registry = target.partition(":")
         assert re.search(rf"`{registry}`", text), kind
-        path = module.replace(".", "/")
+        path = module.removeprefix("driftline.").replace(".", "/")
         assert f"`{path}.py`" in text or f"`{path}/__init__.py`" in text, kind
 
 

@@ -27,13 +27,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from support.forks import NEEDED
-from support.helpers import album
+from support.helpers import album, photo_config
 from test_notebooks import NOTEBOOKS
 
 from driftline.curate.release import Release
 from driftline.pipelines import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("curate", "stream_builder", "eval", "pipelines", "driftline")
 BARE = [sys.executable, str(ROOT / "tests" / "support" / "bare.py")]
 
 
@@ -64,9 +65,9 @@ def sources(to: Path) -> None:
     """A copy of the files that git knows."""
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     for name in tracked.decode().split("\0"):
-        if name and (ROOT / name).is_file():
+        if name and (ROOT / name).exists():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, to / name)
+            shutil.copy2(ROOT / name, to / name, follow_symlinks=False)  # the links in driftline/ are files of git
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,42 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.which("cc")
     )
     return made
+
+
+def packed(wheel: Path) -> dict[str, bytes]:
+    """Name → content of what a wheel installs, without the kernel, which each build compiles."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if "_kernel." not in name}
+
+
+def test_a_wheel_has_one_package_with_every_file_of_the_four_folders(wheel: Path) -> None:
+    """Templates, styles, weights, marks of types: the same bytes, and nothing beside `driftline` at the top."""
+    tracked = subprocess.run(["git", "ls-files", "-z", *FOLDERS], cwd=ROOT, capture_output=True, check=True).stdout
+    paths = [ROOT / name for name in tracked.decode().split("\0") if name]
+    wanted = {
+        f"driftline/{path.relative_to(ROOT)}".replace("driftline/driftline/", "driftline/"): path.read_bytes()
+        for path in paths
+        if path.is_file() and path.suffix != ".c"
+    }
+    installed = {name: content for name, content in packed(wheel).items() if ".dist-info/" not in name}
+    assert sorted(installed) == sorted(wanted)
+    assert installed == wanted
+    about = {name: content for name, content in packed(wheel).items() if name not in installed}
+    assert {name.partition("/")[0] for name in about} == {f"driftline-{VERSION}.dist-info"}
+    assert about[f"driftline-{VERSION}.dist-info/top_level.txt"] == b"driftline\n"
+
+
+@pytest.mark.slow
+def test_a_wheel_of_a_checkout_is_the_one_of_its_sdist(wheel: Path, tmp_path: Path) -> None:
+    """A checkout has links where an sdist has folders."""
+    sources(tmp_path / "source")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), "source"]
+    without_compiler = os.environ | {"CC": "false"}
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True, env=without_compiler)
+    (direct,) = tmp_path.glob("*.whl")
+    assert {k: v for k, v in packed(direct).items() if not k.endswith("RECORD")} == {
+        k: v for k, v in packed(wheel).items() if not k.endswith("RECORD")
+    }
 
 
 OTHERS = [
@@ -145,8 +182,8 @@ def test_the_containers_script_makes_an_environment(tmp_path: Path) -> None:
     env = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
     script = ["bash", str(tmp_path / "source" / "containers" / "build.sh")]
     said = done([*script, str(tmp_path / "source"), str(tmp_path / "env")], tmp_path, env | {"TMPDIR": str(tmp_path)})
-    assert re.fullmatch(r"install \d+ s\ndriftline 0\.1\.0\n", said), "the lock was not used as it is"
-    (kernel,) = (tmp_path / "env" / "lib").glob("python*/site-packages/eval/engine/_kernel*.so")
+    assert re.fullmatch(rf"install \d+ s\ndriftline {re.escape(VERSION)}\n", said), "the lock was not used as it is"
+    (kernel,) = (tmp_path / "env" / "lib").glob("python*/site-packages/driftline/eval/engine/_kernel*.so")
     assert kernel.stat().st_size
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "env", "source"], "no wheels are left"
 
@@ -327,6 +364,61 @@ def test_every_notebook_runs_and_shows_what_it_found(script: Script, here: Path)
     for one in found:
         assert sum("_repr_" in shown for shown in one["shown"]) >= 3, one
         assert one["cpu"] < 120
+
+
+TRAPS = ("curate/__init__.py", "pipelines/__init__.py", "stream_builder.py", "eval.py", "tests/__init__.py")
+OWN = """
+from dataclasses import dataclass
+import numpy as np
+from driftline.ext import Learner
+
+@dataclass
+class Newest(Learner):
+    \"""The label that came last.\"""
+
+    def begin(self, task, rng):
+        self.label = 0
+
+    def learn(self, x, y):
+        self.label = int(y[-1])
+
+    def predict(self, x):
+        return np.full(len(x), self.label)
+"""
+IN_PLACE = """
+import sys
+import driftline as dl
+from driftline.pipelines.cli.app import main
+assert all(hasattr(dl, name) for name in dl.__all__)
+stream = ["eval", "S", "--protocol", "clear-iid", "--seeds", "0"]
+for words in (
+    ["run", "mine"], ["status", "mine"], ["stream", "from-release", "mine", "--out", "S"],
+    [*stream, "--learners", "own.learner:Newest,nearest-mean", "--out", "rows"], ["report", "rows", "--out", "page"],
+):
+    sys.argv = ["driftline", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, words
+results = dl.evaluate(dl.Stream.load("S"), "clear-iid", ["own.learner:Newest"])
+print([result["learner"] for result in results["results"]], results["skipped"])
+"""
+
+
+@pytest.mark.slow
+def test_the_journey_runs_where_a_repository_has_folders_of_these_names(installed: Path, here: Path) -> None:
+    """`eval.py`, `pipelines/`: nearly every repository of machine learning has one; here each raises if it is imported.
+    In a process of its own, whose first place to import from is this folder."""
+    for trap in TRAPS:
+        (here / trap).parent.mkdir(exist_ok=True)
+        (here / trap).write_text("raise ImportError(f'{__name__} of the user was imported')\n", encoding="utf-8")
+    (here / "own").mkdir()
+    (here / "own" / "learner.py").write_text(OWN, encoding="utf-8")
+    album(here / "mine" / "photos", 6)
+    (here / "mine" / "driftline.yaml").write_text(photo_config("  per_class: 6"), encoding="utf-8")
+    printed = run(installed, "python", "-c", IN_PLACE, where=here)
+    assert printed.splitlines()[-1] == "['own.learner:Newest'] []"
+    assert (here / "page" / "index.html").is_file()
 
 
 COMMANDS = """

@@ -21,7 +21,7 @@ from driftline.curate.encoders.seen import UNKNOWN, Seen
 from driftline.curate.images.near_duplicates import Hashes, hashes_of
 from driftline.curate.images.shards import read_images, read_tar
 from driftline.curate.release.document import AGAIN
-from driftline.curate.release.format import Release
+from driftline.curate.release.format import Release, in_run
 from driftline.curate.release.pool import COPY, Tested, is_near, left_out
 from driftline.curate.release.versions.appending import unlabelled
 
@@ -92,7 +92,7 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False, lab
     """
     if not source.is_dir():
         raise MissingFile(f"There is no folder {source}.", "Expected a run, a release, a stream or a folder of images.")
-    release = Release.open(source) if is_release(source) or list(source.glob("stages/*_publish/release")) else None
+    release = Release.open(source) if is_release(source) or in_run(source, "publish/release") else None
     if is_release(source):
         assert release is not None
         photos, read = _of_release(release, bucket, labelled)
@@ -139,8 +139,7 @@ def _by_id(photos: Iterable[Photo]) -> dict[str, Photo]:
 
 def _index(source: Path, bucket: int | None) -> Path | None:
     """The table of a run's fetched photos; None for a folder that is no run."""
-    name = "*_fetch/index.parquet" if bucket is None else "*_bucket/members.parquet"
-    return next(iter(sorted(source.glob(f"stages/{name}"))), None)
+    return in_run(source, "fetch/index.parquet" if bucket is None else "bucket/members.parquet")
 
 
 def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo], Read]:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from driftline.curate.core.atomic_io import check_format, read_object, sha256_bytes, sha256_file
-from driftline.curate.core.errors import IntegrityError, MissingFile, UnknownName
+from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
 from driftline.curate.core.notebook import rendered
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.documents import Schema, read_document
@@ -88,14 +88,14 @@ class Release:
         """
         folder = Path(path)
         if not (folder / "release.json").is_file():
-            inside = sorted(folder.glob("stages/*_publish/release"))
-            if not inside:
+            inside = in_run(folder, "publish/release")
+            if inside is None:
                 raise MissingFile(
                     f"{folder} is not a release: it has no release.json.",
                     "Expected the folder of a release, or of a run whose publish stage is done.",
                     "Check the stages of a run with driftline status.",
                 )
-            folder = inside[0]
+            folder = inside
         facts = read_document(folder / "release.json", Schema, AGAIN)
         check_format(folder / "release.json", facts.get("format"), FORMAT, "Run publish again.")
         read_document(folder / "release.json", ReleaseDocument, AGAIN)
@@ -239,6 +239,21 @@ class Release:
                 raise IntegrityError(f"The file {name} of {self.path} is missing.", "", AGAIN)
             if sha256_file(path) != digest:
                 raise IntegrityError(f"The file {name} of {self.path} was changed.", "Its checksum differs.", AGAIN)
+
+
+def in_run(run: Path, place: str) -> Path | None:
+    """`DIR/stages/NN_PLACE` of a run folder, as of "publish/release"; None if there is none.
+
+    Raises BadInput for two: a list of stages with other numbers left the older one.
+    """
+    paths = sorted(run.glob(f"stages/*_{place}"))
+    if len(paths) > 1:
+        raise BadInput(
+            f"{run} has {' and '.join(path.relative_to(run).as_posix() for path in paths)}.",
+            "Expected one: another list of stages made the other.",
+            f"Delete what driftline status {run} names.",
+        )
+    return paths[0] if paths else None
 
 
 def _is_text(name: str) -> bool:

@@ -89,7 +89,7 @@ def _checked(kind: type[Learner]) -> type[Learner]:
     own = {  # a setting may be called confidence
         name
         for base in kind.__mro__
-        if not base.__module__.startswith("eval.")
+        if not base.__module__.startswith("driftline.eval.")
         for name, value in vars(base).items()
         if callable(value) or name != "confidence"
     }

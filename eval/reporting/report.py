@@ -57,7 +57,8 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
     known = {stream.sha256: stream for stream in streams}
     size = sum(file.stat().st_size for folder in folders if (file := folder / outcomes.FILE).is_file())
     # A protocol of a plugin may be known to this process only.
-    several = len(folders) > MANY_RUNS and all(stored_protocol(key[1]).__module__.startswith("eval.") for key in groups)
+    ours = all(stored_protocol(key[1]).__module__.startswith("driftline.eval.") for key in groups)
+    several = ours and len(folders) > MANY_RUNS
     executor = Executor(workers=cores() if several else 1)
     keys = sorted({*groups, *reasons})
     tasks = [

@@ -229,12 +229,15 @@ def status(
     Without --set, with the settings of the last run. Missing and cut files are named, with the command that repairs.
     """
     from driftline.pipelines.run import runner
+    from driftline.pipelines.run.stage_folder import left_over
 
     changes = sets or last_changes(directory)
     entries = runner.status(context_of(directory, changes, True), verify)
     options = " ".join(f"--set {shlex.quote(change)}" for change in changes)
     last = f"settings of the last run: {options}\n" if changes and not sets else ""
-    show(as_json, {"stages": entries}, last + runner.table(entries))
+    others = left_over(directory)
+    document = {"stages": entries} | ({"left_over": others} if others else {})
+    show(as_json, document, "\n".join([last + runner.table(entries), *([others] if others else [])]))
 
 
 @command(runs_app, "dropped", "driftline dropped photos2024 --stage filter", panel="Build")

@@ -34,6 +34,7 @@ from driftline.pipelines.run.stage_folder import (
     done_of,
     finish,
     folder_of,
+    left_over,
     reopen,
     settle,
 )
@@ -98,6 +99,8 @@ def run(
                 left.unlink(missing_ok=True)
         for stage in make(context):
             settle(folder_of(context.root, stage.name))
+        if others := left_over(context.root):
+            run_log.say(others)
         if before is not None:
             before()
         plans = plan(context, start, until)

@@ -56,7 +56,7 @@ class TestTrouble:
     def test_what_is_not_what_it_was_registered_as_is_refused(self, broken: None) -> None:
         with pytest.raises(BadPlugin, match="Expected a callable"):
             EXPORTS["wrong"]
-        with pytest.raises(BadPlugin, match=r"Expected a class derived from eval\.protocol\.Protocol"):
+        with pytest.raises(BadPlugin, match=r"Expected a class derived from driftline\.eval\.protocol\.Protocol"):
             PROTOCOLS["odd"]
 
     def test_two_registrations_of_one_name_are_refused_by_name(self, tmp_path: Path) -> None:

@@ -315,13 +315,36 @@ class TestContracts:
         "empty_input_is_an_error_that_names_the_file", "missing_input_is_an_error_that_names_the_path",
     ])  # fmt: skip
     def test_source(self, check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(vars(source_contract), "acme-album", write_album)
+        monkeypatch.setitem(vars(source_contract), "acme_album", write_album)
         getattr(source_contract, f"test_{check}")("acme-album", tmp_path)
+
+    def test_a_missing_sample_or_reader_fails_and_says_where_it_goes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(pytest.fail.Exception, match=r"Expected acme_album\(folder, n\) .* in .*test_sources"):
+            source_contract.test_columns_order_and_ids("acme-album", tmp_path)
+        with pytest.raises(pytest.fail.Exception, match=r"Expected read_acme_listing\(folder\) .* in .*test_exports"):
+            export_contract.test_every_registered_format_has_every_image("acme-listing", {}, None)  # type: ignore[arg-type]
+        with pytest.raises(pytest.fail.Exception, match=r"Expected read_acme_ledger\(folder, stream\)"):
+            stream_export_contract.test_an_export_has_every_sample_in_order(
+                "acme-ledger", {}, stream_export_contract.images()
+            )
+        monkeypatch.delitem(encoder_contract.MODELS, "table")
+        with pytest.raises(pytest.fail.Exception, match="'table' needs a model: .* in MODELS"):
+            encoder_contract.loaded("table", tmp_path)
+        monkeypatch.delitem(dataset_contract.SAMPLES, "mnist")
+        with pytest.raises(pytest.fail.Exception, match="'mnist' needs files: .* in SAMPLES"):
+            dataset_contract.opened("mnist", tmp_path)
 
     def test_every_key_of_the_source_is_described(self) -> None:
         source_contract.test_every_key_of_a_source_is_described("acme-album")
 
-    def test_export(self, fixtures: Path, tmp_path: Path) -> None:
+    def test_export(self, fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def read(folder: Path) -> export_contract.Samples:
+            rows = [line.split() for line in (folder / "images.txt").read_text(encoding="utf-8").splitlines()]
+            return {id_: (int(bucket), int(label), sha256) for id_, bucket, label, sha256 in rows}
+
+        monkeypatch.setitem(vars(export_contract), "read_acme_listing", read)
         release = dl.Release.open(fixtures / "finished")
         assert EXPORTS["acme-listing"](release, tmp_path / "first")["images"] == len(release.table)
         exports = {"acme-listing": tmp_path / "first"}

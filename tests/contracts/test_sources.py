@@ -120,10 +120,11 @@ SERVERS: list[FlickrServer | WikimediaServer | DocumentServer] = []
 
 def sample(name: str, folder: Path, n: int) -> tuple[Source, Workplace]:
     """A source of n photos in `folder`, by the function above of its name."""
-    if name not in globals():
-        pytest.skip(f"this file has no sample of {name}")
-    made: Source = SOURCES[name](**globals()[name](folder, n))
-    return made, Workplace(folder, folder / "work")
+    function = name.replace("-", "_")
+    if function not in globals():
+        pytest.fail(f"The source {name!r} has no sample. Expected {function}(folder, n) → its settings in {__name__}.")
+    source: Source = SOURCES[name](**globals()[function](folder, n))
+    return source, Workplace(folder, folder / "work")
 
 
 @pytest.fixture(autouse=True)

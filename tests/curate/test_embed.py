@@ -325,7 +325,7 @@ class TestEncoderOfAnotherPackage:
         assert (spec.encoder, spec.model, spec.weights) == (self.KIND, "a", "b")
 
     def test_a_class_that_is_no_encoder_is_refused(self) -> None:
-        with pytest.raises(BadPlugin, match=r"Expected a class derived from curate\.encoders\.Encoder"):
+        with pytest.raises(BadPlugin, match=r"Expected a class derived from driftline\.curate\.encoders\.Encoder"):
             spec_of("support.toy_encoder:Any:a")
 
 

@@ -216,7 +216,7 @@ def test_a_class_that_other_processes_cannot_import_runs_in_this_one(
 
 class TestRefused:
     def test_what_is_no_protocol(self, stream: Stream) -> None:
-        with pytest.raises(BadConfig, match=r"Expected a name, or a class derived from eval\.protocol\.Protocol"):
+        with pytest.raises(BadConfig, match=r"Expected a name, or a class derived from driftline\.eval\.protocol\.Protocol"):
             evaluate(stream, object(), ["majority"])  # type: ignore[arg-type]
         with pytest.raises(BadPlugin, match="Expected a class derived from driftline.eval.protocol.Protocol"):
             evaluate(stream, "json:JSONDecoder", ["majority"])
@@ -233,7 +233,7 @@ class TestRefused:
             def score(self, rows: Sequence[Row], steps: int) -> Any:
                 return {"scores": {}}
 
-        with pytest.raises(BadPlugin, match=r"Old\.score returned .* Expected an eval\.protocol\.Result"):
+        with pytest.raises(BadPlugin, match=r"Old\.score returned .* Expected a driftline\.ext\.Result"):
             evaluate(stream, Old, ["majority"])
 
     def test_its_check_comes_before_any_work(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from PIL import Image
-from support.console import driftline
+from support.console import answer, driftline
 from support.helpers import album
 from support.small_runs import unpacked
 
 import driftline as dl
-from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName
 from driftline.curate.core.notebook import Thumbnail, table
 from driftline.pipelines.config.loader import load
 
@@ -84,6 +85,22 @@ class TestRun:
         run = dl.open_run(finished)
         states = {entry["stage"]: entry["state"] for entry in run.status({"release.per_class": 3})}
         assert (states["tally"], states["publish"]) == ("done", "stale")
+
+    def test_folders_of_another_list_of_stages_are_named(self, finished: Path) -> None:
+        """A stage that was inserted, removed or renamed gives others another number."""
+        assert "left_over" not in answer("status", str(finished), "--json")
+        (finished / "stages" / "05_dedupe").mkdir()
+        (finished / "stages" / "08_publish.next").mkdir()
+        (finished / "stages" / "09_publish.next").mkdir()
+        sentence = f"{finished / 'stages'} has 05_dedupe, 08_publish.next, which is of no stage"
+        assert answer("status", str(finished), "--json")["left_over"].startswith(sentence)
+        assert sentence in driftline("status", str(finished)).stdout
+        assert sentence in driftline("run", str(finished)).stderr
+
+    def test_two_releases_of_one_run_are_refused_by_name(self, finished: Path) -> None:
+        shutil.copytree(finished / "stages" / "09_publish", finished / "stages" / "08_publish")
+        with pytest.raises(BadInput, match=r"08_publish/release and stages/09_publish/release\. Expected one"):
+            dl.Release.open(finished)
 
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match="driftline init"):

@@ -163,9 +163,10 @@ class LastStep(Protocol):
 
 
 def listing(release: Release, out: Path) -> dict[str, int]:
-    """Export: the names of all images, one a line."""
+    """Export: id, bucket, label and SHA-256 of all images, one a line."""
+    rows = release.table.select(["id", "bucket", "label", "sha256"]).to_pylist()
     out.mkdir(parents=True, exist_ok=True)
-    (out / "images.txt").write_text("\n".join(release.table["id"].to_pylist()))
+    (out / "images.txt").write_text("\n".join(" ".join(map(str, row.values())) for row in rows))
     return {"images": len(release.table)}
 
 
