@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +45,8 @@ class Results(dict[str, Any]):
         seeds = max((len(place.result["seeds"]) for place in places), default=0)
         title = f"{self['protocol']} on {self['stream']['name']}"
         note = "Shares are in per cent." + (f" Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "")
-        shown = table(title, ["learner", *(score.label for score in scores)], rows, note if rows else "")
-        return shown + "".join(
-            f"<p>{html.escape(entry['learner'])} was skipped: {html.escape(entry['because'])}</p>"
-            for entry in self["skipped"]
-        )
+        skipped = [f"{entry['learner']} was skipped: {entry['because']}" for entry in self["skipped"]]
+        return table(title, ["learner", *(score.label for score in scores)], rows, note if rows else "", *skipped)
 
 
 def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float | None]]:

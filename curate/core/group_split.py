@@ -292,8 +292,8 @@ def describe_splits(
                 which: _sizes(size[~large & (tested == (which == "test"))]) for which in ("train", "test")
             },
         }  # fmt: skip
-    tests = [np.bincount(counted.cell, side & ~large[number], minlength=n_cells) for side in sides.values()]
-    by_chance = _least_overlap(counted.counts[~large], np.mean(tests, 0)) if tests else 0.0
+    of_each = [np.bincount(counted.cell, side & ~large[number], minlength=n_cells) for side in sides.values()]
+    by_chance = _least_overlap(counted.counts[~large], np.mean(of_each, 0)) if of_each else 0.0
     for i, (a, one) in enumerate(sides.items()):
         for b, other in list(sides.items())[:i]:
             jaccard = _ratio((one & other).sum(), (one | other).sum())
