@@ -60,6 +60,8 @@ def test_the_interval_covers_and_the_test_is_scipys() -> None:
     assert half_width(values.tolist()) == pytest.approx((wide.high - wide.low) / 2, rel=0.35)
     other = values + rng_for(1).normal(0.005, 0.002, 8)
     assert _p(values, other) == pytest.approx(ttest_rel(values, other).pvalue)
+    of_three = 4.302653 * 0.02 / np.sqrt(3)  # 97.5 % of t with two degrees of freedom
+    assert half_width([0.90, 0.92, 0.94]) == pytest.approx(of_three, rel=1e-6)
     assert half_width([0.5]) is None
     assert np.isnan(_p([0.5, 0.6], [0.6, 0.8])), "two seeds are too few"
 
