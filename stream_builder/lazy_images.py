@@ -91,7 +91,8 @@ class LazyImages:
                 f"Expected a file that is there, and at most {LARGEST:,} bytes.",
                 "Create the stream again.",
             )
-        data = read_at(_open_file(self.files[number], os.getpid()).fileno(), length, offset)
+        file = _open_file(self.files[number], os.getpid())  # named, so that no other thread's files close it meanwhile
+        data = read_at(file.fileno(), length, offset)
         if len(data) != length:
             raise IntegrityError(
                 f"{self.files[number]} is truncated.", f"Expected {length} bytes at {offset}.", "Copy the file again."

@@ -11,7 +11,7 @@ from pydantic import NonNegativeInt
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.vectors import unit
 from driftline.eval.engine.scores import softmax
-from driftline.eval.learner import Array, Labels
+from driftline.eval.learner import Array, Guide, Labels
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -23,6 +23,9 @@ class T3a(NetLearner):
 
     support: NonNegativeInt = 100
     """M, samples of least entropy that a class keeps [sec. 4.1: 1 to 100]; 0: all"""
+
+    guide = Guide("adaptation without labels", "Iwasawa & Matsuo 2021", "E n D C",
+                  "classes look different at test time, and no label comes")  # fmt: skip
 
     def reset(self) -> None:
         """New weights; no test samples yet."""
@@ -53,8 +56,8 @@ class T3a(NetLearner):
         entropy = np.concatenate([entropy, self._entropy(self.inputs(batch.x))])
         if self.support:
             order = np.argsort(entropy, kind="stable")
-            kept = np.sort(np.concatenate([order[labels[order] == k][: self.support] for k in np.unique(labels)]))
-            rows, labels, entropy = rows[kept], labels[kept], entropy[kept]
+            supports = np.sort(np.concatenate([order[labels[order] == k][: self.support] for k in np.unique(labels)]))
+            rows, labels, entropy = rows[supports], labels[supports], entropy[supports]
         self.members = (rows, labels, entropy)
         return {"support": len(labels)}
 

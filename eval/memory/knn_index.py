@@ -287,7 +287,7 @@ def nearest(
         about.masked_fill_(torch.ones_like(about, dtype=torch.bool).triu_(), -torch.inf)
     rows, columns = _candidates(about, torch.from_numpy(best[0][:, -1:]).to(about.device) - off, k, off)
     if copy is not None and len(rows) > FEW * about.numel() + 8 * k * len(q):
-        return nearest(q, x, k, best, first, None, earlier)
+        return nearest(q, x, k, best, first, None, earlier=earlier)
     new = np.flatnonzero(np.bincount(rows, minlength=len(q)))  # the others stay as they are
     cosines = np.concatenate([best[0][new].ravel(), _cosines(q, x, rows, columns)])
     positions = np.concatenate([best[1][new].ravel(), columns + first])

@@ -24,11 +24,9 @@ from driftline.curate.metadata.schema import REPEATED, TABLE
 from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import forget_damaged
 from driftline.pipelines.forecast.again import questions
-from driftline.pipelines.run.identity import is_current
-from driftline.pipelines.run.plan import make
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context, Retry, parts_of
-from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.run.state import StageState, done_of, folder_of
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.bucket import borders_of
 from driftline.pipelines.stages.ingest import Ingest, earlier_of
@@ -86,12 +84,12 @@ def grow(
 def keep_what_was(context: Context) -> None:
     """Ask what is new. If the source has changed: keep the borders of the finished buckets, which later photos must not
     move, and if collection.gone is keep, the rows."""
-    ingested, stages = done_of(context.root, "ingest"), {stage.name: stage for stage in make(context)}
-    if ingested is None:
+    if done_of(context.root, "ingest") is None:
         return
-    stages["ingest"].prepare()
-    Ingest(context).renew()
-    if is_current(stages["ingest"], ingested):
+    ingest = Ingest(context)
+    ingest.prepare()
+    ingest.renew()
+    if StageState(ingest).current:
         return
     if context.config.collection.gone == "keep":
         parts = parts_of(folder_of(context.root, "ingest"))

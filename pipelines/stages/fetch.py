@@ -36,6 +36,6 @@ class Fetch(Stage):
         if (store := context.store()) is not None:
             with open_store(store.folder) as base:
                 register_run(base, context.root)
-        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again, store)
+        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again, store=store)
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)
