@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.notebook import Strong, table
 from driftline.eval.protocol import Document, primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.scoring.ranking import ranked
 
 if TYPE_CHECKING:
@@ -39,17 +39,14 @@ class Results(dict[str, Any]):
         primary = primary_of(self) if places else None
         rows: list[list[object]] = []
         for place in places:
-            texts = [score.spread(place.result).replace(" ", "\N{NO-BREAK SPACE}") for score in scores]
+            texts = [spread(score, place.result).replace(" ", "\N{NO-BREAK SPACE}") for score in scores]
             bold = [place.best and score == primary for score in scores]
             rows.append([place.name, *(Strong(t) if b else t for t, b in zip(texts, bold, strict=True))])
         seeds = max((len(place.result["seeds"]) for place in places), default=0)
         title = f"{self['protocol']} on {self['stream']['name']}"
         note = "Shares are in per cent." + (f" Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "")
-        shown = table(title, ["learner", *(score.label for score in scores)], rows, note if rows else "")
-        return shown + "".join(
-            f"<p>{html.escape(entry['learner'])} was skipped: {html.escape(entry['because'])}</p>"
-            for entry in self["skipped"]
-        )
+        skipped = [f"{entry['learner']} was skipped: {entry['because']}" for entry in self["skipped"]]
+        return table(title, ["learner", *(score.label for score in scores)], rows, note if rows else "", *skipped)
 
 
 def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float | None]]:

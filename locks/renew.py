@@ -28,7 +28,7 @@ PYTHONS = {
     "3.14": "3.14",
 }  # version → oldest patch release (soupsieve)
 LIGHT = (
-    "aiohttp", "duckdb", "huggingface_hub", "jinja2", "matplotlib", "numpy", "orjson", "pandas", "pillow", "pot",
+    "aiohttp", "duckdb", "huggingface_hub", "jinja2", "numpy", "orjson", "pandas", "pillow", "pot",
     "pyarrow", "pydantic", "pyyaml", "rich", "scipy", "typer", "urllib3",
 )  # fmt: skip
 """dependencies of driftline that `init`, `plan`, `run --until bucket`, `status` and streams of features need"""

@@ -103,7 +103,7 @@ def test_the_image_is_built_by_the_script_and_runs_as_nobody_special() -> None:
 
 def test_the_recipe_asks_for_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named_otherwise = {"torch": "pytorch", "duckdb": "python-duckdb", "matplotlib": "matplotlib-base"}
+    named_otherwise = {"torch": "pytorch", "duckdb": "python-duckdb"}
     wanted = []
     for dependency in project["dependencies"]:
         name, _, bounds = re.fullmatch(r"([\w-]+)(\[\w+\])?([^;]*).*", dependency).groups()  # type: ignore[union-attr]

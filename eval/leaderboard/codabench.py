@@ -28,6 +28,7 @@ from driftline.eval import outcomes
 from driftline.eval.leaderboard.rescoring import Replay
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Start, stored_protocol
+from driftline.eval.protocol_abilities import run_many
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.aggregate import summary
@@ -224,7 +225,7 @@ def _rescored(run: Run, stream: Stream, name: str) -> Run:
     kind: Any = Learner  # its abilities: a protocol of BLIND asks for none
     replay = Replay(kind, [row.answers for row in run.rows if row.answers is not None])
     seed = run.about["seed"]
-    ((_, ran),) = protocol.run_many(stream, [Start(replay, rng_for(seed, name, "walk"), seed)])
+    ((_, ran),) = run_many(protocol, stream, [Start(replay, rng_for(seed, name, "walk"), seed)])
     if isinstance(ran, Exception):
         raise BadInput(f"The answers cannot be scored ({ran}).") from None
     rows = ran.rows

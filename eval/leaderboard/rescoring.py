@@ -14,6 +14,7 @@ from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.outcomes import numbered
 from driftline.eval.protocol import Protocol, Start, stored_protocol
+from driftline.eval.protocol_abilities import run_many
 from driftline.eval.rows import Answers, Row, Run
 from driftline.stream_builder.stream import Stream
 
@@ -66,7 +67,7 @@ def rescored(run: Run, stream: Stream) -> str:
         learner = LEARNERS[name] if built_in else Learner
         replay = Replay(learner, [row.answers for row in run.rows if row.answers is not None])
         start = Start(replay, rng_for(about["seed"], about["protocol"], "walk"), about["seed"])
-        ((_, ran),) = protocol.run_many(numbered(stream), [start])
+        ((_, ran),) = run_many(protocol, numbered(stream), [start])
     except MemoryError:
         raise
     except DriftlineError as error:

@@ -14,12 +14,13 @@ from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, check
 from driftline.eval.leaderboard.isolation import Limits, isolated
 from driftline.eval.leaderboard.submission import opened, runs_of, with_records
 from driftline.eval.protocol import primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.compared import facts_of, letters
 from driftline.eval.reporting.pages import slug
 from driftline.eval.rows import digest, grouped
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling
-from driftline.eval.scoring.ranking import protocol_settings, ranked, upper_bound
+from driftline.eval.scoring.ranking import bound, protocol_settings, ranked
 from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _tables(
             rows.append(
                 {
                     "learner": place.name,
-                    "values": [(score.spread(result), place.best and score == primary) for score in scores],
+                    "values": [(spread(score, result), place.best and score == primary) for score in scores],
                     "tie": next((ties[run] for run in result["runs"] if run in ties), ""),
                     "seconds": f"{result['seconds'] / max(1, len(result['seeds'])):.3g}",
                     "bytes": f"{result['stored_bytes']:,}",
@@ -136,7 +137,7 @@ def _tables(
                 "primary": primary.label,
                 "scores": [score.label for score in scores],
                 "ties": any(row["tie"] for row in rows),
-                "bounds": ", ".join(name for name in map(str, (row["learner"] for row in rows)) if upper_bound(name)),
+                "bounds": ", ".join(place.name for place in ranked(document) if bound(place.result)),
                 "lite": seconds <= 60 * LITE_MINUTES,
                 "rows": rows,
             }

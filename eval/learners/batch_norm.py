@@ -13,7 +13,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.deep import Deep, planes
 from driftline.eval.engine.linear import net_scores, on
-from driftline.eval.learner import Array, Labels, Needs
+from driftline.eval.learner import Array, Guide, Labels, Needs
 from driftline.eval.training.sgd_learner import HEADS, NetLearner
 
 
@@ -30,6 +30,8 @@ class BnStats(NetLearner):
     smaller than that]"""
 
     needs = Needs(images=True)
+    guide = Guide("adaptation without labels", "Schneider et al. 2020", "a network",
+                  "images are darker, noisier or of other cameras at test time")  # fmt: skip
 
     def reset(self) -> None:
         """New weights. Raises BadConfig for a network without batch normalisation."""
@@ -139,6 +141,9 @@ class Tent(BnStats):
     """learning rate of Adam [sec. 4: 0.001 for CIFAR]"""
     adapt_steps: PositiveInt = 1
     """updates for each batch [the authors' code: 1]"""
+
+    guide = Guide("adaptation without labels", "Wang et al. 2021", "a network",
+                  "as bn-stats, and batches of test samples are large")  # fmt: skip
 
     def start(self) -> Any:
         """A copy of the trained network, and a new optimiser."""

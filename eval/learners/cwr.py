@@ -9,7 +9,7 @@ import numpy as np
 
 from driftline.eval.engine.deep import Deep
 from driftline.eval.engine.linear import Net, Params, Rule, on, zeros
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -32,6 +32,7 @@ class Cwr(NetLearner):
     """
 
     needs = Needs(whole_steps="it consolidates after a whole step")
+    guide = Guide("regularised", "Lomonaco et al. 2020", "E n D C", "classes that come in few steps only")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without consolidated weights."""

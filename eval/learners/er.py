@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeInt
 
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.memory.buffers import Share, balanced
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -22,6 +22,7 @@ class Er(NetLearner):
     random subset of its share before"""
 
     needs = Needs(whole_steps="it keeps equal shares of whole steps; er-online replays on streams")
+    guide = Guide("replay", "Chaudhry et al. 2019", "2 E n D C", "a memory of fixed size; hard to beat")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from driftline.eval.engine.linear import on
 from driftline.eval.engine.scores import softmax
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 Floats = npt.NDArray[np.float64]
@@ -106,6 +106,9 @@ class Mlls(HoldsOut):
     """softmax(z T + b) with the least cross-entropy on held-out samples: T alone; with b, the paper's choice, which
     needs many held-out samples of each class; or neither"""
 
+    guide = Guide("adaptation without labels", "Alexandari et al. 2020", "E n D C",
+                  "classes are more or less frequent at test time")  # fmt: skip
+
     def forget(self) -> None:
         """Forget test samples, and a calibration of older weights."""
         super().forget()
@@ -163,6 +166,8 @@ def em(probabilities: Floats, prior: Floats) -> Floats:
 class Bbse(HoldsOut):
     """Black-box shift estimation: w = C⁻¹ μ, with the confusions C on held-out source samples and the frequencies μ of
     answers to test samples [Lipton et al. 2018, sec. 4, eq. 4]."""
+
+    guide = Guide("adaptation without labels", "Lipton et al. 2018", "E n D C", "as mlls, from answers alone")
 
     def forget(self) -> None:
         """Forget test samples, and confusions of older weights."""

@@ -18,9 +18,9 @@ import numpy as np
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadInput, IncompatibleStream
-from driftline.curate.core.hashed_ngrams import hashed_ngrams
 from driftline.curate.core.outside.http import Client, Policy, Temporary, repeat
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.curate.core.vectors import hashed_ngrams
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.memory.knn_index import Memory
 
 LARGEST = 1 << 20  # bytes of an answer
@@ -55,7 +55,10 @@ class Llm(Learner):
     """concurrent requests"""
 
     needs = Needs(texts=True)
+    knows = True
     reaches = MappingProxyType({"endpoint": "an address", "model": "a model", "key_env": "a key"})
+    guide = Guide("adapters and language models", "OCRR", "an endpoint",
+                  "what a language model answers with nearest examples")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory. Raises IncompatibleStream without an endpoint and for anything but texts."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from driftline.eval.learner import Array
+from driftline.eval.learner import Array, Guide
 from driftline.eval.training.closed_form import ClosedForm, Floats, add_squares, mirrored, solve, upper_squares
 
 ROUNDING = 1e-12  # of the mean square of features: variance that is lost when sums are subtracted
@@ -29,6 +29,9 @@ class Slda(ClosedForm):
     samples by the formula of Chen et al. 2010, eq. 23, as scikit-learn computes it"""
     priors: Literal["uniform", "observed"] = "uniform"
     """probabilities of the classes: equal, as in the paper, or as often as they came"""
+
+    guide = Guide("closed form", "Hayes & Kanan 2020", "n D² + D³",
+                  "the first strong row on frozen features; shrink for few samples")  # fmt: skip
 
     def solve(self) -> tuple[Floats, ...]:
         """Weights (D, C) and bias (C,)."""

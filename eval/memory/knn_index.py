@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray
+from driftline.curate.core.vectors import unit as of_length_one
 
 Vectors = npt.NDArray[np.float32]
 ROWS = 16_384  # vectors per block
@@ -206,7 +207,7 @@ def unit(x: npt.NDArray[Any]) -> Vectors:
     """(n, …) → (n, D) float32 of unit length; zero vectors stay zero."""
     rows = np.asarray(x).reshape(len(x), -1)
     rows = rows / np.float32(255) if rows.dtype == np.uint8 else np.asarray(rows, np.float32)
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
+    return of_length_one(rows)
 
 
 class QuerySlices:

@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from driftline.curate.core.atomic_io import write_bytes
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from driftline.eval import rows as row_files
 from driftline.eval.finetuning import analysis, trained_networks
 from driftline.eval.finetuning.samples import Samples, samples
 from driftline.eval.finetuning.trained_networks import Trained, between
+from driftline.eval.plotting import files
+from driftline.eval.plotting.charts import Picture, lines, short, svg_of, tag, text
+from driftline.eval.plotting.colours import colour, ink
+from driftline.eval.plotting.planes import paths
 from driftline.stream_builder.stream import Stream
 
 KINDS = ("interpolation", "projection", "svcca", "adjacent")
 SHARES = (0.5, 0.9)  # shares of the sum of singular values [paper, appendix G.3]
-LEGEND = {"fontsize": 8, "frameon": False}
+WIDE, HIGH = (46, 22)  # pixels of a cell of the table of similarities
+LINEAR = 0.001  # pulls below it are on a linear axis
 
 
 def draw(
     kind: str, runs: Path, stream: Stream, out: Path, learners: Sequence[str] = (), norm: str = "interpolate",
     count: int = 1000, report: Callable[[str], None] = lambda text: None,
 ) -> Path:  # fmt: skip
-    """Write a PNG or SVG, by the suffix of `out`. learners: names; default: all that have networks. norm: of
+    """Write an SVG, PDF or PNG, by the suffix of `out`. learners: names; default: all that have networks. norm: of
     interpolation (see `analysis.path`). count: test images for accuracies and activations.
 
     Raises BadConfig for an unknown kind or suffix, IncompatibleStream if runs that the figure needs are missing.
     """
-    if kind not in KINDS or out.suffix not in (".png", ".svg"):
-        raise BadConfig(f"The figure is {kind!r} in {out.name!r}.", f"Expected {', '.join(KINDS)}, in .png or .svg.")
+    if kind not in KINDS or out.suffix not in files.KINDS:
+        expected = f"Expected {', '.join(KINDS)}, in {', '.join(files.KINDS)}."
+        raise BadConfig(f"The figure is {kind!r} in {out.name!r}.", expected)
     if kind == "adjacent":
-        _adjacent(runs, out)
-        return out
+        return files.save(adjacent(runs), out)
     trained = networks(runs, stream, learners, report)
     last = stream.steps[-1]["test"]
     test = samples(last.part(0, min(count, len(last))))
-    {"interpolation": _interpolation, "projection": _projection, "svcca": _svcca}[kind](trained, runs, test, out, norm)
-    return out
+    draws = {"interpolation": lambda: interpolation(trained, test, norm), "projection": lambda: projection(trained),
+             "svcca": lambda: svcca(trained, test)}  # fmt: skip
+    return files.save(draws[kind](), out)
 
 
 def networks(
@@ -67,37 +69,20 @@ def networks(
     return list(by_name.values())
 
 
-@contextmanager
-def _figure(out: Path, wide: float = 6.4, high: float = 3.8) -> Iterator[Any]:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "driftline"  # reproducible bytes
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(wide, high), layout="constrained")
-    yield figure
-    data = io.BytesIO()
-    metadata = {"Date": None} if out.suffix == ".svg" else {"Software": None}
-    figure.savefig(data, format=out.suffix[1:], dpi=110, metadata=metadata)
-    write_bytes(out, data.getvalue())
+def interpolation(trained: Sequence[Trained], test: Samples, norm: str) -> Picture:
+    """Accuracy on the way from the weights before the last step to those after it."""
+    series = {}
+    for method in trained:
+        try:
+            shares, accuracies = analysis.path(method, test, norm=norm)
+        except IncompatibleStream:  # low-rank adapters have no path of weights
+            continue
+        series[method.learner] = (list(map(float, shares)), list(map(float, accuracies)))
+    return lines(series, "share of the way through the last step", y_name="accuracy on the last step")
 
 
-def _interpolation(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
-    with _figure(out) as figure:
-        axes = figure.subplots()
-        for method in trained:
-            try:
-                shares, accuracies = analysis.path(method, test, norm=norm)
-            except IncompatibleStream:  # low-rank adapters have no path of weights
-                continue
-            axes.plot(shares, accuracies, label=method.learner, linewidth=1.6)
-        axes.set(xlabel="share of the way through the last step", ylabel="accuracy on the last step", ylim=(0, None))
-        axes.grid(alpha=0.25)
-        axes.legend(**LEGEND, loc="center left", bbox_to_anchor=(1, 0.5))
-
-
-def _projection(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
+def projection(trained: Sequence[Trained]) -> Picture:
+    """Weights on a plane, seen from the oracle: before the last step, half way and after it."""
     oracle, limited = (analysis.of_learner(trained, name).after for name in ("oracle", "baseline"))
     tuned = [method for method in trained if method.learner in ("ft", "lp-ft")]
     by_history = next((method.before for method in tuned if method.before), None)
@@ -105,55 +90,56 @@ def _projection(trained: Sequence[Trained], runs: Path, test: Samples, out: Path
         raise IncompatibleStream(
             "There is no run of ft, whose first stage gives the direction of history.", "", "Evaluate ft."
         )
-    with _figure(out, 6.4, 4.6) as figure:
-        axes = figure.subplots()
-        for method in trained:
-            try:
-                path = [between(method, share) for share in (0.0, 0.5, 1.0)]
-                if any(len(net.used[name][-1]) > 1 for net in path for name in net.names):
-                    continue
-                points = np.array([analysis.projection(net, oracle, by_history, limited) for net in path])
-            except IncompatibleStream:
+    places = {}
+    for method in trained:
+        try:
+            path = [between(method, share) for share in (0.0, 0.5, 1.0)]
+            if any(len(net.used[name][-1]) > 1 for net in path for name in net.names):
                 continue
-            (line,) = axes.plot(*points.T, linewidth=1.2, alpha=0.7)
-            axes.plot(*points[0], "o", markerfacecolor="white", color=line.get_color())
-            axes.plot(*points[-1], "o", color=line.get_color(), label=method.learner)
-        axes.axhline(0, color="#888", linewidth=0.6)
-        axes.axvline(0, color="#888", linewidth=0.6)
-        axes.set(xlabel="towards ERM on history", ylabel="towards the baseline")
-        axes.set(title="Weights, seen from the oracle: before (white) and after the last step")
-        axes.title.set_fontsize(9)
-        axes.legend(**LEGEND, loc="center left", bbox_to_anchor=(1, 0.5))
+            at = np.array([analysis.projection(net, oracle, by_history, limited) for net in path], np.float64)
+        except IncompatibleStream:
+            continue
+        places[method.learner] = (at[:, 0].tolist(), at[:, 1].tolist())
+    about = "Weights, seen from the oracle: before (white) and after the last step"
+    return paths(places, "towards ERM on history", "towards the baseline", about)
 
 
-def _svcca(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
+def svcca(trained: Sequence[Trained], test: Samples) -> Picture:
+    """Similarity of each block's output to the oracle's: a row for each method, a group of columns for each share of
+    the singular values."""
     oracle = analysis.of_learner(trained, "oracle")
     others = [method for method in trained if method.learner != "oracle"]
     reference = analysis.activations(oracle.after, test.x, oracle.rule)
     names = oracle.after.names
     outputs = [analysis.activations(method.after, test.x, method.rule) for method in others]
-    values = [[[analysis.svcca(reference[n], output[n], s) for n in names] for output in outputs] for s in SHARES]
-    with _figure(out, 2.2 + 0.8 * len(names) * len(SHARES), 1.2 + 0.28 * len(others)) as figure:
-        panels = figure.subplots(1, len(SHARES), sharey=True, squeeze=False)[0]
-        for panel, share, block in zip(panels, SHARES, np.array(values), strict=True):
-            panel.imshow(block, vmin=0, vmax=1, cmap="YlGnBu", aspect="auto")
-            panel.set_xticks(range(len(names)), names)
-            panel.set_yticks(range(len(others)), [method.learner for method in others])
-            panel.set_title(f"{share:.0%} of singular values", fontsize=9)
-            for i, j in np.ndindex(*block.shape):
-                dark = "white" if block[i, j] > 0.6 else "black"
-                panel.text(j, i, f"{block[i, j]:.2f}", ha="center", va="center", fontsize=7, color=dark)
+    longest = 20 + 7 * max(len(method.learner) for method in others)
+    group, parts, rows = WIDE * len(names) + 24, [], []
+    for i, method in enumerate(others):
+        parts.append(text(longest - 8, 44 + HIGH * i + 15, method.learner, "end"))
+    for k, share in enumerate(SHARES):
+        left = longest + k * group
+        parts.append(text(left, 14, f"{share:.0%} of singular values", size=12))
+        parts += [text(left + WIDE * (j + 0.5), 36, name, "middle") for j, name in enumerate(names)]
+        for i, (method, output) in enumerate(zip(others, outputs, strict=True)):
+            for j, name in enumerate(names):
+                value = float(analysis.svcca(reference[name], output[name], share))
+                x, y, look = left + WIDE * j, 44 + HIGH * i, colour(value, (0.0, 1.0))
+                parts.append(tag("rect", x=x, y=y, width=WIDE, height=HIGH, fill=look))
+                shown = {"fill": ink(value, (0.0, 1.0)), "text_anchor": "middle", "font_size": 10}
+                parts.append(tag("text", f"{value:.2f}", x=x + WIDE / 2, y=y + 15, **shown))
+                rows.append([method.learner, name, share, short(value)])
+    label = "Similarity to the oracle: " + "; ".join(f"{n}, {b}, {s:.0%}: {v:.2f}" for n, b, s, v in rows)
+    height, width = 52 + HIGH * len(others), longest + group * len(SHARES)
+    return Picture(svg_of(parts, label, height, width), ["learner", "block", "share", "similarity"], rows)
 
 
-def _adjacent(runs: Path, out: Path) -> None:
+def adjacent(runs: Path) -> Picture:
+    """Validation accuracy of joint models over the pull between adjacent times: the best of each strength."""
     points = analysis.adjacents(runs)
-    with _figure(out) as figure:
-        axes = figure.subplots()
-        for name in sorted({net for _, _, net in points}):
-            strengths = sorted({s for s, _, net in points if net == name})
-            best = [max(a for s, a, net in points if net == name and s == strength) for strength in strengths]
-            axes.plot(strengths, best, "o-", label=name, linewidth=1.6)
-        axes.set_xscale("symlog", linthresh=0.001)
-        axes.set(xlabel="pull between adjacent times", ylabel="validation accuracy, last step")
-        axes.grid(alpha=0.25)
-        axes.legend(**LEGEND)
+    series = {}
+    for name in sorted({net for _, _, net in points}):
+        strengths = sorted({float(s) for s, _, net in points if net == name})
+        best = [max(float(a) for s, a, net in points if net == name and s == strength) for strength in strengths]
+        series[name] = (strengths, best)
+    y_name = "validation accuracy on the last step"
+    return lines(series, "pull between adjacent times", log=LINEAR, dots=True, y_name=y_name)

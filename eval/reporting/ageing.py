@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
-from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.plotting.charts import SHADED, Figure, Section, lines
 from driftline.eval.plotting.panels import panels
-from driftline.eval.plotting.vega import SHADED
+from driftline.eval.reporting import markup
+from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.decay import HalfLife
+from driftline.eval.scoring.ranking import labels
 from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, since, slices
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
 EVEN = 0.2  # of an age: ages that differ by no more are named by their mean
-BLIND = ("majority", "random", "blind")  # learners that never look at a sample
 Facts = Mapping[str, Any]
 
 
@@ -72,34 +73,17 @@ def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) 
 def seen_section(document: Mapping[str, Any]) -> Section:
     """What the encoder may have seen, and the gap in accuracy between samples that it may have seen and newer ones."""
     about = document["seen"]
-    text = f"The encoder's newest data: <strong>{html.escape(about['cutoff'])}</strong>"
-    text += f" ({html.escape(about['data'])}; {html.escape(about['source'])})."
-    unknown = end_of(about["cutoff"]) is None
-    if unknown:
-        text = "What the encoder was trained on is unknown: it may have seen every test sample."
-    rows = []
-    for result in (r for r in document["results"] if r.get("seen")):
-        cells = "".join(
-            f"<td>{value}<br><span class='sd'>{ends}</span></td>"
-            for value, ends in (interval(result["seen"][k]) for k in ("before", "after", "gap"))
-        )
-        rows.append(f"<tr><th scope='row'>{html.escape(result['learner'])}</th>{cells}</tr>")
-    table = ""
-    if rows:
-        heads = ["learner", "samples that it may have seen", "newer samples", "gap"]
-        head = "".join(f"<th scope='col'>{text}</th>" for text in heads)
-        table = (
-            f"<div class='scroll' tabindex='0'><table class='scores'><thead><tr>{head}</tr></thead>"
-            f"<tbody>{''.join(rows)}</tbody></table></div><p class='soft'>Accuracy in per cent on the tests that "
-            "decide the ranking, with 95 % intervals. The gap estimates what having seen the tests gives "
-            "(contamination); newer samples may also be harder for other reasons. † marks newer steps.</p>"
-        )
-    elif not unknown:
-        newer = set(about["newer"])
-        why = "All test samples are " + ("newer" if newer == {True} else "not newer")
-        why = why if len(newer) == 1 else "The samples have no dates, or the rows no outcomes"
-        table = f"<p class='soft'>{why}: there is no gap to measure.</p>"
-    return Section("seen", "What the encoder may have seen", f"<p>{text}</p>{table}")
+    rows = [
+        [r["learner"], *(Cell(*interval(r["seen"][side])) for side in ("before", "after", "gap"))]
+        for r in document["results"]
+        if r.get("seen")
+    ]
+    heads = ["learner", "samples that it may have seen", "newer samples", "gap"]
+    newer = set(about["newer"])
+    why = "All test samples are " + ("newer" if newer == {True} else "not newer")
+    why = why if len(newer) == 1 else "The samples have no dates, or the rows no outcomes"
+    values = (about, end_of(about["cutoff"]) is not None, markup.table(heads, rows) if rows else "", why)
+    return Section("seen", "What the encoder may have seen", render("seen", *values))
 
 
 def _facts(one: Ageing) -> dict[str, Any]:
@@ -309,15 +293,21 @@ def _newer_note(document: Mapping[str, Any]) -> str:
 
 
 def _shown(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
-    """Learners with facts, in the document's order."""
-    return [(r["learner"], r["ageing"]) for r in document["results"] if r.get("ageing")]
+    """Labels of learners with facts, in the document's order."""
+    results = document["results"]
+    return [(name, r["ageing"]) for name, r in zip(labels(results), results, strict=True) if r.get("ageing")]
 
 
 def _seeing(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
     """The same without learners that never look at a sample, if there are others: their level would flatten the
     curves."""
-    shown = _shown(document)
-    return [(name, facts) for name, facts in shown if name.partition("(")[0] not in BLIND] or shown
+    results = document["results"]
+    sighted = [
+        (name, r["ageing"])
+        for name, r in zip(labels(results), results, strict=True)
+        if r.get("ageing") and r.get("standing") != "blind"
+    ]
+    return sighted or _shown(document)
 
 
 def _known(x: Sequence[float], y: Sequence[float | None]) -> tuple[list[float], list[float]]:
@@ -363,9 +353,8 @@ def table(document: Mapping[str, Any]) -> Section | None:
         values += [interval(causes[cause], at) for cause in ("older", "harder", "prior")]
         half, ends = half_life_parts(facts["half_life"], unit)
         drawn = _drawn(facts["half_life"])
-        values += [interval(facts["slope"]), (half, f"{ends};<br>{drawn}" if drawn else ends)]
-        cells = "".join(f"<td>{value}<br><span class='sd'>{ends}</span></td>" for value, ends in values)
-        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
+        values += [interval(facts["slope"]), (half, Markup("{};<br>{}").format(ends, drawn) if drawn else ends)]
+        rows.append([name, *(Cell(*value) for value in values)])
     first = shown[0][1]
     fresh = "fresh" if first["age"][0] == 0 else f"after {after(first, 0, unit)}"
     old = f"after {after(first, oldest(first), unit)}"
@@ -375,7 +364,6 @@ def table(document: Mapping[str, Any]) -> Section | None:
     )
     heads = ["learner", fresh, dated, "lost: model is old", "lost: data got harder", "lost: other classes",
              f"points a {one_of(unit)}", "half-life"]  # fmt: skip
-    head = "".join(f"<th scope='col'>{text}</th>" for text in heads)
     note = (
         "Accuracy in per cent, losses in points, with 95 % intervals. Accuracies differ by what models of that age "
         f"lose to fresh ones on the same tests; tested steps {old}: {first['pairs'][oldest(first)]}. Points a "
@@ -385,8 +373,4 @@ def table(document: Mapping[str, Any]) -> Section | None:
         f"What the same models lose {old} has three parts: fresh models do better on the same tests "
         "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."
     ) + _newer_note(document)
-    return Section(
-        "ageing-table", "How fast, and why",
-        f"<div class='scroll' tabindex='0'><table class='scores'><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div><p class='soft'>{note}</p>",
-    )  # fmt: skip
+    return Section("ageing-table", "How fast, and why", markup.table(heads, rows) + render("soft", note))

@@ -3,15 +3,18 @@ significant."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from driftline.eval.protocol import Score, primary_of
-from driftline.eval.reporting.ageing import BLIND, after, half_life_text, interval, oldest, points
+from driftline.eval.reporting import spread
+from driftline.eval.reporting.ageing import after, half_life_text, interval, oldest, points
+from driftline.eval.reporting.markup import render
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ALPHA
-from driftline.eval.scoring.ranking import upper_bound
+from driftline.eval.scoring.ranking import bound, mean_of, rival
 from driftline.eval.scoring.significance import LEAST_SEEDS
 
 NAMED = 6  # learners that a sentence names
@@ -19,7 +22,7 @@ Result = Mapping[str, Any]
 
 
 def answer(document: Mapping[str, Any]) -> list[str]:
-    """Sentences of HTML about a document as `report` shows it; [] without results."""
+    """Sentences about a document as `report` shows it, those with names in bold as `Markup`; [] without results."""
     results = [r for r in document["results"] if _seeing(r)] or list(document["results"])
     if not results:
         return []
@@ -42,30 +45,30 @@ def answer(document: Mapping[str, Any]) -> list[str]:
 
 
 def _seeing(result: Result) -> bool:
-    return not upper_bound(result["learner"]) and result["learner"].partition("(")[0] not in BLIND
+    return rival(result) and result.get("standing") != "blind"
 
 
-def _name(result: Result) -> str:
-    return f"<strong>{html.escape(result['learner'])}</strong>"
+def _name(result: Result) -> Markup:
+    return render("strong", result["learner"])
 
 
 def _best(document: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
     """Who is first; the best is only who differs from every other one by a test."""
     top = max(results, key=lambda r: ranking.rank(score, r))
-    if score.mean(top) is None:
-        return f"No learner reached a {html.escape(score.label)} score."
+    if mean_of(score, top) is None:
+        return f"No learner reached a {score.label} score."
     if len(results) == 1:
-        return f"{_name(top)}: {html.escape(score.label)} {score.spread(top)}."
+        return Markup("{}: {} {}.").format(_name(top), score.label, spread(score, top))
     if not (best := ranking.best(score, results)):
-        return f"No learner has the best {html.escape(score.label)}: none reached it with all of the most seeds."
+        return f"No learner has the best {score.label}: none reached it with all of the most seeds."
     ahead = [_name(r) for r in results if ranking.rank(score, r) > ranking.rank(score, best[0])]
-    fewer = f" with the most seeds; {_list(ahead)} ran with fewer" if ahead else ""
+    fewer = Markup(" with the most seeds; {} ran with fewer").format(_list(ahead)) if ahead else ""
     ps = [r.get("p_against_best_adjusted", {}).get(score.name) for r in results if r is not best[0]]
     tie = document.get("best_tie")
     alone = len(tie) == 1 if tie else all(p is not None and p < ALPHA for p in ps)
     rank = "has the best" if alone else "is first by"
-    text = f"{_name(best[0])} {rank} {html.escape(score.label)}, {score.spread(best[0])}"
-    return f"{text}, of {len(results)} learners{fewer}."
+    values = (_name(best[0]), rank, score.label, spread(score, best[0]), len(results), fewer)
+    return Markup("{} {} {}, {}, of {} learners{}.").format(*values)
 
 
 def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
@@ -80,18 +83,19 @@ def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
     now = [_at(r["ageing"]["accuracy"], at) for r in by_old]
     fresh, old = (points(by_old[0]["ageing"]["accuracy"]["value"][k]) for k in (0, at))
     rank = "is the most accurate" if all(_apart(now[0], other) for other in now[1:]) else "is first by accuracy"
-    sentences = [f"After {age}, {_name(by_old[0])} {rank}: {old} %, after {fresh} % when fresh, on the same tests."]
+    first = Markup("After {}, {} {}: {} %, after {} % when fresh, on the same tests.")
+    sentences: list[str] = [first.format(age, _name(by_old[0]), rank, old, fresh)]
     ordered = sorted(moving, key=lambda r: _older(r, at)["value"])
     least, most = ordered[0], ordered[-1]
     if len(ordered) == 1:
-        return [*sentences, f"{_name(least)}: {_behind(least, at, age)}; {_half(least, unit)}."]
+        return [*sentences, Markup("{}: {}; {}.").format(_name(least), _behind(least, at, age), _half(least, unit))]
     verbs = ("ages least", "ages fastest")
     if not _apart(_older(least, at), _older(most, at)):
         sentences.append("No learner ages faster than another beyond the 95 % intervals.")
         verbs = ("fell least", "fell most")
-    sentences += [
-        f"{_name(r)} {v}: {_behind(r, at, age)}; {_half(r, unit)}." for r, v in zip((least, most), verbs, strict=True)
-    ]
+    for result, verb in zip((least, most), verbs, strict=True):
+        values = (_name(result), verb, _behind(result, at, age), _half(result, unit))
+        sentences.append(Markup("{} {}: {}; {}.").format(*values))
     if not dated:
         sentences.append("The stream has no dates: ages are in steps.")
     return sentences
@@ -142,10 +146,8 @@ def _cost(results: Sequence[Result]) -> str:
     factor = seconds_of(dear) / seconds_of(cheap)
     if factor < 1.5:
         return f"All learners cost about the same, {_time(seconds_of(dear))} a run."
-    return (
-        f"A run of {_name(cheap)} takes {_time(seconds_of(cheap))}, one of {_name(dear)} "
-        f"{factor:,.0f} times as long ({_time(seconds_of(dear))})."
-    )
+    values = (_name(cheap), _time(seconds_of(cheap)), _name(dear), factor, _time(seconds_of(dear)))
+    return Markup("A run of {} takes {}, one of {} {:,.0f} times as long ({}).").format(*values)
 
 
 def _time(seconds: float) -> str:
@@ -165,37 +167,38 @@ def _unsure(document: Mapping[str, Any], results: Sequence[Result], score: Score
     seeds = max(len(r["seeds"]) for r in results)
     if not document.get("best_tie") and seeds < LEAST_SEEDS:
         counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
-        return f"<span class='unsure'>Each learner ran with {counted}: differences over seeds are not tested.</span>"
+        return render("unsure", f"Each learner ran with {counted}: differences over seeds are not tested.")
     if not (bests := ranking.best(score, results)):
         return ""
     best = bests[0]
     if (tie := document.get("best_tie")) and best["learner"] in tie:
-        names = [f"<strong>{html.escape(name)}</strong>" for name in tie]
+        names = [render("strong", name) for name in tie]
         others = f" (paired test over samples and seeds, Holm, {100 * ALPHA:.0f} %)"
         if len(names) == 1:
-            return f"<span class='unsure'>{names[0]} differs from all others{others}.</span>"
-        return f"<span class='unsure'>No significant difference{others} between {_list(names)}.</span>"
+            return render("unsure", Markup("{} differs from all others{}.").format(names[0], others))
+        return render("unsure", Markup("No significant difference{} between {}.").format(others, _list(names)))
     ps = [(r, r.get("p_against_best_adjusted", {}).get(score.name)) for r in results if r is not best]
     alike = [_name(r) for r, p in ps if p is not None and p >= ALPHA]
     unknown = [_name(r) for r, p in ps if p is None]
-    text, test = "", f"paired t tests over seeds, Holm over all pairs, {100 * ALPHA:.0f} %"
+    text, test = Markup(), f"paired t tests over seeds, Holm over all pairs, {100 * ALPHA:.0f} %"
     if alike:
-        text = f"Not significantly different from {_name(best)} ({test}): {_list(alike)}."
+        text = Markup("Not significantly different from {} ({}): {}.").format(_name(best), test, _list(alike))
     elif len(unknown) < len(ps):
-        text = f"All tested differences to {_name(best)} are significant ({test})."
+        text = Markup("All tested differences to {} are significant ({}).").format(_name(best), test)
     if unknown:
-        text += f" Not tested, since seeds change nothing, differ or are fewer than {LEAST_SEEDS}: {_list(unknown)}."
-    return f"<span class='unsure'>{text.strip()}</span>"
+        why = f" Not tested, since seeds change nothing, differ or are fewer than {LEAST_SEEDS}: "
+        text += Markup("{}{}.").format(why, _list(unknown))
+    return render("unsure", text.strip())
 
 
-def _list(names: Sequence[str]) -> str:
+def _list(names: Sequence[Markup]) -> Markup:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return Markup(", ").join(names[:NAMED]) + more
 
 
 def _bound(document: Mapping[str, Any], score: Score) -> str:
-    bounds = [r for r in document["results"] if upper_bound(r["learner"]) and score.mean(r) is not None]
+    bounds = [r for r in document["results"] if bound(r) and mean_of(score, r) is not None]
     if not bounds:
         return ""
     best = max(bounds, key=lambda r: ranking.rank(score, r))
-    return f"<span class='unsure'>Upper bound, {html.escape(best['learner'])}: {score.spread(best)}.</span>"
+    return render("unsure", f"Upper bound, {best['learner']}: {spread(score, best)}.")

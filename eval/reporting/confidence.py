@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +10,12 @@ import numpy as np
 
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.ageing import after, interval, oldest
+from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.rows import Run
 from driftline.eval.scoring.calibration import Calibration, calibration
 from driftline.stream_builder.stream import Stream
+
+NAMED = 6  # learners that the sentence names
 
 
 def facts_of(runs: Sequence[Run], stream: Stream | None) -> dict[str, Any] | None:
@@ -57,28 +59,17 @@ def section(document: Mapping[str, Any]) -> tuple[Figure, Section] | None:
         "A model that is sure and wrong has a high one."
     )
     chart = Figure("Calibration by age", caption, lines(series, f"{unit} from training to test", bands=bands))
-    rows = []
-    for name, facts in shown:
-        values = [interval(facts[what], at) for what in ("gap", "ece", "brier") for at in (0, oldest(facts))]
-        cells = "".join(f"<td>{value}<br><span class='sd'>{ends}</span></td>" for value, ends in values)
-        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
+    measures = ("gap", "ece", "brier")
+    rows = [
+        [name, *(Cell(*interval(facts[what], at)) for what in measures for at in (0, oldest(facts)))]
+        for name, facts in shown
+    ]
     old = f"after {after(shown[0][1], oldest(shown[0][1]), unit)}"
     titles = ("confidence − accuracy", "calibration error", "Brier score")
     heads = ["learner", *(f"{title}, {when}" for title in titles for when in ("fresh", old))]
-    head = "".join(f"<th scope='col'>{text}</th>" for text in heads)
-    table = f"<table class='scores'><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    answer = f"<p>{_answer(shown)}</p>"
-    return chart, Section("calibration", "", f"{answer}<div class='scroll' tabindex='0'>{table}</div>")
-
-
-def _answer(shown: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """Which learners become more overconfident, beyond the intervals."""
     grown = [name for name, facts in shown if _above(facts["gap"], oldest(facts), 0)]
-    text = f"<strong>{', '.join(map(html.escape, grown[:6]))}</strong>" if grown else "No learner"
-    if len(grown) > 6:
-        text += f" and {len(grown) - 6} more"
-    verb = "become" if len(grown) > 1 else "becomes"
-    return f"{text} {verb} more overconfident with age, beyond the 95 % intervals."
+    content = render("calibration", grown[:NAMED], len(grown[NAMED:]), table(heads, rows))
+    return chart, Section("calibration", "", content)
 
 
 def _above(band: Mapping[str, Any], at: int, start: int) -> bool:

@@ -8,19 +8,20 @@ difference of Nemenyi's test, whose data sets are streams [Demšar 2006, sec. 3.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, ranked
-from driftline.eval.plotting.embed import figure
 from driftline.eval.protocol import Document, Score, primary_of
+from driftline.eval.reporting import detail, value_text
+from driftline.eval.reporting.markup import Cell, link_of, render, table
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ranks_of
-from driftline.eval.scoring.ranking import comparable, differing, labels, upper_bound
+from driftline.eval.scoring.ranking import bound, comparable, differing, labels, mean_of, rival
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
         name: [ranking.rank(column.score, row[column]) if column in row else (0.0, -np.inf) for column in columns]
         for name, row in cells.items()
     }
-    ranked_names = [name for name, row in keys.items() if np.isfinite(row).all() and not upper_bound(name)]
+    ranked_names = [
+        name for name, row in keys.items() if np.isfinite(row).all() and any(rival(cells[name][c]) for c in columns)
+    ]
     if not ranked_names or not columns:
         return {}
     orders = [sorted({keys[name][c] for name in ranked_names}) for c in range(len(columns))]
@@ -107,32 +110,30 @@ def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]
     return groups
 
 
-def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
-    """HTML: rows by mean rank, those without a rank last."""
-    rivals = [row for name, row in cells.items() if not upper_bound(name)]
-    best = {c: ranking.best(c.score, (row[c] for row in rivals if c in row)) for c in columns}
+def grid(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
+    """The table: rows by mean rank, those without a rank last."""
+    best = {
+        c: ranking.best(c.score, (row[c] for row in cells.values() if c in row and not bound(row[c]))) for c in columns
+    }
     lines = [[c.protocol, c.settings, c.stream, c.score.label] for c in columns]
-    head = "".join(f"<th scope='col'>{'<br>'.join(html.escape(part) for part in ls if part)}</th>" for ls in lines)
+    heads = [Markup("<br>").join(part for part in parts if part) for parts in lines]
     rows = []
     for name in [*order, *(n for n in cells if n not in order)]:
         values = [_cell(cells[name].get(c), c.score, best[c]) for c in columns]
         rank = f"{order[name]:.2f}" if name in order else "–"
-        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th><td>{rank}</td>{''.join(values)}</tr>")
-    return (
-        "<table class='scores'><thead><tr><th scope='col'>learner</th><th scope='col'>mean rank</th>"
-        f"{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    )
+        rows.append([name, rank, *values])
+    return table(["learner", "mean rank", *heads], rows)
 
 
-def _cell(result: Mapping[str, Any] | None, score: Score, best: Sequence[Mapping[str, Any]]) -> str:
+def _cell(result: Mapping[str, Any] | None, score: Score, best: Sequence[Mapping[str, Any]]) -> Cell | str:
     if result is not None and "because" in result:
-        return f"<td class='soft'>skipped<br><span class='sd why'>{html.escape(result['because'])}</span></td>"
-    if result is None or score.mean(result) is None:
-        return "<td>–</td>"
-    mark = " class='best'" if any(result is other for other in best) else ""
-    mean = score.text(score.mean(result))
-    link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{mean}</a>" if "page" in result else mean
-    return f"<td{mark}>{link} <span class='sd'>{score.detail(result)}</span></td>"
+        return Cell("skipped", below=result["because"], kind="soft skipped")
+    if result is None or mean_of(score, result) is None:
+        return "–"
+    kind = "best" if any(result is other for other in best) else ""
+    return Cell(
+        value_text(score, mean_of(score, result)), beside=detail(score, result), link=link_of(result), kind=kind
+    )
 
 
 def diagram(order: Mapping[str, float], streams: int) -> Figure:
@@ -146,25 +147,30 @@ def diagram(order: Mapping[str, float], streams: int) -> Figure:
     return Figure("Mean ranks", caption, picture)
 
 
+def mean_ranks(documents: Sequence[Document]) -> Figure | None:
+    """The diagram; None for fewer than three ranked learners or too few streams."""
+    columns, cells = cells_of(documents)
+    order, streams = ranks(columns, cells), len({column.sha256 for column in columns})
+    return diagram(order, streams) if len(order) > 2 and streams >= LEAST_STREAMS else None
+
+
 def overview(documents: Sequence[Document]) -> str:
     """HTML of the table and, of three ranked learners or more, the diagram or why there is none; "" for one column."""
     columns, cells = cells_of(documents)
     if len(columns) < 2:
         return ""
     order = ranks(columns, cells)
-    parts = [
-        "<p class='soft'>Each protocol's primary score, per cent, mean ± standard deviation over seeds. Ranks are of "
+    note = (
+        "Each protocol's primary score, per cent, mean ± standard deviation over seeds. Ranks are of "
         "learners that have a result in every column, without upper bounds: means over a stream's columns, then over "
-        "streams.</p>",
-        f"<div class='scroll' tabindex='0'>{table(columns, cells, order)}</div>",
-    ]
+        "streams."
+    )
+    parts = [render("soft", note), grid(columns, cells, order)]
     streams = len({column.sha256 for column in columns})
-    if len(order) > 2 and streams >= LEAST_STREAMS:
-        parts.append(figure(diagram(order, streams)))
+    if figure := mean_ranks(documents):
+        parts.append(render("figure", figure))
     elif len(order) > 2:
         counted = f"{streams} stream{'' if streams == 1 else 's'}"
-        parts.append(
-            f"<p class='soft'>Which learners differ is not tested: the ranks are of {counted}, and fewer than "
-            f"{LEAST_STREAMS} tell too little.</p>"
-        )
-    return "".join(parts)
+        untested = f"Which learners differ is not tested: the ranks are of {counted}, and fewer than {LEAST_STREAMS}"
+        parts.append(render("soft", f"{untested} tell too little."))
+    return Markup("").join(parts)

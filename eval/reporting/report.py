@@ -18,12 +18,11 @@ from driftline.curate.core.system.calls import cores
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
-from driftline.eval.plotting.embed import SCRIPT, data_island, figure, script
-from driftline.eval.protocol import Document, Score, stored_protocol
+from driftline.eval.protocol import Document, stored_protocol
 from driftline.eval.reporting import ageing, compared, confidence, pages, versions
-from driftline.eval.reporting.ageing import BLIND
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.exports import EXPORTED, write_exports
+from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.samples import Thumbnails, Traces, lost_samples
@@ -35,7 +34,6 @@ from driftline.stream_builder.stream import Stream
 MANY_RUNS = 2000  # with more, several processes make the documents
 FEW_RUNS, REPLICATES, FEW = 500, 1000, 60  # with more runs, intervals come from fewer replicates
 NAMED = 3  # files of outcomes that cannot be used
-SHADES = 40  # of a matrix, beyond its lightest; static/report.js has the same number
 OUTCOMES = 64 * 2**20  # bytes of outcomes that are read
 
 
@@ -152,7 +150,7 @@ def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: b
         "compared": compared.facts_of(runs, document, draws),
         "seen": ageing.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, stream),
-        "lost": lost_samples(runs, document, BLIND),
+        "lost": lost_samples(runs, document),
     }
     return {key: value for key, value in found.items() if value}
 
@@ -209,43 +207,27 @@ def write(
     sections = [Section("overview", "All protocols and streams", whole)] if whole else []
     if text := versions.section(plain):
         sections.append(Section("versions", "Versions of one release", text))
-    environment = _environment()
-    index = environment.get_template("report.html.j2").render(
-        title=title,
-        up="",
-        notice=notice,
-        documents=full if single else [],
-        opening=opening,
-        lead=lead,
-        lead_of_many=0 if single else len(full),
-        before=[*before, *([] if single else sections)],
-        after=[*after, *(sections if single else []), *across.values()],
-        pages=pages.contents(plain),
+    index = (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            title=title,
+            up="",
+            notice=notice,
+            documents=full if single else [],
+            opening=opening,
+            lead=lead,
+            lead_of_many=0 if single else len(full),
+            before=[*before, *([] if single else sections)],
+            after=[*after, *(sections if single else []), *across.values()],
+            pages=pages.contents(plain),
+        )
     )
-    for name, page in pages.pages(environment, full, plain, title, known, across, single).items():
+    for name, page in pages.pages(environment(), full, plain, title, known, across, single).items():
         write_text(out / name, page)
     write_text(out / "index.html", index)
     write_exports(documents, out)
     return out / "index.html"
-
-
-def _environment() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    loader = PackageLoader("driftline.eval.reporting")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {
-        "pct": Score("", "").text,
-        "shade": shade,
-        "figure": lambda one, label="h3": Markup(figure(one, label)),
-    }
-    made.filters["island"] = lambda value, kind: Markup(data_island(value, kind))
-    made.globals["script"] = SCRIPT
-    ends = (0.0, float(SHADES))
-    rules = (f".m{k}{{background:{colour(k, ends)};color:{ink(k, ends)}}}" for k in range(SHADES + 1))
-    made.globals["shades"] = Markup("".join(rules))
-    return made
 
 
 def _across(documents: Sequence[Document]) -> dict[str, Section]:
@@ -256,34 +238,3 @@ def _across(documents: Sequence[Document]) -> dict[str, Section]:
         if section := page_of(of_protocol[0]).across(of_protocol):
             sections[name] = section
     return sections
-
-
-def colour(value: float, span: tuple[float, float]) -> str:
-    """A cell's background: light for the lowest value of the page's matrices, dark blue for the highest.
-
-    >>> colour(0.0, (0.0, 1.0)), colour(1.0, (0.0, 1.0))
-    ('#f1f5f2', '#0b4f6c')
-    """
-    t = _place(value, span)
-    ends = ((241, 245, 242), (11, 79, 108))
-    return "#" + "".join(f"{round(a + (b - a) * t):02x}" for a, b in zip(*ends, strict=True))
-
-
-def shade(value: float, span: tuple[float, float]) -> int:
-    """Number of the style of a cell, whose colour is the nearest one to its own: a page has thousands of cells."""
-    return round(SHADES * _place(value, span))
-
-
-def _place(value: float, span: tuple[float, float]) -> float:
-    """0 for the lowest value, 1 for the highest."""
-    low, high = span
-    return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 1.0
-
-
-def ink(value: float, span: tuple[float, float]) -> str:
-    """A cell's text colour: black or white, for the higher contrast with `colour` (above 4.5)."""
-    hexed = colour(value, span)
-    parts = [int(hexed[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]  # WCAG 2
-    return "#ffffff" if luminance < 0.179 else "#000000"

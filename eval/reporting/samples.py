@@ -3,10 +3,7 @@ the two best learners differ. With a picture if there is one, and the id by whic
 
 from __future__ import annotations
 
-import base64
-import html
 import io
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,10 +13,11 @@ import numpy.typing as npt
 
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, primary_of, stored_protocol
+from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.rows import Run
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.aggregate import groups
-from driftline.eval.scoring.ranking import ranked, upper_bound
+from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.step import CALENDAR
 from driftline.stream_builder.stream import SPLITS, Split, Stream
 
@@ -29,7 +27,7 @@ Traces = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]  # ids → w
 Counts = npt.NDArray[np.int32]
 
 
-def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) -> dict[str, Any] | None:
+def lost_samples(runs: Sequence[Run], document: Document) -> dict[str, Any] | None:
     """Positions of samples in the stream and how often they were lost, as plain data; None without outcomes.
 
     A step's freshest model is the last one that was trained before the step was tested, at the earliest; its oldest
@@ -43,8 +41,7 @@ def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) 
         return None
     label = np.full(top + 1, -1, np.int64)
     for k, group in enumerate(groups(runs)):
-        name = group[0].about["learner"]
-        if upper_bound(name) or name.partition("(")[0] in blind:
+        if document["results"][k].get("standing"):
             continue
         counted = _counts(group, top + 1, label)
         if counted is not None:
@@ -67,12 +64,12 @@ def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) 
 
 def _counts(group: Sequence[Run], size: int, label: npt.NDArray[np.int64]) -> tuple[Counts, ...] | None:
     """Tests and right answers of the freshest models, then of the oldest, over seeds; None without outcomes."""
-    kind = stored_protocol(group[0].about["protocol"])
+    step_of = stored_protocol(group[0].about["protocol"]).roles.step
     counts = tuple(np.zeros(size, np.int32) for _ in range(4))
     for run in group:
         tests: dict[int, dict[int, Any]] = {}
         for row in run.rows:
-            step = kind.step_tested(row)
+            step = step_of(row)
             if step is None or row.answers is None or not 0 <= row.learned_to <= step:
                 continue
             tests.setdefault(step, {})[row.learned_to] = row.answers
@@ -134,22 +131,20 @@ def section(
     ids = [about["id"] for about in known.values()]
     pictures = thumbnails(ids) if thumbnails and ids else {}
     origins = traces(ids) if traces and ids else {}
-    parts = []
-    for title, part in lists:
-        if part is None:
-            continue
-        heading = html.escape(title.replace("{}", f"{part['count']:,}"))
-        items = [
-            _item(place, label, known.get(place), pictures, origins, stream)
-            for place, label in zip(part["samples"], part["labels"], strict=True)
-        ]
-        parts.append(f"<h4>{heading}</h4>" + (f"<ul class='photos'>{''.join(items)}</ul>" if items else ""))
-    trace = "An id shows where the photo comes from. " if origins else ""
-    trace += "<code>driftline trace RUN ID</code> shows its way through all stages." if known else (
-        "Numbers are positions in the stream: give its folder (driftline report --stream S) to see ids and pictures."
-    )  # fmt: skip
-    note = f"<p class='soft'>Over {lost['learners']} learners and all seeds. {trace}</p>"
-    return Section("samples", "Samples that learners lose", note + "".join(parts))
+    shown = [
+        (
+            title.replace("{}", f"{part['count']:,}"),
+            [
+                _item(place, label, known.get(place), pictures, origins, stream)
+                for place, label in zip(part["samples"], part["labels"], strict=True)
+            ],
+        )
+        for title, part in lists
+        if part is not None
+    ]
+    note = f"Over {lost['learners']} learners and all seeds."
+    content = render("samples", note, bool(known), bool(origins), shown)
+    return Section("samples", "Samples that learners lose", content)
 
 
 def _about(stream: Stream, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -183,27 +178,22 @@ def _item(
     pictures: Mapping[str, bytes],
     origins: Mapping[str, Mapping[str, str]],
     stream: Stream | None,
-) -> str:
+) -> dict[str, Any]:
+    """What the list shows of a sample."""
     if about is None or stream is None:
-        return f"<li>sample {place:,}, class {label}</li>"
+        return {"text": f"sample {place:,}, class {label}"}
     name = stream.classes[label] if 0 <= label < len(stream.classes) else str(label)
-    data = pictures.get(about["id"]) or (None if about["image"] is None else _jpeg(about["image"]))
-    picture = ""
-    if data is not None:
-        alt = html.escape(f"{name}, {about['day'] or about['step']}", quote=True)
-        picture = f"<img alt='{alt}' loading='lazy' src='data:image/jpeg;base64,{base64.b64encode(data).decode()}'>"
-    when = html.escape(about["day"] or f"step {about['step']}")
-    id_ = f"<code>{html.escape(about['id'])}</code>"
-    if origin := origins.get(about["id"]):
-        facts = "".join(f"<dt>{html.escape(what)}</dt><dd>{_linked(text)}</dd>" for what, text in origin.items())
-        id_ = f"<details class='trace'><summary>{id_}</summary><dl>{facts}</dl></details>"
-    return f"<li>{picture}<strong>{html.escape(name)}</strong><br>{when}<br>{id_}</li>"
-
-
-def _linked(text: str) -> str:
-    """Text as HTML; an address of the web as a link."""
-    shown = html.escape(text, quote=True)
-    return f"<a href='{shown}' rel='noreferrer'>{shown}</a>" if re.match(r"https?://", text) else shown
+    image = pictures.get(about["id"]) or (b"" if about["image"] is None else _jpeg(about["image"]))
+    when = about["day"] or f"step {about['step']}"
+    cell = Cell(f"{name}, {when}", image=image) if image else ""
+    return {
+        "text": "",
+        "name": name,
+        "when": when,
+        "id": about["id"],
+        "picture": cell,
+        "origin": origins.get(about["id"]),
+    }
 
 
 def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import html
 import io
-from collections.abc import Sequence
 
 import numpy as np
 
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval.plotting.charts import Figure, Section, lines
-from driftline.eval.plotting.embed import figure
+from driftline.eval.reporting.markup import Cell, render, table
 from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
 from driftline.stream_builder.measures.shift_distance import drift, sharing
 from driftline.stream_builder.stream import Stream
@@ -61,15 +58,13 @@ def _steps(stream: Stream) -> str:
     unlabelled = any(s.unlabelled is not None for s in stream.steps)
     dates = [step.days() for step in stream.steps]
     columns = ["step", *(["from", "to"] if any(dates) else []), *names, *(["unlabelled"] if unlabelled else [])]
-    head = "".join(f"<th scope='col'>{n}</th>" for n in columns)
     rows = []
     for step, ends in zip(stream.steps, dates, strict=True):
         cells = list(ends or ("–", "–")) if any(dates) else []
         cells += [f"{len(step.splits[n]):,}" if n in step.splits else "–" for n in names]
         cells += [f"{len(step.unlabelled):,}" if step.unlabelled is not None else "–"] if unlabelled else []
-        values = "".join(f"<td>{c}</td>" for c in cells)
-        rows.append(f"<tr><th scope='row'>{html.escape(step.name)}</th>{values}</tr>")
-    return _table(head, rows)
+        rows.append([step.name, *cells])
+    return table(columns, rows, "plain")
 
 
 def _drift(stream: Stream) -> Section | None:
@@ -82,7 +77,7 @@ def _drift(stream: Stream) -> Section | None:
     picture = lines(series, "step")
     caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
     caption = f"{caption} {sharing(stream)}".strip()
-    return Section("drift", "Drift", figure(Figure("Drift", caption, picture), ""))
+    return Section("drift", "Drift", render("figure", Figure("Drift", caption, picture), ""))
 
 
 def _blind(stream: Stream) -> Section | None:
@@ -97,7 +92,7 @@ def _blind(stream: Stream) -> Section | None:
         f"order. A line that begins high: a learner can score by repeating earlier labels. {stream.ties_text()} "
         f"Labels alone: {_alone(stream)}"
     )
-    return Section("labels", "Label correlation", figure(Figure("Label correlation", caption, picture), ""))
+    return Section("labels", "Label correlation", render("figure", Figure("Label correlation", caption, picture), ""))
 
 
 def _alone(stream: Stream) -> str:
@@ -114,25 +109,18 @@ def _pictures(stream: Stream) -> Section | None:
     if len(shape) != 3 or shape[-1] != 3 or any("train" not in s.splits for s in stream.steps):
         return None
     steps = list(stream.steps)[:: max(1, -(-len(stream.steps) // STEPS))]
-    head = "".join(f"<th scope='col'>{html.escape(s.name)}</th>" for s in steps)
     rows = []
     for label, name in list(enumerate(stream.classes))[:CLASSES]:
-        cells = []
+        cells: list[Cell | str] = [Cell(name, kind="name")]
         for step in steps:
             first = np.flatnonzero(step["train"].y == label)[:1]
             if not len(first):
-                cells.append("<td></td>")
+                cells.append("")
                 continue
             image = Image.fromarray(np.asarray(step["train"].x[first])[0]).resize((THUMBNAIL, THUMBNAIL))
             file = io.BytesIO()
             image.save(file, "JPEG", quality=72)
-            alt = html.escape(f"{name}, step {step.name}", quote=True)
-            data = base64.b64encode(file.getvalue()).decode()
-            cells.append(f"<td><img alt='{alt}' src='data:image/jpeg;base64,{data}'></td>")
-        rows.append(f"<tr><th scope='row' class='name'>{html.escape(name)}</th>{''.join(cells)}</tr>")
-    return Section("pictures", "What the classes look like", _table(f"<td></td>{head}", rows, "pictures"))
-
-
-def _table(head: str, rows: Sequence[str], kind: str = "plain") -> str:
-    table = f"<table class='{kind}'><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return f"<div class='scroll' tabindex='0'>{table}</div>"
+            cells.append(Cell(f"{name}, step {step.name}", image=file.getvalue()))
+        rows.append(cells)
+    heads = ["", *(step.name for step in steps)]
+    return Section("pictures", "What the classes look like", table(heads, rows, "pictures"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +15,14 @@ from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, primary_of
 from driftline.eval.reporting.compared import p_text
+from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import document_of, write
 from driftline.eval.rows import Run
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.aggregate import groups
 from driftline.eval.scoring.cells import Resampling, groups_of
 from driftline.eval.scoring.comparing import ALPHA, compare
-from driftline.eval.scoring.ranking import labels, upper_bound
+from driftline.eval.scoring.ranking import bound, labels, mean_of
 from driftline.eval.scoring.versions import Version, refusal, version_of
 from driftline.stream_builder.stream import Stream
 
@@ -90,9 +90,10 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
     found = []
     for name, (a, b) in pairs.items():
         tested = compare([*runs_of[b], *runs_of[a]], None, draws)
-        before, after = (score.mean(results[i]) for i in (a, b))
+        before, after = (mean_of(score, results[i]) for i in (a, b))
         entry: dict[str, Any] = {"protocol": document["protocol"], "stream": document["stream"]["name"]}
         entry |= {"learner": name, "score": score.name, "a": before, "b": after, "p": None}
+        entry["bound"] = bound(results[a])
         whole = all(ranking.rank(score, results[i])[0] == 1 for i in (a, b))  # else the means are of other seeds
         entry["difference"] = after - before if whole and before is not None and after is not None else None
         entry["interval"] = None
@@ -101,7 +102,7 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
             entry["interval"] = ends if np.isfinite(ends).all() else None
             entry["p"] = float(tested.p_score[0, 1]) if np.isfinite(tested.p_score[0, 1]) else None
         found.append(entry)
-    rivals = [entry for entry in found if entry["p"] is not None and not upper_bound(entry["learner"])]
+    rivals = [entry for entry in found if entry["p"] is not None and not entry.pop("bound")]
     highest = 0.0
     for k, entry in enumerate(sorted(rivals, key=lambda e: float(e["p"]))):  # Holm [1979]
         highest = max(highest, min(1.0, entry["p"] * (len(rivals) - k)))
@@ -110,9 +111,9 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
 
 
 def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
-    said = [f"<strong>{name}</strong>: {html.escape(str(path))}" for name, path in zip(NAMES, paths, strict=True)]
+    names = dict(zip(NAMES, paths, strict=True))
     if not differences:
-        return f"<p>{'. '.join(said)}. No learner has the same settings in both.</p>"
+        return render("differences", "No learner has the same settings in both.", names, "", "")
     clear = [e for e in differences if e["p"] is not None and e["p"] < ALPHA]
     higher = sum(e["difference"] > 0 for e in clear)
     tested = sum(e["p"] is not None for e in differences)
@@ -124,19 +125,13 @@ def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
     rows = []
     for e in differences:
         ends = "" if e["interval"] is None else " to ".join(f"{100 * end:+.1f}" for end in e["interval"])
-        cells = [_percent(e[side]) for side in ("a", "b")]
-        cells.append(f"{_percent(e['difference'], '+')}<br><span class='sd'>{ends}</span>".replace("-", "−"))
-        cells.append(p_text(e["p"]).removeprefix("p = ").removeprefix("p "))
-        cells.append(html.escape(f"{e['protocol']} on {e['stream']}"))  # last: a phone shows the numbers
-        body = "".join(f"<td>{cell}</td>" for cell in cells)
-        rows.append(f"<tr><th scope='row'>{html.escape(e['learner'])}</th>{body}</tr>")
-    heads = "".join(f"<th scope='col'>{h}</th>" for h in ("learner", "A", "B", "B minus A", "p", "result"))
-    return (
-        f"<p class='answer'>{answer}</p><p>{'. '.join(said)}.</p><div class='scroll' tabindex='0'>"
-        f"<table class='scores'><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        "<p class='soft'>Primary score of each protocol, per cent; differences in points, with 95 % intervals over "
-        f"seeds and test samples.{why}</p>"
-    )
+        difference = Cell(_percent(e["difference"], "+").replace("-", "−"), ends.replace("-", "−"))
+        p = p_text(e["p"]).removeprefix("p = ").removeprefix("p ")
+        result = f"{e['protocol']} on {e['stream']}"  # last: a phone shows the numbers
+        rows.append([e["learner"], *(_percent(e[side]) for side in ("a", "b")), difference, p, result])
+    heads = ("learner", "A", "B", "B minus A", "p", "result")
+    note = "Primary score of each protocol, per cent; differences in points, with 95 % intervals over seeds and test "
+    return render("differences", answer, names, table(heads, rows), f"{note}samples.{why}")
 
 
 def _percent(value: float | None, sign: str = "") -> str:

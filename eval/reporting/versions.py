@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 from driftline.eval.protocol import Document
-from driftline.eval.scoring.ranking import labels, protocol_settings, upper_bound, uses_unlabelled
+from driftline.eval.reporting.markup import render, table
+from driftline.eval.scoring.ranking import bound, labels, protocol_settings, uses_unlabelled
 from driftline.eval.scoring.versions import Version, shared, version_of
 
 STABLE = ("stream", "published")  # other values of the setting `splits` draw from all buckets at once
@@ -28,7 +28,7 @@ def section(documents: Sequence[Document]) -> str:
         if one is not None and two is not None and a["protocol"] == b["protocol"]
         and one.name == two.name and one.version != two.version
     ]  # fmt: skip
-    return f"<p class='soft'>{NOTE}</p>{''.join(parts)}" if parts else ""
+    return render("versions", NOTE, parts) if parts else ""
 
 
 def compared(a: Document, one: Version, b: Document, two: Version) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def compared(a: Document, one: Version, b: Document, two: Version) -> list[dict[
     for name, result in zip(labels(a["results"]), a["results"], strict=True):
         other = others.get((name, _key(a, result)))
         splits = protocol_settings(a, result).get("splits", STABLE[0])
-        if other is None or upper_bound(result["learner"]) or splits not in STABLE:
+        if other is None or bound(result) or splits not in STABLE:
             continue
         matrices = [r["matrix"] for r in (result, other)]
         if not all(matrices) or result["seeds"] != other["seeds"]:
@@ -57,22 +57,14 @@ def _key(document: Document, result: Mapping[str, Any]) -> str:
     return repr(sorted(protocol_settings(document, dict(result)).items()))
 
 
-def _pair(a: Document, one: Version, b: Document, two: Version) -> str:
+def _pair(a: Document, one: Version, b: Document, two: Version) -> tuple[str, str, str]:
+    """Heading, sentences and the table, which may be ""."""
     common, rows = shared(one, two), compared(a, one, b, two)
     names = ", ".join(one.steps[i][0] for i in common.same) or "none"
     said = f"The same buckets: {names}."
     said += f" Not compared: {'; '.join(common.reasons)}." if common.reasons else ""
     if not rows:
         said += " No score may be compared: no learner has a matrix with a shared cell, on the same seeds, in both."
-    head = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in ("learner", "cells", one.version, two.version))
-    body = "".join(
-        f"<tr><th scope='row'>{html.escape(row['learner'])}</th><td>{row['cells']}</td>"
-        f"<td>{100 * row['a']:.1f}</td><td>{100 * row['b']:.1f}</td></tr>"
-        for row in rows
-    )
-    table = (
-        f"<div class='scroll' tabindex='0'><table class='scores'><thead><tr>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
-    )
-    title = html.escape(f"{a['protocol']}: {one} and {two.version}")
-    return f"<h3>{title}</h3><p>{html.escape(said)}</p>{table if rows else ''}"
+    cells = [[row["learner"], row["cells"], f"{100 * row['a']:.1f}", f"{100 * row['b']:.1f}"] for row in rows]
+    shown = table(("learner", "cells", one.version, two.version), cells) if rows else ""
+    return f"{a['protocol']}: {one} and {two.version}", said, shown

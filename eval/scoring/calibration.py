@@ -81,7 +81,7 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
     by_lag: dict[int, list[tuple[int, int, Answers]]] = {}  # seed, trained step, answers
     for s, run in enumerate(runs):
         for row in run.rows:
-            j = kind.step_tested(row)
+            j = kind.roles.step(row)
             if j is None or row.learned_to < 0 or not row.n:
                 continue
             if row.answers is None or row.answers.confidence is None:

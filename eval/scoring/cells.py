@@ -132,7 +132,7 @@ def cells_of(runs: Sequence[Run]) -> Cells | None:
     kind, steps = stored_protocol(about["protocol"]), about["steps"]
     tests: list[dict[tuple[int, int], Row]] = []
     for run in runs:
-        placed = {(row.learned_to, kind.step_tested(row)): row for row in run.rows}
+        placed = {(row.learned_to, kind.roles.step(row)): row for row in run.rows}
         tests.append({(i, j): row for (i, j), row in placed.items() if i >= 0 and j is not None and row.n})
     rows = [row for test in tests for row in test.values()]
     if not rows:

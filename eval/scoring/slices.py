@@ -86,8 +86,8 @@ def newer_tests(runs: Sequence[Run], column: Array) -> dict[str, float]:
 
     column: of `sides_of`.
     """
-    kind, counts = stored_protocol(runs[0].about["protocol"]), dict[str, list[int]]()
-    for row in (row for run in runs for row in kind.decisive(run.rows) if kind.step_tested(row) is None):
+    roles, counts = stored_protocol(runs[0].about["protocol"]).roles, dict[str, list[int]]()
+    for row in (row for run in runs for row in roles.decisive(run.rows) if roles.step(row) is None):
         if row.answers is not None:
             newer, n = counts.get(row.tested_on, (0, 0))
             sides = column[row.answers.sample]
@@ -108,10 +108,10 @@ def slices(
     values are cut into `parts` ranges with about equally many samples. stream: gives the clusters. Raises
     IncompatibleStream for another stream than that of the runs.
     """
-    kind = stored_protocol(runs[0].about["protocol"])
+    roles = stored_protocol(runs[0].about["protocol"]).roles
     resampling = draws_for(runs, stream, resampling)
     learners = groups(runs)
-    tests = [[kind.decisive(run.rows) for run in group] for group in learners]
+    tests = [[roles.decisive(run.rows) for run in group] for group in learners]
     rows = [row for group in tests for tested in group for row in tested]
     if not rows or any(row.answers is None for row in rows):
         return None

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadArray
+from driftline.curate.core.vectors import unit
 from driftline.eval.learner import Array, Labels, Learner, Task
 
 Floats = npt.NDArray[np.float64]
@@ -296,5 +297,4 @@ class FourierLift(ClosedForm):
 
     def lift(self, x: Floats) -> Floats:
         """(n, D) → (n, M)."""
-        unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-        return np.asarray(np.sqrt(2 / self.width) * np.cos(unit @ self.frequencies + self.phases))
+        return np.asarray(np.sqrt(2 / self.width) * np.cos(unit(x, x.dtype) @ self.frequencies + self.phases))

@@ -18,14 +18,14 @@ from driftline.eval.engine.wide import Cosine, Wide
 from driftline.eval.history import History, Past
 from driftline.eval.learner import Array, Labels, Task
 from driftline.eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName
-from driftline.eval.training.sgd_learner import NetLearner
+from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.stream import Split
 
 BATCH = 64  # samples per update if the protocol has no batch size
 
 
 @dataclass
-class OnlineLearner(NetLearner):
+class OnlineLearner(NetworkLearner):
     """SGD on batches that a sampler draws from the past, constant learning rate [near-future accuracy, sec. 5]."""
 
     sampler: SamplerName = "uniform"
@@ -41,6 +41,7 @@ class OnlineLearner(NetLearner):
     epochs: NonNegativeInt = 1
     """passes over a batch that comes without a budget, as in the CLEAR protocols"""
 
+    budgeted = ("epochs",)
     head_only: ClassVar[bool] = False
     """with a timm model, trains the classifier only"""
     cosine: ClassVar[bool] = False
@@ -77,7 +78,7 @@ class OnlineLearner(NetLearner):
     def learn_from(self, past: Past) -> None:
         """As many updates as the budget allows, on samples that the sampler draws."""
         self.replay.grow(past)
-        if updates := self.allowed():
+        if updates := self.budget.take(self.cost):
             self._train(past, updates)
         self.stored = self.replay.stored(past)
 

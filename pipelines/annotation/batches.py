@@ -180,7 +180,7 @@ def prolific_action(
     if action == "publish":
         if workspace is None:
             raise BadConfig("--workspace is missing.", "Expected the id of the workspace that pays.")
-        plan = api.Plan(
+        plan = api.StudyPlan(
             TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group=group
         )
         addresses = _addresses(batch.images(), section.image_base_url, 1, S3())

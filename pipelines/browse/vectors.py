@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.vectors import unit
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.browse.recent import Recent
 
@@ -54,7 +55,7 @@ class Vectors:
     def to_text(self, text: str) -> Floats:
         """(N,) cosine of each photo to a prompt, -inf without a vector. Raises BadConfig without a model."""
         query = np.asarray(self._encoder.texts([text])[0], np.float32)
-        return self._to(f"text {text}", query / max(float(np.linalg.norm(query)), 1e-12))
+        return self._to(f"text {text}", unit(query))
 
     def to_photo(self, number: int) -> Floats:
         """(N,) similarity of each photo to one of them. Raises BadConfig if it has no vector."""
@@ -67,8 +68,7 @@ class Vectors:
     def _row(self, row: int) -> Floats:
         for file in self.files:
             if row < file.rows:
-                vector = np.asarray(file.map()[row], np.float32)
-                return vector / max(float(np.linalg.norm(vector)), 1e-12)
+                return unit(np.asarray(file.map()[row], np.float32))
             row -= file.rows
         raise BadConfig(f"There is no vector {row}.")
 

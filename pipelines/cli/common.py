@@ -38,6 +38,10 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting by its dotted path; may be repeated."),
 ]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", metavar="MODULE:NAME", help="Your own protocol, where rows are of it; may be repeated."),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder (it holds driftline.yaml).")]
 
 
@@ -177,3 +181,12 @@ def context_of_last(
     from driftline.pipelines.run.state import last_changes
 
     return context_of(directory, sets or last_changes(directory), quiet, executor)
+
+
+def admit(plugins: list[str] | None) -> None:
+    """Import the protocols of --plugin, here and where strangers' rows are checked. Raises UnknownName, BadPlugin."""
+    if plugins:
+        from driftline.eval.leaderboard.isolation import trust
+
+        for plugin in plugins:
+            trust(plugin)

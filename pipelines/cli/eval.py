@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,7 +16,9 @@ from driftline.pipelines.cli.common import (
     Device,
     Engine,
     Json,
+    Plugins,
     Sets,
+    admit,
     comma_separated,
     command,
     context_of_last,
@@ -78,6 +80,10 @@ def evaluate(
     seeds: Seeds = None,
     preset: Preset = None,
     sets: Sets = None,
+    reuse: Annotated[
+        Literal["same", "any"],
+        typer.Option("--reuse", help="Finished runs: by the same code, or any (its rows are marked)."),
+    ] = "same",
     sort: Annotated[bool, typer.Option("--sort", help="near-future: order the samples by time first.")] = False,
     device: Annotated[Device, typer.Option("--device", help="For learners with a network.")] = "auto",
     tune: Tune = None,
@@ -92,7 +98,6 @@ def evaluate(
     """
     from driftline.eval.experiment.learner_sets import expand, split
     from driftline.eval.experiment.learner_spec import spec_of
-    from driftline.eval.experiment.presets import fitting
     from driftline.eval.experiment.settings import seeds_of, setting_names
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
@@ -106,17 +111,24 @@ def evaluate(
     chosen = expand(split(learners), list(LEARNERS))
     kinds = {_name(name): spec_of(name).kind for name in chosen}
     protocols = list(PROTOCOLS) if protocol == "all" else comma_separated(protocol)
-    parts: dict[str, Any] = {name: PROTOCOLS.resolve(name) for name in protocols} | kinds
     place = _device(device)
     numbers = seeds_of(seeds or "0")
     few = len(chosen) * len(numbers) < FEW_RUNS
     best = 1 if few else default_workers() if place == "cpu" else max(1, len(visible_gpus()))
     settings: dict[str, Any] = {f"{name}.device": place for name in kinds if "device" in setting_names(kinds[name])}
     settings |= {"sort": True} if sort else {}
-    settings |= (fitting(preset, parts) if preset else {}) | dict(setting_of(change) for change in sets or ())
+    settings |= dict(setting_of(change) for change in sets or ())
     run_log = log_of(out / "log.jsonl", as_json)
     work = _Work(
-        protocols, numbers, settings, out, _grid(tune or ()), Executor(engine, workers or best), run_log=run_log
+        protocols,
+        numbers,
+        settings,
+        out,
+        _grid(tune or ()),
+        Executor(engine, workers or best),
+        run_log=run_log,
+        preset=preset or "",
+        reuse=reuse,
     )
     tasks = [(path, chosen) for path in paths]
     if encoders is not None and draws:
@@ -149,6 +161,8 @@ class _Work:
     grid: dict[str, list[Any]]
     executor: Executor
     run_log: RunLog
+    preset: str
+    reuse: Literal["same", "any"]
 
     def documents(
         self, path: Path, learners: list[str], stream: Stream, draws: Mapping[int, Path], single: bool
@@ -161,6 +175,7 @@ class _Work:
         parts = [(Stream.load(folder), [seed]) for seed, folder in draws.items()] or [(stream, self.seeds)]
         for name in self.protocols:
             common: Any = {"settings": self.settings, "out": self.out, "tune": self.grid}
+            common |= {"preset": self.preset, "reuse": self.reuse}
             try:
                 planned = [plan(part, name, learners, seeds, **common) for part, seeds in parts]
             except IncompatibleStream as error:
@@ -172,6 +187,10 @@ class _Work:
                 yield {"protocol": name, "stream": about, "results": [], "skipped": skipped}
                 continue
             self.run_log.say(_estimate(name, planned, self.executor.workers))
+            for learner, text in filter(all, planned[0].settings.items()):
+                self.run_log.say(f"  {learner}: {text}")
+            for learner, part in planned[0].untold.items():
+                self.run_log.say(f"  {learner}: finished runs are not used again: {part} cannot be read as a file.")
             with self.run_log.progress(name, sum(part.runs for part in planned), "runs") as tick:
                 common |= {"progress": tick, "executor": self.executor}
                 if draws:
@@ -251,6 +270,7 @@ def _device(name: Device) -> str:
 def _scores(document: dict[str, Any]) -> str:
     """A table of learners and scores, in order of the primary score, and why learners were skipped."""
     from driftline.eval.protocol import primary_of, scores_of
+    from driftline.eval.reporting import spread
     from driftline.eval.scoring.ranking import ranked
 
     lines, scores, places = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document), []
@@ -260,7 +280,7 @@ def _scores(document: dict[str, Any]) -> str:
         width = max(14, *(len(place.name) + 2 for place in places))
         lines.append(f"  {'learner':<{width}}" + "".join(f"{score.name:>18}" for score in scores))
     for place in places:
-        cells = "".join(f"{score.spread(place.result):>18}" for score in scores)
+        cells = "".join(f"{spread(score, place.result):>18}" for score in scores)
         lines.append(f"  {place.name:<{width}}{cells}")
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
@@ -278,6 +298,7 @@ def compare(
         list[Path] | None,
         typer.Option("--stream", help="Rows: an evaluated stream; adds names, dates and images; may be repeated."),
     ] = None,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Compare two versions of a release, or two sets of runs.
@@ -301,6 +322,7 @@ def compare(
         if not comparison["comparable"]:
             raise DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
         return
+    admit(plugins)
     page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
     text = [f"  {e['learner']}: {_shares(e)}" for e in differences]
     show(as_json, {"report": str(page), "differences": differences}, "\n".join([*text, f"report: {page}"]))
@@ -332,22 +354,17 @@ def report(
         list[Path] | None,
         typer.Option("--stream", help="An evaluated stream: adds its steps, drift and images; may be repeated."),
     ] = None,
-    plugins: Annotated[
-        list[str] | None,
-        typer.Option("--plugin", metavar="MODULE:NAME", help="Your own protocol of these rows; may be repeated."),
-    ] = None,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Write a site with tables and figures from rows.
 
     An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
     """
-    from driftline.eval.protocol import protocol_named
     from driftline.eval.reporting.report import results_of, write
     from driftline.stream_builder.stream import Stream
 
-    for plugin in plugins or ():
-        protocol_named(protocol_named(plugin)[1])  # rows name the class or, from a command line, package.module:Name
+    admit(plugins)
     streams = [Stream.load(place) for place in stream or ()]
     if run_folder is None:
         page = write(results_of(paths, streams), out, streams=streams)

@@ -1,4 +1,5 @@
-"""`driftline figure …`: plots of what Seq-to-Final's methods learned, from the networks that an evaluation stored."""
+"""`driftline figure …`: the charts of a report as files, and plots of what Seq-to-Final's methods learned, from the
+networks that an evaluation stored."""
 
 from __future__ import annotations
 
@@ -10,12 +11,36 @@ import typer
 from driftline.pipelines.cli.common import Json, command, log_of, show
 from driftline.pipelines.cli.listing import named
 
-figure_app = typer.Typer(no_args_is_help=True, help="Plot what networks learned (Seq-to-Final).", rich_markup_mode=None)
+figure_app = typer.Typer(
+    no_args_is_help=True, help="Save a report's charts; plot what networks learned.", rich_markup_mode=None
+)
 Stream = Annotated[Path, typer.Argument(metavar="S", help="The stream of the evaluation.")]
 Runs = Annotated[Path, typer.Argument(metavar="RUNS", help="The --out folder of driftline eval.")]
-Out = Annotated[Path, typer.Option("--out", help="A .png or .svg file.")]
+Out = Annotated[Path, typer.Option("--out", help="A .svg, .pdf or .png file.")]
 Learners = Annotated[str, named("--learners", "learners", "Separated by commas; default: all with stored networks")]
 Count = Annotated[int, typer.Option("--count", min=2, help="Maximum number of test images.")]
+
+
+@command(figure_app, "save", "driftline figure save RUNS cost-against-accuracy --out figures")
+def save(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="A folder with rows of driftline eval.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the files.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Title of a chart, as in retention; default: all")] = "",
+    stream: Annotated[
+        list[Path] | None,
+        typer.Option("--stream", help="An evaluated stream: adds names and dates; may be repeated."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the charts of a report as SVG, PDF and PNG."""
+    from driftline.eval.reporting.figures import save_figures
+    from driftline.eval.reporting.report import results_of
+    from driftline.stream_builder.stream import Stream
+
+    streams = [Stream.load(path) for path in stream or ()]
+    written = save_figures(results_of([runs], streams), out, name, streams)
+    text = "\n".join(f"figure: {path}" for path in written)
+    show(as_json, {"figures": [str(path) for path in written], "out": str(out)}, text)
 
 
 @command(figure_app, "interpolation", "driftline figure interpolation S RUNS --out path.svg")

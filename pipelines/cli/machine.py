@@ -135,7 +135,7 @@ def models_train(
     """
     from driftline.curate.core.executor.torch_threads import idle_cores
     from driftline.curate.encoders import spec_of
-    from driftline.curate.encoders.locked import RECORD, opened
+    from driftline.curate.encoders.locked import RECORD, load_encoder
     from driftline.curate.encoders.network import resolve_device
     from driftline.curate.encoders.seen import joint, seen, write_seen
     from driftline.curate.encoders.weights import CONFIG
@@ -150,7 +150,7 @@ def models_train(
     if (out / CONFIG).exists() or (out / RECORD).exists():  # the last file of each kind of model
         raise BadConfig(f"{out} holds a model.", "", "Set another --out, or delete the folder.")
     place = resolve_device(device)
-    towers = [(name, opened(name, place)) for name in (image, text) if name is not None]
+    towers = [(name, load_encoder(name, place)) for name in (image, text) if name is not None]
     pairs = captioned(source, locked.EDGE if towers else size, include_tests)
     specs = [spec_of(name) for name, _ in towers]
     provenance = joint(

@@ -30,10 +30,10 @@ def _folder(directory: Path) -> Path:
 @command(store_app, "status", "driftline store status photos2024")
 def status(directory: StoreFolder, as_json: Json = False) -> None:
     """Show what is in the store: photos, misses by reason, vectors, answers, bytes, runs."""
-    from driftline.curate.store.database import opened
+    from driftline.curate.store.database import open_store
     from driftline.curate.store.upkeep import status as contents
 
-    with opened(_folder(directory)) as store:
+    with open_store(_folder(directory)) as store:
         summary = contents(store)
     misses = ", ".join(f"{reason} {n:,}" for reason, n in summary["misses"].items())
     lines = [
@@ -55,10 +55,10 @@ def verify(directory: StoreFolder, as_json: Json = False) -> None:
 
     Damaged files are never used. driftline heal fetches their photos again.
     """
-    from driftline.curate.store.database import opened
+    from driftline.curate.store.database import open_store
     from driftline.curate.store.upkeep import verify as check
 
-    with opened(_folder(directory)) as store:
+    with open_store(_folder(directory)) as store:
         result = check(store)
     lines = [f"{e['state']}: {e['file']} ({e['photos']:,} photos, {e['vectors']:,} vectors)" for e in result["damaged"]]
     show(as_json, result, "\n".join([f"{result['files']:,} files read", *lines]))
@@ -76,12 +76,12 @@ def gc(
 
     Nothing is deleted without --yes. A changed filter may need such photos again. Answers are never deleted.
     """
-    from driftline.curate.store.database import opened
+    from driftline.curate.store.database import open_store
     from driftline.curate.store.upkeep import remove, unneeded
     from driftline.pipelines.run.living import needed_photos
     from driftline.pipelines.run.runner import alone
 
-    with opened(_folder(directory)) as store, ExitStack() as locks:
+    with open_store(_folder(directory)) as store, ExitStack() as locks:
         runs = [Path(path) for (path,) in store.base.execute("SELECT path FROM runs ORDER BY path")]
         gone = [str(run) for run in runs if not (run / "driftline.yaml").is_file()]
         for run in runs:

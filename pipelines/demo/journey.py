@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,11 @@ from driftline.curate.release import Release
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.eval.plotting.charts import Section
+from driftline.eval.reporting.markup import table
 from driftline.eval.run import evaluate
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.demo.about import NOTICE, PROMPTS_ALONE, WORKER_ERROR, about
+from driftline.pipelines.demo.about import NOTICE, WORKER_ERROR, about, shown
 from driftline.pipelines.demo.draw import CONCEPTS
 from driftline.pipelines.demo.parts import Parts
 from driftline.pipelines.demo.workers import answer
@@ -100,9 +100,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     findings = audit(out)
     write_json(out / "audit" / "audit.json", findings)
     write_text(out / "audit" / "audit.html", audit_page(findings, audit_pictures(out, findings)))
-    sentences = "".join(f"<li>{html.escape(line)}</li>" for line in audit_lines(findings))
-    whole = "<p><a href='../audit/audit.html'>The whole audit, with pictures</a></p>"
-    audited = Section("audit", "Audit of the release", f"<ul>{sentences}</ul>{whole}")
+    audited = Section("audit", "Audit of the release", shown("audit", audit_lines(findings)))
     page = journey_report(
         context,
         release,
@@ -128,15 +126,12 @@ def row_0(context: Context, release: Release, seeds: int) -> Section:
     texts = spec_of(context)
     stream = from_release(release, MADE_BY_EMBED, texts=texts).save(context.root / "described")
     results = evaluate(stream, PROTOCOLS[0], OF_TEXTS, list(range(seeds)), out=context.root / "row-0")
-    heads = "".join(f"<th scope='col'>{html.escape(step.name)}</th>" for step in stream.steps)
-    rows = "".join(
-        f"<tr><th scope='row'>{one['learner']}</th>"
-        + "".join(f"<td>{100 * accuracies[t]:.1f}</td>" for t, accuracies in enumerate(one["matrix"]))
-        + "</tr>"
+    rows = [
+        [one["learner"], *(f"{100 * accuracies[t]:.1f}" for t, accuracies in enumerate(one["matrix"]))]
         for one in results["results"]
-    )
-    return Section("texts", "The prompts alone", f"<p>{PROMPTS_ALONE}</p><div class='scroll' tabindex='0'><table class="
-                   f"'plain'><thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody></table></div>")  # fmt: skip
+    ]
+    grid = table(["", *(step.name for step in stream.steps)], rows, "plain")
+    return Section("texts", "The prompts alone", shown("prompts_alone", grid))
 
 
 def configuration(world: World, scale: Scale) -> str:

@@ -15,12 +15,14 @@ from PIL import Image
 from driftline.curate.core.atomic_io import write_bytes, write_json, write_text
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.outside.images import as_rgb
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Section
 from driftline.eval.run import evaluate
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
+from driftline.pipelines.demo.about import shown
 from driftline.pipelines.demo.parts import Parts
 from driftline.pipelines.reporting.run_report import journey_report
 from driftline.pipelines.run.runner import run
@@ -67,7 +69,7 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
         stream,
         out / "runs",
         out / "report",
-        extra=[Section("about", "About this demonstration", about())],
+        extra=[Section("about", "About this demonstration", shown("real", NOTICE))],
         title=TITLE,
     )
     parts.done("report")
@@ -90,7 +92,7 @@ def pictures(edge: int) -> Iterator[tuple[Image.Image, str, int]]:
         for row in csv.DictReader(io.StringIO(archive.read("table.csv").decode())):
             picture = Image.open(io.BytesIO(archive.read(f"images/{row['filename']}")))
             picture.draft("RGB", (edge, edge))
-            yield picture.convert("RGB"), row["label"], int(row["year"])
+            yield as_rgb(picture), row["label"], int(row["year"])
 
 
 def packed() -> bytes:
@@ -119,17 +121,3 @@ def configuration() -> dict[str, Any]:
         "name": "painted-fruit", "per_class": 40, "short": "fewer", "notice": NOTICE, "features": [features],
     }  # fmt: skip
     return values
-
-
-def about() -> str:
-    """HTML: what is evaluated, and what limits it."""
-    return (
-        f"<p>{NOTICE} The years are the years of the paintings, and the labels are the library's.</p>"
-        "<p>The learners see each picture through a small network that was trained on the collection's labelled "
-        "pictures before 1904. Those are not in the benchmark, which begins in 1904. The built-in CLIP model does not "
-        "know painted fruit: it ranks nothing here, every picture is a candidate of every class, and the label "
-        "decides.</p>"
-        "<p>A test split has fewer than a hundred pictures: differences of a few points between two cells of a matrix "
-        "are chance. What changes with the years: painters, paper, and which varieties growers sent in. Some classes "
-        "have few pictures in some periods.</p>"
-    )

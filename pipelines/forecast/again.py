@@ -13,7 +13,7 @@ from driftline.curate.embedding.reuse import encoder_name
 from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.reuse import rules_of
 from driftline.curate.store.answers import merged
-from driftline.curate.store.database import opened
+from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import outcomes
 from driftline.curate.store.vectors import looks
 from driftline.curate.validation.answers.answers import read_answers, read_lines
@@ -45,7 +45,7 @@ def again(context: Context, sample: pa.Table | None, photos: int | None, todo: s
         if private == "auto" and not mostly_private(urls):
             private = "refuse"
         rules = rules_of(context.config.fetch.model_copy(update={"private_addresses": private}))
-        with opened(place.folder) as store:
+        with open_store(place.folder) as store:
             answers = outcomes(store, some)
             usable = [one for one in answers.values() if one.sha256 is not None or one.rules == rules]
             digests = [one.sha256 for one in usable if one.sha256 is not None]

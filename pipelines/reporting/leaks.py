@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.outside.arrays import mapped
+from driftline.curate.core.vectors import unit
 from driftline.curate.release import Release
 from driftline.stream_builder.stream import Stream, pick
 
@@ -143,11 +144,10 @@ def _vectors(audited: Release | Stream, rows: list[Array], index: Path, entries:
 
 def _nearest_cosines(x: Array, entries: Array) -> Array:
     """(n,) the largest cosine of each row of x with an entry; -1 without entries."""
-    x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    x = unit(x, x.dtype)
     best, step = np.full(len(x), -1.0), max(1, BLOCK // max(1, len(x)))
     for low in range(0, len(entries), step):
-        part = np.asarray(entries[low : low + step], np.float32)
-        part = part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12)
+        part = unit(np.asarray(entries[low : low + step], np.float32))
         best = np.maximum(best, (x @ part.T).max(1))
     return best
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
 import io
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -16,9 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.outside.images import as_rgb
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.release import Release
-from driftline.eval.plotting.charts import Section
+from driftline.eval.plotting.charts import Figure, Section
+from driftline.eval.plotting.timeline import timeline
+from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import results_of, write
 from driftline.pipelines.reporting.trace import shown
 from driftline.pipelines.run.runner import status
@@ -46,7 +47,7 @@ def journey_report(
     notice = context.config.release.notice
     before = [
         Section("pictures", "The classes over time", pictures(release)),
-        Section("time", "The collection over time", timeline(folder_of(context.root, "bucket"))),
+        Section("time", "The collection over time", over_time(folder_of(context.root, "bucket"))),
     ]
     after = [Section("stages", "Photos in each stage", stages(status(context)))]
     labels = truth if truth is not None else known_labels(context)
@@ -54,9 +55,11 @@ def journey_report(
         shares = precision(folder_of(context.root, "retrieve"), labels, context)
         after.append(Section("precision", "Retrieval precision", precision_table(shares)))
     after += list(extra)
-    text = html.escape((context.root / "driftline.yaml").read_text(encoding="utf-8"))
-    after.append(Section("settings", "Settings of this run", f"<pre>{text}</pre>", folded=True))
-    current = [d for d in results_of([runs], [stream]) if d["stream"]["sha256"] == stream.sha256]  # of no older build
+    text = (context.root / "driftline.yaml").read_text(encoding="utf-8")
+    after.append(Section("settings", "Settings of this run", render("listing", text), folded=True))
+    current = [
+        d for d in results_of([runs], [stream]) if d["stream"]["sha256"] == stream.sha256
+    ]  # not of an older build
     title = title or f"driftline: {release.name}"
     return write(
         current, out, title, notice, before, after, streams=[stream], traces=lambda ids: origins(release, ids),
@@ -106,7 +109,7 @@ def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:
     pictures = {}
     for id_, data in release.images(ids=ids):
         with Image.open(io.BytesIO(data)) as image:
-            small = ImageOps.fit(image.convert("RGB"), (THUMBNAIL, THUMBNAIL))
+            small = ImageOps.fit(as_rgb(image), (THUMBNAIL, THUMBNAIL))
         buffer = io.BytesIO()
         small.save(buffer, "JPEG", quality=72)
         pictures[id_] = buffer.getvalue()
@@ -118,78 +121,24 @@ def pictures(release: Release, each: int = 1) -> str:
     ids: dict[tuple[int, str], str] = {}
     for id_, bucket, name in rows_of(release.table, "id", "bucket", "class"):
         ids.setdefault((bucket, name), id_)
-    thumbs = {id_: base64.b64encode(data).decode() for id_, data in thumbnails(release, set(ids.values())).items()}
-    heads = "".join(f"<th scope='col'>{html.escape(str(b['name']))}</th>" for b in release.buckets)
-    rows = []
+    thumbs = thumbnails(release, set(ids.values()))
+    rows: list[list[Cell | str]] = []
     for name in release.classes:
-        cells = []
-        for b in release.buckets:
-            id_ = ids.get((b["index"], name), "")
-            alt = html.escape(f"{name}, bucket {b['name']}", quote=True)
-            cells.append(
-                f"<td><img alt='{alt}' src='data:image/jpeg;base64,{thumbs[id_]}'></td>" if id_ else "<td></td>"
-            )
-        rows.append(f"<tr><th scope='row' class='name'>{html.escape(name)}</th>{''.join(cells)}</tr>")
-    return (
-        "<p class='soft'>One image per class and time bucket, the oldest bucket on the left.</p>"
-        f"<div class='scroll' tabindex='0'><table class='pictures'><thead><tr><td></td>{heads}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+        row = [(b["name"], ids.get((b["index"], name), "")) for b in release.buckets]
+        cells = [Cell(f"{name}, bucket {bucket}", image=thumbs[id_]) if id_ else "" for bucket, id_ in row]
+        rows.append([Cell(name, kind="name"), *cells])
+    heads = ["", *(str(b["name"]) for b in release.buckets)]
+    note = "One image per class and time bucket, the oldest bucket on the left."
+    return render("soft", note) + table(heads, rows, "pictures")
 
 
-def timeline(folder: Path, bins: int = 66) -> str:
-    """Images over time as an SVG histogram; the shade alternates between buckets."""
+def over_time(folder: Path) -> str:
+    """Photos over time as a histogram; the shade alternates between buckets."""
     members = pq.read_table(folder / "members.parquet", columns=["uploaded", "bucket"])
-    buckets = read_json(folder / "buckets.json")
-    times = members["uploaded"].to_numpy().astype(np.int64)
-    bucket_of = members["bucket"].to_numpy()
-    low, high = int(times.min()), int(times.max()) + 1
-    edges = np.linspace(low, high, bins + 1)
-    width, height, foot = 1000, 150, 34
-    top = max(1, int(np.histogram(times, edges)[0].max()))
-
-    def label(x: float, y: int, size: int, text: str) -> str:
-        style = f"x='{x:.0f}' y='{y}' font-size='{size}' text-anchor='middle' fill='currentColor'"
-        return f"<text {style}>{html.escape(text)}</text>"
-
-    marks = []
-    for b in buckets:
-        inside = bucket_of == b["index"]
-        below = np.histogram(times[bucket_of < b["index"]], edges)[0]
-        fill = "#0b4f6c" if b["index"] % 2 == 0 else "#4aa3c3"
-        for i, n in enumerate(np.histogram(times[inside], edges)[0].tolist()):
-            x, y = i * width / bins, height - (n + int(below[i])) / top * height
-            size = f"width='{width / bins - 1:.1f}' height='{n / top * height:.1f}'"
-            marks.append(f"<rect x='{x:.1f}' y='{y:.1f}' {size} fill='{fill}'/>" if n else "")
-        if inside.any():
-            marks.append(label((times[inside].mean() - low) / (high - low) * width, height + 14, 13, str(b["name"])))
-    first, last = (np.datetime64(t, "s").astype("datetime64[Y]") + 1 for t in (low, high))
-    years = np.arange(first, last)
-    for year in years[:: max(1, len(years) // 12)]:
-        x = (year.astype("datetime64[s]").astype(np.int64) - low) / (high - low) * width
-        marks.append(label(x, height + foot - 4, 11, str(year)))
-    sizes = html.escape(", ".join(f"{b['name']}: {b['count']}" for b in buckets), quote=True)
-    return (
-        "<p class='soft'>Images by upload time. The shade changes at the start of a bucket; "
-        "below: bucket names, then years.</p>"
-        f"<div class='scroll' tabindex='0'><svg viewBox='0 0 {width} {height + foot}' role='img' "
-        f"style='width:100%;max-width:62rem;height:auto' aria-label='Images over time. Bucket sizes {sizes}'>"
-        f"{''.join(marks)}</svg></div>"
-    )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int | None = None) -> str:
-    """An HTML table; the cells are HTML. left: the column that is aligned to the left."""
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        kinds = (" class='left'" if i == left else "" for i in range(len(cells)))
-        return "<tr>" + "".join(f"<{tag}{k}>{c}</{tag}>" for k, c in zip(kinds, cells, strict=True)) + "</tr>"
-
-    body = "".join(row(cells, "td") for cells in rows)
-    return (
-        f"<div class='scroll' tabindex='0'><table class='plain'><thead>{row(head, 'th')}</thead>"
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    names = {b["index"]: str(b["name"]) for b in read_json(folder / "buckets.json")}
+    picture = timeline(members["uploaded"].to_numpy().astype(np.int64), members["bucket"].to_numpy(), names)
+    caption = "Images by upload time. The shade changes at the start of a bucket; below: bucket names, then dates."
+    return render("figure", Figure("The collection over time", caption, picture), "")
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -197,10 +146,10 @@ def stages(entries: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for e in entries:
         c = e["counts"] or {"read": 0, "kept": 0, "dropped": {}}
-        dropped = ", ".join(f"{html.escape(k.replace('_', ' '))} {v:,}" for k, v in c["dropped"].items()) or "–"
+        dropped = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in c["dropped"].items()) or "–"
         seconds = "–" if e["seconds"] is None else f"{e['seconds']:.1f}"
-        rows.append([e["stage"], f"{c['read']:,}", f"{c['kept']:,}", dropped, seconds])
-    return _table(["stage", "read", "kept", "dropped, by reason", "seconds"], rows, left=3)
+        rows.append([e["stage"], f"{c['read']:,}", f"{c['kept']:,}", Cell(dropped, kind="left"), seconds])
+    return table(["stage", "read", "kept", Cell("dropped, by reason", kind="left"), "seconds"], rows, "plain")
 
 
 def known_labels(context: Context) -> dict[str, str]:
@@ -235,8 +184,6 @@ def precision_table(shares: Mapping[str, Mapping[str, tuple[int, int]]]) -> str:
     for concept, cell in shares.items():
         values = [f"{cell[b][0] / cell[b][1]:.2f}" if b in cell else "–" for b in buckets]
         right, n = (sum(v[k] for v in cell.values()) for k in (0, 1))
-        rows.append([html.escape(concept), *values, f"<strong>{right / n:.2f}</strong>"])
-    return (
-        "<p class='soft'>Share of retrieved candidates that show the concept, according to known labels, before "
-        "people checked them.</p>" + _table(["concept", *map(html.escape, buckets), "all"], rows)
-    )
+        rows.append([concept, *values, render("strong", f"{right / n:.2f}")])
+    note = "Share of retrieved candidates that show the concept, according to known labels, before people checked them."
+    return render("soft", note) + table(["concept", *buckets, "all"], rows, "plain")

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import iso
 from driftline.curate.core.errors import DriftlineError, UnknownName
-from driftline.curate.store.database import opened
+from driftline.curate.core.outside.dates import iso
+from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.dropped import drops
@@ -63,7 +63,7 @@ def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
         folder = load(root / "driftline.yaml", last_changes(root)).store.folder(root)
         if url is None or not (folder / "index.sqlite").is_file():
             return
-        with opened(folder) as store:
+        with open_store(folder) as store:
             attempts = [
                 {"asked": iso(one.time), "got": one.fault or one.sha256, "validator": one.validator}
                 for one in past(store, url)
@@ -104,7 +104,7 @@ def shown(key: str, value: Any) -> Any:
     if key not in TIMES or not isinstance(value, int):
         return value
     try:
-        return (iso(value) or "").replace("T", " ").replace("Z", TIMES[key])
+        return iso(value).replace("T", " ").replace("Z", TIMES[key])
     except (ValueError, OverflowError, OSError):
         return value
 

@@ -21,7 +21,7 @@ from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Un
 from driftline.curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS
 from driftline.curate.images.near_duplicates import near_stored
 from driftline.curate.metadata.schema import REPEATED, TABLE
-from driftline.curate.store.database import opened
+from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import forget_damaged
 from driftline.pipelines.forecast.again import questions
 from driftline.pipelines.run.runner import run
@@ -170,7 +170,7 @@ def _paid(context: Context) -> dict[str, int]:
     if place is None:
         return {}
     queries = {"requests": "attempts", "embeddings": "vectors", "answers": "answers"}
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         return {
             name: int(store.base.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
             for name, table in queries.items()
@@ -191,7 +191,7 @@ def heal(context: Context, reasons: Sequence[str] = (), days: float | None = Non
         raise MissingFile(f"{context.root} has no finished fetch.", "", f"Run: driftline run {context.root}.")
     damaged = []
     if place is not None:
-        with opened(place.folder) as store:
+        with open_store(place.folder) as store:
             damaged = forget_damaged(store)
     missing, paid = _misses(context.root), _paid(context)
     last = None if days is None else int(time.time() - days * DAY)

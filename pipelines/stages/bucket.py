@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.core.atomic_io import read_json, write_bytes, write_json, write_parquet, writing
+from driftline.curate.core.atomic_io import read_json, write_json, write_parquet, writing
 from driftline.pipelines.run.stage import Counts, Records, Stage
 
 
@@ -40,7 +40,7 @@ class Bucket(Stage):
             settings.labelled([{"index": i} for i in range(count)])
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """index → members.parquet (index + bucket), buckets.json, timeline.png, rejects.parquet."""
+        """index → members.parquet (index + bucket), buckets.json, timeline.svg, rejects.parquet."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -48,9 +48,10 @@ class Bucket(Stage):
 
         from driftline.curate.bucketing.assign import assign
         from driftline.curate.bucketing.frozen import assign_frozen
-        from driftline.curate.bucketing.timeline_plot import timeline
         from driftline.curate.images.shards import good
         from driftline.curate.metadata.schema import REJECTS, whole
+        from driftline.eval.plotting.files import save
+        from driftline.eval.plotting.timeline import timeline
 
         index = inputs["fetch"] / "index.parquet"
         times = pq.read_table(index, columns=["id", "uploaded", "fault"])
@@ -81,6 +82,6 @@ class Bucket(Stage):
                 rejects.append(pa.table([outside["id"], outside["row"], reason, detail], schema=REJECTS))
         dropped = pa.concat_tables(rejects) if rejects else REJECTS.empty_table()
         write_parquet(out / "rejects.parquet", dropped)
-        write_bytes(out / "timeline.png", timeline(uploaded, buckets))
+        save(timeline(uploaded, number, {b.index: b.name for b in buckets}), out / "timeline.svg")
         write_json(out / "buckets.json", [b.plain() for b in buckets])
         return Counts(len(times), len(times) - len(dropped), {"outside_buckets": len(dropped)})

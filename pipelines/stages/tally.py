@@ -140,6 +140,6 @@ class Tally(Stage):
             answers.take_batch(read_batch(inputs["ask"]))
             others = answers.take_lines(lines)
         return Crowd(
-            context.root, inputs["ask"], section, key, lines, write_batch, run_log=context.run_log, known=answers,
+            context.root, inputs["ask"], section, key, lines, write_batch, run_log=context.run_log, stored=answers,
             other_batches=others, panel=panel,
         )  # fmt: skip

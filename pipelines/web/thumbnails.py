@@ -13,6 +13,7 @@ from threading import Lock
 
 from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.images import as_rgb
 
 THUMBNAIL = 192  # pixels of the longer edge
 LARGE = 1280  # of the picture of one photo
@@ -112,7 +113,7 @@ def small(data: bytes, edge: int) -> bytes:
             if image.width * image.height > MOST_PIXELS:
                 raise BadInput(f"An image has {image.width} × {image.height} pixels.", f"At most {MOST_PIXELS:,}.")
             image.draft("RGB", (edge, edge))
-            picture = ImageOps.exif_transpose(image).convert("RGB")
+            picture = as_rgb(ImageOps.exif_transpose(image))
             picture.thumbnail((edge, edge))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise BadInput(f"An image cannot be decoded ({error}).") from None

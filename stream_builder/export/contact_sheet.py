@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from driftline.curate.core.errors import IncompatibleStream
 from driftline.stream_builder.stream import Split, Stream
 
 MAX_CLASSES = 12
+SIDE, GAP, LEFT, TOP = 96, 6, 150, 52  # pixels: of an image, between two, for the names of steps and of classes
 
 
 def examples(split: Split, classes: int, each: int = 1) -> list[list[int]]:
@@ -26,32 +26,30 @@ def write_contact_sheet(stream: Stream, path: Path, split: str = "train", each: 
 
     Raises IncompatibleStream for a stream without images.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure
+    from PIL import Image, ImageDraw, ImageFont
 
     steps = [step for step in stream.steps if split in step.splits]
     if not steps or np.dtype(steps[0][split].x.dtype) != np.uint8:
         raise IncompatibleStream(f"The stream {stream.name!r} has no images in {split}.", "Expected uint8 images.")
     classes = min(MAX_CLASSES, len(stream.classes))
-    figure = Figure(figsize=(0.9 * classes * each + 1.6, 1.0 * len(steps) + 0.8), layout="constrained")
-    axes: Any = figure.subplots(len(steps), classes * each, squeeze=False)
+    columns, font = classes * each, ImageFont.load_default(13)
+    sheet = Image.new("RGB", (LEFT + columns * (SIDE + GAP) + GAP, TOP + len(steps) * (SIDE + GAP) + GAP), "white")
+    draw = ImageDraw.Draw(sheet)
+    draw.text((GAP, GAP), stream.name, fill="black", font=ImageFont.load_default(15))
+    for label in range(classes):
+        left = LEFT + label * each * (SIDE + GAP)
+        draw.text((left, TOP - 20), str(stream.classes[label])[: 12 * each], fill="black", font=font)
     for row, step in enumerate(steps):
+        top = TOP + row * (SIDE + GAP)
+        draw.text((LEFT - GAP, top + SIDE // 2), step.name[:18], fill="black", font=font, anchor="rm")
         for label, positions in enumerate(examples(step[split], classes, each)):
-            for k in range(each):
-                axis = axes[row][label * each + k]
-                axis.set_xticks([])
-                axis.set_yticks([])
-                for edge in axis.spines.values():
-                    edge.set_visible(False)
-                if k < len(positions):
-                    axis.imshow(step[split].x[positions[k]], interpolation="nearest")
-                if row == 0 and k == 0:
-                    axis.set_title(str(stream.classes[label])[:12], fontsize=8)
-        axes[row][0].set_ylabel(step.name[:18], fontsize=8, rotation=0, ha="right", va="center")
-    figure.suptitle(stream.name, fontsize=10)
+            for k, position in enumerate(positions):
+                image = Image.fromarray(np.asarray(step[split].x[position]))
+                image.thumbnail((SIDE, SIDE))  # small images grow below, whose pixels stay squares
+                factor = max(1, SIDE // max(image.size))
+                image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+                sheet.paste(image, (LEFT + (label * each + k) * (SIDE + GAP), top))
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+    sheet.save(buffer, "PNG")
     write_bytes(path, buffer.getvalue())
     return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from datetime import datetime
 from pathlib import Path
@@ -11,12 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 from pydantic import ValidationError
 
 from driftline.curate.bucketing.assign import assign
 from driftline.curate.bucketing.settings import BucketSettings
-from driftline.curate.bucketing.timeline_plot import timeline
 from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import tie_ranks, time_order
 
@@ -114,13 +111,3 @@ def test_as_clear_has_the_published_spans(shared: Path) -> None:
     where, buckets = assign(np.array([*ends, 0], np.int64), [str(i) for i in range(23)], BucketSettings(kind="clear"))
     assert where.tolist() == [i for i in range(11) for _ in range(2)] + [-1]
     assert [b.start for b in buckets] == ends[::2]
-
-
-def test_the_picture_of_the_collection_is_the_same_bytes_every_time() -> None:
-    uploaded = np.arange(0, 10**8, 10**5)
-    _, buckets = assign(uploaded, [str(i) for i in range(len(uploaded))], BucketSettings(count=4))
-    picture = timeline(uploaded, buckets)
-    assert picture == timeline(uploaded, buckets)
-    pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
-    cut = (pixels[..., 0] - pixels[..., 2] > 40).any(axis=0)  # columns with the colour of the cut lines
-    assert (np.diff(np.flatnonzero(cut)) > 1).sum() == 2, "three cut lines between four buckets"

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import vl_convert
+from PIL import Image
 from support.pages import chromium_browser
 
-from driftline.eval.plotting import vega
-from driftline.eval.plotting.charts import Figure, lines, points, slopes
-from driftline.eval.plotting.embed import as_json, figure, script
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.plotting.charts import SHADED, Figure, lines, points, slopes
+from driftline.eval.plotting.colours import COLOURS
+from driftline.eval.plotting.files import KINDS, save
+from driftline.eval.plotting.panels import panels
+from driftline.eval.reporting.markup import as_json, environment, render, script
 
 PAYLOADS = [
     "<script>window.hacked=1</script>", "</script><script>window.hacked=1</script>",
@@ -28,6 +32,7 @@ CHARTS = {
     "levels": lines({"a": ([0, 1], [0.1, 0.2])}, "age", log=True, levels={"chance": 0.1}, marks={"S": 1}),
     "slopes": slopes({"a": (0.1, 0.2), "b": (0.3, 0.1)}, "online", "near future"),
     "points": points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes"),
+    "panels": panels({t: {"a": ([0, 1], [0.1, 0.2]), "b": ([0, 1], [0.3, 1.1])} for t in "pqrst"}, "age"),
 }
 
 
@@ -40,38 +45,56 @@ def browser() -> Iterator[Any]:
 def page_of(folder: Path, *charts: Figure) -> str:
     """The address of a page with these charts."""
     (folder / "report.js").write_text(script(), encoding="utf-8")
-    body = "".join(figure(chart) for chart in charts)
-    page = f"<!DOCTYPE html><meta charset=utf-8><title>x</title><main>{body}</main><footer></footer>"
+    body = "".join(render("figure", chart) for chart in charts)
+    style = environment().get_template("report.css").render()
+    page = f"<!DOCTYPE html><meta charset=utf-8><title>x</title><style>{style}</style><main>{body}</main>"
+    page += "<meta name=viewport content='width=device-width, initial-scale=1'><footer></footer>"
     (folder / "page.html").write_text(f"{page}<script src=report.js defer></script>", encoding="utf-8")
     return (folder / "page.html").resolve().as_uri()
 
 
-def opened(browser: Any, address: str) -> Any:
-    """The page with its first chart drawn."""
-    page = browser.new_page(viewport={"width": 900, "height": 700}, accept_downloads=True)
+def opened(browser: Any, address: str, width: int = 900) -> Any:
+    """The page when its script has run."""
+    page = browser.new_page(viewport={"width": width, "height": 700}, accept_downloads=True)
     page.goto(address)
-    page.wait_for_selector(".vega svg")
+    page.wait_for_selector("footer button", state="attached")
     return page
 
 
+def place(mark: Any, point: int = 0) -> list[float]:
+    """Where on the screen a point of a line, or a dot, is."""
+    pixels: list[float] = mark.evaluate(
+        """(mark, k) => {
+            const { x, y } = mark.points ? mark.points[k] : { x: mark.cx.baseVal.value, y: mark.cy.baseVal.value };
+            const at = new DOMPoint(x, y).matrixTransform(mark.getScreenCTM());
+            return [at.x, at.y];
+        }""",
+        point,
+    )
+    return pixels
+
+
 @pytest.mark.parametrize("name", CHARTS)
-def test_the_library_understands_every_specification(name: str) -> None:
-    chart = CHARTS[name]
-    rows = [{f"c{i}": value for i, value in enumerate(row)} for row in chart.rows]
-    spec = {**vega.whole(dict(chart.spec)), "data": {"name": "rows", "values": rows}, "width": 600}
-    svg = vl_convert.vegalite_to_svg(spec)
-    assert "<path" in svg
-    assert "currentColor" in svg
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_chart_is_a_file_of_its_own_and_looks_the_same_every_time(name: str, kind: str, tmp_path: Path) -> None:
+    data = save(CHARTS[name], tmp_path / f"a{kind}").read_bytes()
+    again = save(CHARTS[name], tmp_path / f"b{kind}").read_bytes()
+    assert data == again if kind != ".pdf" else len(data) == len(again)
+    assert data.startswith({".svg": b"<svg xmlns=", ".pdf": b"%PDF", ".png": b"\x89PNG"}[kind])
+    if kind == ".png":
+        pixels = np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).reshape(-1, 3).astype(int)
+        assert (pixels > 240).all(1).mean() > 0.5, "paper"
+        assert (pixels < 60).all(1).any(), "names in ink"
+        blue = np.abs(pixels - [0x1B, 0x7F, 0xB3]).sum(1) < 12
+        assert blue.any(), "the first line"
 
 
-def test_the_shipped_library_is_what_vl_convert_writes() -> None:
-    text = files("driftline.eval.plotting").joinpath("static/vega.js").read_text(encoding="utf-8")
-    banner, _, library = text.partition("*/\n")
-    assert "Redistribution and use" in banner
-    assert library.rstrip("\n") == vl_convert.javascript_bundle().rstrip("\n")
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=r"ends in \.svg, \.pdf, \.png"):
+        save(CHARTS["lines"], tmp_path / "a.gif")
 
 
-@pytest.mark.parametrize("colour", vega.COLOURS)
+@pytest.mark.parametrize("colour", COLOURS)
 def test_colours_stand_out_on_light_and_dark_paper(colour: str) -> None:
     def luminance(hexed: str) -> float:
         parts = [int(hexed[k : k + 2], 16) / 255 for k in (1, 3, 5)]
@@ -101,9 +124,10 @@ def test_names_from_outside_are_text_in_the_library_too(browser: Any, tmp_path: 
     page = opened(browser, page_of(tmp_path, *charts))
     for chart in page.locator(".plot").all():
         chart.scroll_into_view_if_needed()
-        chart.locator(".vega svg").wait_for()
-        chart.locator(".mark-symbol path").last.hover(force=True)
-        page.locator("#vg-tooltip-element.visible", has_text=PAYLOADS[-1][:20]).wait_for()
+        mark = chart.locator("[data-row]").last
+        page.mouse.move(*place(mark, 1))
+        assert page.locator(".tip").is_visible()
+        assert page.locator(".tip strong").text_content() == mark.evaluate("mark => mark.closest('[data-n]').dataset.n")
     for details in page.locator("details.data summary").all():
         details.click()
     assert page.evaluate("window.hacked") is None
@@ -115,7 +139,7 @@ def test_names_from_outside_are_text_in_the_library_too(browser: Any, tmp_path: 
 
 def test_no_two_lines_look_the_same_in_the_legend(browser: Any, tmp_path: Path) -> None:
     """Colours come again from the eleventh line on: its dashes are in its button, too."""
-    many = {f"learner {i}": ([0.0, 1.0], [0.1, 0.2 + i / 50]) for i in range(len(vega.COLOURS) + 1)}
+    many = {f"learner {i}": ([0.0, 1.0], [0.1, 0.2 + i / 50]) for i in range(len(COLOURS) + 1)}
     page = opened(browser, page_of(tmp_path, Figure("t", "", lines(many, "age"))))
     looks = page.locator(".chip .swatch").evaluate_all("all => all.map(s => s.style.background)")
     assert len(set(looks)) == len(many)
@@ -127,12 +151,12 @@ def test_a_name_is_hidden_and_the_address_remembers_it(browser: Any, tmp_path: P
     page = opened(browser, address)
 
     def drawn() -> int:
-        return int(page.locator(".vega .mark-line path").count())
+        return int(page.locator(".series polyline:visible").count())
 
     both = drawn()
     page.get_by_role("button", name="b", exact=True).press("Enter")
-    page.wait_for_timeout(300)
     assert drawn() == both - 1
+    assert page.locator(".name:visible").count() == both - 1
     link = page.url
     page.close()
     again = opened(browser, link)
@@ -162,3 +186,37 @@ def test_without_scripts_the_picture_is_there(browser: Any, tmp_path: Path) -> N
     assert "ends at" in str(page.locator(".plot > svg").get_attribute("aria-label"))
     assert page.locator(".plot > svg").is_visible()
     context.close()
+
+
+def test_the_pointer_shows_the_numbers_and_the_band_of_one_line(browser: Any, tmp_path: Path) -> None:
+    names = [f"learner {i}" for i in range(SHADED + 1)]
+    many = {name: ([0.0, 1.0], [0.1 * i, 0.1 * i + 0.05]) for i, name in enumerate(names)}
+    bands = {name: ([y - 0.01 for y in ys], [y + 0.01 for y in ys]) for name, (_, ys) in many.items()}
+    page = opened(browser, page_of(tmp_path, Figure("t", "", lines(many, "age", bands=bands))))
+    seen = "all => all.map(one => getComputedStyle(one).visibility)"
+    assert set(page.locator(".far").evaluate_all(seen)) == {"hidden"}
+    x, y = place(page.locator(".series polyline").nth(2), 1)
+    page.mouse.move(x - 3, y + 2)
+    expected = ["learner 2", "age: 1", "per cent: 25", "low: 24", "high: 26"]
+    assert page.locator(".tip").inner_text().splitlines() == expected
+    assert page.locator(".far").evaluate_all(seen) == ["visible" if i == 2 else "hidden" for i in range(SHADED + 1)]
+    page.mouse.move(1, 1)
+    assert page.locator(".tip").is_hidden()
+    page.close()
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_phone_shows_a_chart_in_its_width_with_legible_names(browser: Any, tmp_path: Path, name: str) -> None:
+    page = opened(browser, page_of(tmp_path, Figure("t", "", CHARTS[name])), width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    plot, svg = (page.locator(one).first.bounding_box() for one in (".plot", ".plot > svg"))
+    assert svg["width"] <= plot["width"] + 1
+    boxes = page.locator(".name text").evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
+    assert boxes
+    for box in boxes:
+        assert 9 < box["height"] < 30
+        assert svg["x"] <= box["left"]
+        assert box["right"] <= svg["x"] + svg["width"]
+        assert svg["y"] <= box["top"]
+        assert box["bottom"] <= svg["y"] + svg["height"] + 1
+    page.close()

@@ -7,12 +7,18 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.console import answer
 from support.helpers import correlated, drifting
 
+from driftline.curate.core.errors import UnknownName
 from driftline.eval.plotting.charts import GAP, lines, slopes
+from driftline.eval.plotting.colours import GREY
+from driftline.eval.plotting.timeline import BINS, FOOT, HIGH, SHADES, TOP, timeline
+from driftline.eval.reporting.figures import save_figures
 from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
@@ -20,15 +26,10 @@ from driftline.eval.run import evaluate
 MANY = {f"learner {i}": ([0, 1, 2], [0.5, 0.5, 0.5 + i / 1000]) for i in range(40)}
 
 
-def texts(svg: str) -> list[tuple[float, str]]:
-    root = ElementTree.fromstring(svg)
-    return [(float(t.attrib["y"]), t.text or "") for t in root.iter("text")]
-
-
 def test_names_stand_apart_and_inside_however_many_there_are() -> None:
     svg = lines(MANY, "samples seen").svg
     height = float(ElementTree.fromstring(svg).attrib["viewBox"].split()[-1])
-    spots = sorted(y for y, text in texts(svg) if text.startswith("learner"))
+    spots = sorted(float(y) for y in re.findall(r"class='name' data-n='learner [^>]*translate\(\S+ (\S+)\)", svg))
     assert len(spots) == 40
     assert min(b - a for a, b in pairwise(spots)) >= GAP - 0.11
     assert spots[0] > 0
@@ -106,3 +107,41 @@ def test_the_recovery_page_counts_corrections_and_says_never(tmp_path: Path) -> 
     for svg in re.findall(r"<svg.*?</svg>", page, re.S):
         ElementTree.fromstring(svg)
     assert r"\mathbf{" in (tmp_path / "out" / "scores.tex").read_text()
+
+
+def test_the_timeline_shows_every_photo_in_the_shade_of_its_bucket() -> None:
+    uploaded = np.arange(0, 10**8, 10**5)
+    bucket = np.arange(1000) // 250
+    bucket[:100] = -1
+    picture = timeline(uploaded, bucket, {i: f"bucket {i}" for i in range(4)})
+    photos = {name: sum(row[2] for row in picture.rows if row[0] == name) for name, _, _ in picture.rows}
+    assert photos == {"none": 100, "bucket 0": 150, "bucket 1": 250, "bucket 2": 250, "bucket 3": 250}
+    bars = re.findall(r"<rect x='([\d.]+)' [^>]*height='([\d.]+)' fill='(#\w+)'", picture.svg)
+    fills = [fill for _, fill in sorted((float(x), fill) for x, _, fill in bars)]
+    assert fills[0] == GREY
+    assert {*fills[10:14], fills[-1]} == set(SHADES)
+    most = int(np.histogram(uploaded, BINS)[0].max())
+    height = sum(float(height) for _, height, _ in bars) / len(uploaded)
+    assert height * most == pytest.approx(HIGH - TOP - FOOT, rel=0.01), "all photos are drawn, each as high"
+    assert re.findall(r">(bucket \d)</text>", picture.svg) == [f"bucket {i}" for i in range(4)]
+    ElementTree.fromstring(timeline(uploaded[:0], bucket[:0], {}).svg)
+
+
+def test_a_reports_charts_are_saved_with_legend_names_and_bands(tmp_path: Path) -> None:
+    """As the page draws them; one by its title, and an unknown title is refused with those that are there."""
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    evaluate(drifting(steps=4), "clear-iid", ["nearest-mean", "finetune"], seeds=[0, 1], out=runs)
+    saved = answer("figure", "save", str(runs), "--out", str(out), "--json")["figures"]
+    assert sorted(map(str, out.iterdir())) == sorted(saved)
+    assert {Path(one).suffix for one in saved} == {".svg", ".pdf", ".png"}
+    (svg,) = (Path(one).read_text() for one in saved if one.endswith("accuracy-by-age.svg"))
+    page = write(results_of([runs]), tmp_path / "page").read_text()
+    assert svg.partition("</rect>")[2] in page
+    for name in ("nearest-mean", "finetune"):
+        shown = re.findall(rf"data-n='{name}'", svg)
+        assert len(shown) == 2, "a line and its name"
+    assert svg.count("<polygon") == 2
+    one = answer("figure", "save", str(runs), "cost-against-accuracy", "--out", str(tmp_path / "one"), "--json")
+    assert len(one["figures"]) == 3
+    with pytest.raises(UnknownName, match="no chart 'cost'.*Available: .*cost-against-accuracy"):
+        save_figures(results_of([runs]), out, "cost")

@@ -335,7 +335,7 @@ def test_the_origin_of_a_lost_sample_is_text(aged: tuple[Path, Stream]) -> None:
     facts = {"title": "<script>", "page": "https://a.example/?b=1&c='", "photo": "javascript:alert(1)"}
     text = section(document["lost"], aged[1], None, lambda ids: dict.fromkeys(ids, facts)).html
     assert "<dd>&lt;script&gt;</dd>" in text
-    assert "<a href='https://a.example/?b=1&amp;c=&#x27;' rel='noreferrer'>" in text
+    assert "<a href='https://a.example/?b=1&amp;c=&#39;' rel='noreferrer'>" in text
     assert "<dd>javascript:alert(1)</dd>" in text
 
 

@@ -66,6 +66,7 @@ def test_an_approximate_search_tells_its_recall(retrieved, kind: str) -> None:  
     assert told["search"] == kind
     assert 0.9 < told["recall"] <= 1
     assert set(told["recall_of_bucket"]) == {str(b) for b in range(1, 11)}
+    assert told["recall"] == min(min(ends["top"], ends["bottom"]) for ends in told["recall_of_bucket"].values())
     assert "of the exact lists" in (folder / "log.jsonl").read_text()
 
 

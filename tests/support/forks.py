@@ -29,8 +29,6 @@ NEEDED = (
     "pyarrow.parquet",
     "scipy.stats",
     "faiss",
-    "matplotlib.backends.backend_agg",
-    "matplotlib.figure",
     "driftline.pipelines.cli.app",
     "driftline.pipelines.run.runner",
     "driftline.pipelines.config.loader",

@@ -66,47 +66,86 @@
 
   // ---- charts ---------------------------------------------------------------------------------------------------
   const charts = [];
-  const objects = (rows) => rows.map((row) => Object.fromEntries(row.map((value, i) => [`c${i}`, value])));
-  const names = (chart) => [...new Set(chart.about.rows.map((row) => String(row[0])))];
-  const shown = (chart) => (chart.chips ? chart.about.rows.filter((row) => !hidden.has(String(row[0]))) : chart.about.rows);
-  const scaleOf = (spec, channel) => {
-    const found = [];
-    JSON.stringify(spec, (key, value) => {
-      if (key === channel && value && value.scale && value.field === "c0") found.push(value.scale);
-      return value;
-    });
-    return found[0] || null;
+  const owned = (chart) => [...chart.svg.querySelectorAll("[data-n]")];
+  const names = (chart) => [...new Set([...chart.svg.querySelectorAll(".series")].map((one) => one.dataset.n))];
+  const box = (svg, ...size) => svg.setAttribute("viewBox", `0 0 ${size.join(" ")}`);
+
+  // A phone gets as many panels in a row as it has space for, or the names below the chart instead of beside it.
+  const fit = ({ plot, svg, was }) => {
+    const wide = plot.clientWidth;
+    if (svg.dataset.panels) {
+      const [across, high] = svg.dataset.panels.split(" ").map(Number), panels = svg.querySelectorAll(".panel");
+      const columns = wide < 640 ? Math.max(1, Math.floor(wide / 170)) : Math.max(1, Math.min(5, Math.floor(wide / 200)));
+      panels.forEach((panel, k) => panel.setAttribute("transform", `translate(${(k % columns) * across} ${Math.floor(k / columns) * high})`));
+      const top = Math.ceil(panels.length / columns) * high + 16, labels = [...svg.querySelectorAll(".name")];
+      labels.forEach((name, k) => name.setAttribute("transform", `translate(${30 + (k % columns) * across} ${top + Math.floor(k / columns) * 18})`));
+      box(svg, columns * across + 12, top + Math.ceil(labels.length / columns) * 18);
+      svg.style.maxWidth = `${columns * across + 48}px`;
+      svg.style.minWidth = "0";
+    } else if (svg.dataset.narrow) {
+      const narrow = wide < 560, labels = [...svg.querySelectorAll(".name")];
+      svg.classList.toggle("narrow", narrow);
+      labels.forEach((name, k) => name.setAttribute("transform", narrow ? `translate(10 ${was.height + 20 + 24 * k}) scale(1.6)` : was.labels[k]));
+      if (narrow) box(svg, svg.dataset.narrow, was.height + 24 * labels.length + 14);
+      else svg.setAttribute("viewBox", was.box);
+    }
   };
 
-  const draw = async (chart) => {
-    const { about, plot } = chart;
-    const wide = plot.clientWidth;
-    const spec = structuredClone(about.spec);
-    if (spec.facet) {
-      spec.columns = Math.max(1, Math.min(5, Math.floor(wide / 230)));
-      spec.spec.width = Math.floor(wide / spec.columns) - 48;
-      delete spec.width;
+  const paintChips = () => {
+    for (const chip of document.querySelectorAll(".chip")) chip.setAttribute("aria-pressed", String(!hidden.has(chip.dataset.name)));
+    for (const chart of charts.filter((one) => one.chips)) for (const part of owned(chart)) part.style.display = hidden.has(part.dataset.n) ? "none" : "";
+  };
+  const toggled = () => {
+    keep("hide", hidden.size ? JSON.stringify([...hidden]) : "");
+    paintChips();
+  };
+  const legend = (chart, all) => {
+    const chips = all.map((name) => {
+      const stroke = owned(chart).find((part) => part.dataset.n === name && part.matches(".series")).querySelector("polyline");
+      const colour = stroke.getAttribute("stroke"), [dash, gap] = (stroke.getAttribute("stroke-dasharray") || "1 0").split(" ").map(Number);
+      const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+      swatch.style.background = gap ? `repeating-linear-gradient(90deg, ${colour} 0 ${dash}px, transparent 0 ${dash + gap}px)` : colour;
+      const chip = button("", () => { if (!hidden.delete(name)) hidden.add(name); toggled(); },
+        { class: "chip", "data-name": name, "aria-pressed": "true", title: "Show or hide; double click: only this" });
+      chip.append(swatch, name);
+      chip.addEventListener("dblclick", () => { hidden.clear(); all.filter((other) => other !== name).forEach((other) => hidden.add(other)); toggled(); });
+      return chip;
+    });
+    const show = button("all", () => { all.forEach((name) => hidden.delete(name)); toggled(); }, { class: "quiet" });
+    const hide = button("none", () => { all.forEach((name) => hidden.add(name)); toggled(); }, { class: "quiet" });
+    return make("div", { class: "chips", role: "group", "aria-label": "Lines to show" }, ...chips, ...(all.length > 3 ? [show, hide] : []));
+  };
+
+  // The numbers of the point that is nearest to the pointer.
+  const tip = make("div", { class: "tip", hidden: true, "aria-hidden": "true" });
+  document.body.append(tip);
+  const spots = (chart) => owned(chart).filter((part) => part.style.display !== "none").flatMap((part) => [...part.querySelectorAll("[data-row]")].flatMap((mark) => {
+    const at = mark.points ? [...mark.points] : [{ x: mark.cx.baseVal.value, y: mark.cy.baseVal.value }];
+    const matrix = mark.getScreenCTM();
+    return at.map(({ x, y }, k) => ({ name: part.dataset.n, row: Number(mark.dataset.row) + k, x: matrix.a * x + matrix.e, y: matrix.d * y + matrix.f }));
+  }));
+  const leave = (chart) => {
+    tip.hidden = true;
+    chart.svg.classList.remove("lit");
+    for (const part of chart.svg.querySelectorAll(".on")) part.classList.remove("on");
+  };
+  const hover = (chart, { clientX, clientY }) => {
+    let best = null, least = 40 ** 2;
+    for (const spot of spots(chart)) {
+      const distance = (spot.x - clientX) ** 2 + (spot.y - clientY) ** 2;
+      if (distance < least) [best, least] = [spot, distance];
     }
-    spec.data = { name: "rows", values: objects(shown(chart)) };
-    const place = make("div", { class: "vega", style: "width:100%" });
-    if (!chart.still) chart.still = plot.querySelector("svg");
-    const text = chart.still ? chart.still.getAttribute("aria-label") : "";
-    try {
-      plot.append(place);
-      const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-      await window.vegaEmbed(place, spec, { actions: false, renderer: "svg", tooltip: { theme }, ast: true });
-    } catch (error) {
-      place.remove();
-      console.error(error);
-      return;
-    }
-    for (const old of plot.querySelectorAll(".vega")) if (old !== place) old.remove();
-    if (chart.still) chart.still.remove();
-    const svg = place.querySelector("svg");
-    for (const part of svg.querySelectorAll("[role]")) for (const name of ["role", "aria-label", "aria-roledescription"]) part.removeAttribute(name);
-    svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", text || about.title);
-    chart.wide = wide;
+    leave(chart);
+    if (!best) return;
+    chart.svg.classList.add("lit");
+    for (const part of owned(chart)) part.classList.toggle("on", part.dataset.n === best.name);
+    const show = (value) => (typeof value === "number" ? value.toLocaleString("en", { maximumSignificantDigits: 4 }) : value);
+    const lines = chart.about.rows[best.row].map((value, i) => [chart.about.columns[i], value]).filter(([, value]) => value !== null);
+    tip.replaceChildren(...lines.map(([column, value], i) => (i ? make("div", {}, `${column}: ${show(value)}`) : make("strong", {}, String(value)))));
+    tip.hidden = false;
+    const { width, height } = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(best.x + 12, innerWidth - width - 8))}px`;
+    tip.style.top = `${best.y + 12 + height > innerHeight ? best.y - height - 12 : best.y + 12}px`;
   };
 
   const table = (columns, rows) =>
@@ -114,33 +153,6 @@
       make("table", { class: "plain" },
         make("thead", {}, make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)))),
         make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value === null ? "–" : String(value))))))));
-
-  const paintChips = () => {
-    for (const chip of document.querySelectorAll(".chip")) chip.setAttribute("aria-pressed", String(!hidden.has(chip.dataset.name)));
-  };
-  const toggled = () => {
-    keep("hide", hidden.size ? JSON.stringify([...hidden]) : "");
-    paintChips();
-    for (const chart of charts) if (chart.chips && chart.wide) draw(chart);
-  };
-  const legend = (chart, scale, dashes) => {
-    const all = scale.domain.filter((name) => names(chart).includes(name));
-    const flip = (name) => { if (!hidden.delete(name)) hidden.add(name); toggled(); };
-    const chips = all.map((name) => button("", () => flip(name),
-      { class: "chip", "data-name": name, "aria-pressed": "true", title: "Show or hide; double click: only this" }));
-    chips.forEach((chip, i) => {
-      const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
-      const at = scale.domain.indexOf(all[i]), colour = scale.range[at];
-      const [dash, gap] = dashes ? dashes.range[at] : [1, 0];  // colours come again, with other dashes
-      swatch.style.background = gap ? `repeating-linear-gradient(90deg, ${colour} 0 ${dash}px, transparent 0 ${dash + gap}px)` : colour;
-      chip.append(swatch, all[i]);
-      chip.addEventListener("dblclick", () => { hidden.clear(); all.filter((name) => name !== all[i]).forEach((name) => hidden.add(name)); toggled(); });
-    });
-    const show = button("all", () => { all.forEach((name) => hidden.delete(name)); toggled(); }, { class: "quiet" });
-    const hide = button("none", () => { all.forEach((name) => hidden.add(name)); toggled(); }, { class: "quiet" });
-    return make("div", { class: "chips", role: "group", "aria-label": "Lines to show" }, ...chips, ...(all.length > 3 ? [show, hide] : []));
-  };
-
   const tools = (chart) => {
     const { about, plot } = chart;
     const details = make("details", { class: "data" }, make("summary", {}, "Data"));
@@ -154,30 +166,25 @@
   };
 
   for (const island of islands("chart-data")) {
-    const about = JSON.parse(island.textContent);
-    const plot = island.previousElementSibling;
-    const chart = { about, plot, chips: false, wide: 0, still: null };
-    const scale = about.spec ? scaleOf(about.spec, "color") : null;
-    if (scale && names(chart).length > 1) {
+    const about = JSON.parse(island.textContent), plot = island.previousElementSibling, svg = plot.querySelector("svg");
+    const height = Number(svg.getAttribute("viewBox").split(" ")[3]);
+    const was = { box: svg.getAttribute("viewBox"), height, labels: [...svg.querySelectorAll(".name")].map((name) => name.getAttribute("transform")) };
+    const chart = { about, plot, svg, was, chips: false };
+    const all = names(chart);
+    if (all.length > 1) {
       chart.chips = true;
-      plot.before(legend(chart, scale, scaleOf(about.spec, "strokeDash")));
+      plot.before(legend(chart, all));
     }
     island.after(tools(chart));
-    if (about.spec) charts.push(chart);
+    plot.addEventListener("pointermove", (event) => hover(chart, event));
+    plot.addEventListener("pointerdown", (event) => hover(chart, event));
+    plot.addEventListener("pointerleave", () => leave(chart));
+    fit(chart);
+    charts.push(chart);
   }
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      const chart = charts.find((one) => one.plot === entry.target);
-      if (entry.isIntersecting && chart && !chart.wide && window.vegaEmbed) { seen.unobserve(chart.plot); draw(chart); }
-    }
-  }, { rootMargin: "300px" });
-  charts.forEach((chart) => seen.observe(chart.plot));
   paintChips();
-  let later = 0;
-  addEventListener("resize", () => {
-    clearTimeout(later);
-    later = setTimeout(() => charts.forEach((chart) => { if (chart.wide && chart.wide !== chart.plot.clientWidth) draw(chart); }), 200);
-  });
+  addEventListener("resize", () => charts.forEach(fit));
+  addEventListener("scroll", () => charts.forEach(leave), { passive: true, capture: true });
   addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details.data")) details.open = false; });
 
   // ---- tables ---------------------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, Score, primary_of, scores_of
+from driftline.eval.reporting import spread
+from driftline.eval.reporting.markup import Cell, link_of, render, table
 from driftline.eval.reporting.protocols import Page
 from driftline.eval.scoring.ranking import Place, ranked
 
@@ -34,32 +35,24 @@ def across(documents: Sequence[Document]) -> Section | None:
             cells.setdefault((str(place.result["settings"].get("net", "–")), place.name), {})[i] = place
     first = primary_of(documents[0])
     second = next(score for score in scores_of(documents[0]) if score != first)
-    head = "".join(f"<th scope='col'><a href='{page}'>{html.escape(name)}</a></th>" for name, page in columns)
-    body = []
+    rows: list[list[Cell | str]] = []
     for (net, name), row in sorted(cells.items()):
-        values = "".join(_cell(row.get(i), first, second) for i in range(len(columns)))
-        names = f"<th scope='row'>{html.escape(net)}</th><td class='left'>{html.escape(name)}</td>"
-        body.append(f"<tr>{names}{values}</tr>")
+        rows.append([net, Cell(name, kind="left"), *(_cell(row.get(i), first, second) for i in range(len(columns)))])
     protocol = documents[0]["protocol"]
-    return Section(
-        f"across-{protocol}",
-        f"Network × features × method, {protocol}",
-        f"<p class='soft'>{first.label.capitalize()} accuracy; below it, {second.label}. Per cent, over seeds. The "
-        f"best {first.label} of each column is bold.</p>"
-        "<div class='scroll' tabindex='0'><table class='scores'><thead><tr>"
-        f"<th scope='col'>network</th><th scope='col'>method</th>{head}</tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div>",
+    note = (
+        f"{first.label.capitalize()} accuracy; below it, {second.label}. Per cent, over seeds. The best "
+        f"{first.label} of each column is bold."
     )
+    heads = ["network", "method", *(Cell(name, link=page) for name, page in columns)]
+    title = f"Network × features × method, {protocol}"
+    return Section(f"across-{protocol}", title, render("soft", note) + table(heads, rows))
 
 
-def _cell(place: Place | None, first: Score, second: Score) -> str:
+def _cell(place: Place | None, first: Score, second: Score) -> Cell | str:
     if place is None:
-        return "<td>–</td>"
-    result = place.result
-    upper, lower = first.spread(result), second.spread(result)
-    mark = " class='best'" if place.best else ""
-    link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{upper}</a>" if "page" in result else upper
-    return f"<td{mark}>{link}<br><span class='sd'>{lower}</span></td>"
+        return "–"
+    upper, lower = spread(first, place.result), spread(second, place.result)
+    return Cell(upper, below=lower, link=link_of(place.result), kind="best" if place.best else "")
 
 
 class Streaming(Page):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, Section, lines, points
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.ocrr.score import SCORES
+from driftline.eval.reporting import spread
+from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.protocols import Page
 from driftline.eval.scoring.ranking import comparable, differing, labels
 
@@ -96,32 +98,23 @@ def varies(document: Document) -> str:
 def across(documents: Sequence[Document]) -> Section | None:
     """Final novel and original accuracy: a row for each learner, a column for each stream (or encoder) and settings of
     the protocol; None for a single column."""
-    columns: list[tuple[str, dict[str, Any]]] = []
+    columns: list[tuple[Markup, dict[str, Any]]] = []
     for document in documents:
         for group, settings in zip(comparable(document), differing(document), strict=True):
             settings = settings or f"policy={group[0]['settings']['policy']}"
-            head = f"{html.escape(document['stream']['name'])}<br>{html.escape(settings)}"
+            head = Markup("{}<br>{}").format(document["stream"]["name"], settings)
             columns.append((head, dict(zip(labels(group), group, strict=True))))
     if len(columns) < 2:
         return None
     names = list(dict.fromkeys(name for _, column in columns for name in column))
-    head = "".join(f"<th scope='col'>{text}</th>" for text, _ in columns)
-    rows = []
-    for name in names:
-        cells = [f"<td>{_pair(column[name]) if name in column else '–'}</td>" for _, column in columns]
-        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{''.join(cells)}</tr>")
-    return Section(
-        "across-ocrr",
-        "Policies and data",
-        "<p class='soft'>Final novel accuracy; below it, original accuracy. Per cent, over seeds.</p>"
-        f"<div class='scroll' tabindex='0'><table class='scores'><thead><tr><td></td>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>",
-    )
+    rows = [[name, *(_pair(column[name]) if name in column else "–" for _, column in columns)] for name in names]
+    note = render("soft", "Final novel accuracy; below it, original accuracy. Per cent, over seeds.")
+    return Section("across-ocrr", "Policies and data", note + table(["", *(head for head, _ in columns)], rows))
 
 
-def _pair(result: Mapping[str, Any]) -> str:
-    novel, original = (score.spread(result) for score in SCORES[:2])
-    return f"{novel}<br><span class='sd'>{original}</span>"
+def _pair(result: Mapping[str, Any]) -> Cell:
+    novel, original = (spread(score, result) for score in SCORES[:2])
+    return Cell(novel, below=original)
 
 
 class Ocrr(Page):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, Picture, Section
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.seq_to_final import published
+from driftline.eval.reporting.markup import render, table
 from driftline.eval.reporting.protocols import Page
 
 NEAR = 0.02  # as good as the best, or as the oracle [paper, table 2]
@@ -119,20 +120,20 @@ def mean_looks(cells: Cells, names: Sequence[str]) -> dict[str, str]:
 def _figure(key: Key, results: Sequence[Any]) -> Figure:
     cells, theirs = cells_of(results), printed_of(results)
     names = _names(cells)
-    rows = []
+    rows: list[list[Markup | str]] = []
     for net in sorted(cells):
         look = looks(cells[net])
-        rows.append(_row(net, [_cell(cells[net].get(n), look.get(n, ""), theirs[net].get(n)) for n in names]))
+        rows.append([net, *(_cell(cells[net].get(n), look.get(n, ""), theirs[net].get(n)) for n in names)])
     if len(cells) > 1:
         look = mean_looks(cells, names)
         columns = {n: _column(cells, n) for n in names}
         papers = {n: _column(theirs, n) for n in names}
-        count = {n: "" if len(columns[n]) == len(cells) else f" <small>of {len(columns[n])}</small>" for n in names}
+        count = {n: "" if len(columns[n]) == len(cells) else f" of {len(columns[n])}" for n in names}
         same = {n: _mean(papers[n]) if len(papers[n]) == len(columns[n]) else None for n in names}
-        rows.append(_row("mean", [_cell(_mean(columns[n]), look.get(n, ""), same[n]) + count[n] for n in names]))
-        rows.append(_row("sd", [_cell(float(np.std(columns[n])) if columns[n] else None, "", None) for n in names]))
+        rows.append(["mean", *(_cell(_mean(columns[n]), look.get(n, ""), same[n], count[n]) for n in names)])
+        rows.append(["sd", *(_cell(float(np.std(columns[n])) if columns[n] else None, "", None) for n in names)])
     fits = {(r["settings"]["network"], r["learner"]): r.get("learner_facts", {}).get("fits") for r in results}
-    rows.append(_row("fits", [_numbers({fits[net, n] for net in cells if fits.get((net, n))}) for n in names]))
+    rows.append(["fits", *(_numbers({fits[net, n] for net in cells if fits.get((net, n))}) for n in names)])
     caption = (
         f"Accuracy on the last step; {_text(key)}. "
         "Fits: points of all grids of a method. Italic: within .02 of the oracle or better. Bold: that, or within .02 "
@@ -144,7 +145,7 @@ def _figure(key: Key, results: Sequence[Any]) -> Figure:
             f" Grey: the paper's, one seed, {'same samples' if same_samples else 'other draws of the same sizes'}; ▲▼ "
             "where ours is more than .04 above or below. Its sft is the best test of three schedules."
         )
-    return Figure("Methods by network", caption, Picture(_table("", names, rows)))
+    return Figure("Methods by network", caption, Picture(table(["", *names], rows)))
 
 
 def across(documents: Sequence[Document]) -> Section | None:
@@ -160,20 +161,19 @@ def across(documents: Sequence[Document]) -> Section | None:
     if not rows:
         return None
     names = _names({f"{i} {net}": row for i, (_, cells, _) in enumerate(rows) for net, row in cells.items()})
-    lines = []
+    lines: list[list[Markup | str]] = []
     for name, cells, theirs in rows:
         ours = {n: _column(cells, n) for n in names}
         paper = {n: _column(theirs, n) for n in names}
         look = looks({n: float(np.mean(values)) for n, values in ours.items() if values})
         whole = {n: _mean(paper[n]) if len(paper[n]) == len(ours[n]) else None for n in names}
-        lines.append(_row(name, [_cell(_mean(ours[n]), look.get(n, ""), whole[n]) for n in names]))
+        lines.append([name, *(_cell(_mean(ours[n]), look.get(n, ""), whole[n]) for n in names)])
     text = (
         "Means over networks; one-layer side modules (-1) without ConvNets. Italic: within .02 of the oracle's mean or "
         "better. Bold: that, or within .02 of the best mean. Grey: the paper's mean over the same networks."
     )
-    table = _table("sequence", names, lines)
-    html_text = f"<p class='soft'>{text}</p><div class='scroll' tabindex='0'>{table}</div>"
-    return Section("across-seq-to-final", "Means over networks, seq-to-final", html_text)
+    content = render("soft", text) + table(["sequence", *names], lines)
+    return Section("across-seq-to-final", "Means over networks, seq-to-final", content)
 
 
 def printed_of(results: Sequence[Mapping[str, Any]]) -> Cells:
@@ -200,12 +200,6 @@ def _names(cells: Cells) -> list[str]:
     return sorted({n for row in cells.values() for n in row}, key=lambda n: (_place(n), n))
 
 
-def _table(corner: str, names: Sequence[str], rows: Sequence[str]) -> str:
-    head = "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)
-    first = f"<th scope='col'>{corner}</th>" if corner else "<td></td>"
-    return f"<table class='scores'><thead><tr>{first}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-
-
 def _text(key: Key) -> str:
     fidelity, budget, epochs, search, _ = key
     return f"fidelity {fidelity}, budget {budget}, at most {epochs} epochs, {search} grid"
@@ -221,20 +215,13 @@ def _place(name: str) -> int:
     return ORDER.index(plain) if plain in ORDER else len(ORDER) - 1
 
 
-def _row(name: str, cells: Sequence[str]) -> str:
-    return f"<tr><th scope='row'>{html.escape(name)}</th>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
-
-
-def _cell(ours: float | None, look: str, paper: float | None) -> str:
+def _cell(ours: float | None, look: str, paper: float | None, of: str = "") -> Markup | str:
+    """of: how many networks a mean is over, where it is not all."""
     if ours is None:
-        return "–"
-    text = f"{ours:.3f}".lstrip("0")
-    for mark in look:
-        text = f"<{mark}>{text}</{mark}>"
-    if paper is None:
-        return text
-    mark = "" if abs(ours - paper) <= FAR + 1e-9 else " ▲" if ours > paper else " ▼"
-    return f"{text}{mark}<br><span class='sd'>{paper:.2f}</span>".replace(">0.", ">.")
+        return f"–{of}"
+    mark = "" if paper is None or abs(ours - paper) <= FAR + 1e-9 else " ▲" if ours > paper else " ▼"
+    theirs = "" if paper is None else f"{paper:.2f}".removeprefix("0")
+    return render("method", f"{ours:.3f}".lstrip("0"), look, mark, theirs, of)
 
 
 class SeqToFinal(Page):
