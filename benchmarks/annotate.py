@@ -35,7 +35,7 @@ from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import jpeg, photo
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import listen
 
 SECONDS, SCAN, CLICK, WRONG = 9.0, 0.5, 1.0, 0.1  # of a person; 9 s: `validation.seconds`

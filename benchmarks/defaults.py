@@ -57,7 +57,7 @@ def trained(name: str) -> list[str]:
         if issubclass(kind, NetLearner) and LEARNERS[n]().lr is None and not kind.needs.images
     ]
     if name == "near-future":
-        return [*(n for n in fitting if not LEARNERS[n].needs.whole_steps), *CLOSED]
+        return [*(n for n in fitting if not (LEARNERS[n].needs.whole_steps or LEARNERS[n].needs.first_step)), *CLOSED]
     return [n for n in fitting if not issubclass(LEARNERS[n], OnlineLearner)]
 
 

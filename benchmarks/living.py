@@ -33,7 +33,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding import embed
 from driftline.curate.fetch import shard
 from driftline.curate.images.near_duplicates import near_stored
-from driftline.curate.store.database import opened
+from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import address_key, outcomes
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.living import grow
@@ -196,7 +196,7 @@ def look_ups(folder: Path, entries: int, wanted: int = 10_000) -> dict[str, Any]
     """Outcomes of a shard of addresses in a store of many. The store is filled in order of its keys, which is fast; one
     that grew has the same depth and some room in its pages."""
     urls = [f"http://a/{i}" for i in range(wanted)]
-    with opened(folder) as store:
+    with open_store(folder) as store:
         store.base.execute("PRAGMA journal_mode = OFF")
         store.base.execute(
             "INSERT INTO images (sha, file, start, size, suffix, width, height) "
@@ -215,7 +215,7 @@ def look_ups(folder: Path, entries: int, wanted: int = 10_000) -> dict[str, Any]
                 f"INSERT INTO attempts VALUES (?, 1, 0, randomblob(8), {image}, NULL, NULL, NULL)",
                 [(address_key(url),) for url in urls],
             )
-    with opened(folder) as store:
+    with open_store(folder) as store:
         seconds, cpu, found = timed(lambda: outcomes(store, urls))
     assert len(found) == wanted
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -25,7 +25,7 @@ autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 100
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
-FACES = ("driftline", "driftline.curate", "driftline.stream_builder", "driftline.eval", "driftline.pipelines")
+FACES = ("driftline", "driftline.ext")
 PARTS = tuple(
     f"driftline.{name}"
     for name in (
@@ -33,7 +33,8 @@ PARTS = tuple(
         "curate.export:Exporter", "stream_builder.datasets:Dataset", "stream_builder.datasets:Samples",
         "stream_builder.shifts.base:Shift", "stream_builder.export:Exporter", "eval.protocol:Protocol",
         "eval.protocol:Score", "eval.protocol:Result", "eval.rows:Row", "eval.nets.chain:Blocks",
-        "pipelines.run.stage:Stage", "pipelines.run.stage:Counts",
+        "pipelines.run.stage:Stage", "pipelines.run.stage:Counts", "curate.sources:SOURCES", "curate.encoders:ENCODERS",
+        "curate.export:EXPORTS", "eval.learners:LEARNERS", "eval.protocol:PROTOCOLS",
     )
 )  # fmt: skip
 

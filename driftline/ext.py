@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from driftline.curate.core.errors import IncompatibleStream as IncompatibleStream
     from driftline.curate.core.errors import MissingFile as MissingFile
     from driftline.curate.core.seeding import rng_for as rng_for
+    from driftline.curate.core.vectors import unit as unit
     from driftline.curate.encoders import Encoder as Encoder
     from driftline.curate.encoders import Vectors as Vectors
-    from driftline.curate.encoders import unit as unit
     from driftline.curate.metadata.column_mapping import record_of as record_of
     from driftline.curate.metadata.schema import batch_of as batch_of
     from driftline.curate.release.format import Release as Release
@@ -50,10 +50,12 @@ if TYPE_CHECKING:
     from driftline.eval.protocol import Protocol as Protocol
     from driftline.eval.protocol import Ran as Ran
     from driftline.eval.protocol import Result as Result
+    from driftline.eval.protocol import Roles as Roles
     from driftline.eval.protocol import Score as Score
     from driftline.eval.protocol import Start as Start
     from driftline.eval.reporting.protocols import Page as Page
     from driftline.eval.rows import Row as Row
+    from driftline.eval.training.budget import Budget as Budget
     from driftline.pipelines.run.stage import Counts as Counts
     from driftline.pipelines.run.stage import Stage as Stage
     from driftline.stream_builder.datasets import Dataset as Dataset
@@ -76,6 +78,7 @@ else:
             "BadConfig": "driftline.curate.core.errors:BadConfig",
             "BadInput": "driftline.curate.core.errors:BadInput",
             "Blocks": "driftline.eval.nets.chain:Blocks",
+            "Budget": "driftline.eval.training.budget:Budget",
             "Concept": "driftline.curate.retrieval.settings:Concept",
             "Counts": "driftline.pipelines.run.stage:Counts",
             "Dataset": "driftline.stream_builder.datasets:Dataset",
@@ -99,6 +102,7 @@ else:
             "Ran": "driftline.eval.protocol:Ran",
             "Release": "driftline.curate.release.format:Release",
             "Result": "driftline.eval.protocol:Result",
+            "Roles": "driftline.eval.protocol:Roles",
             "Row": "driftline.eval.rows:Row",
             "STEM": "driftline.eval.nets.chain:STEM",
             "Sampler": "driftline.eval.memory.samplers:Sampler",
@@ -123,7 +127,7 @@ else:
             "learn_step": "driftline.eval.abilities:learn_step",
             "record_of": "driftline.curate.metadata.column_mapping:record_of",
             "rng_for": "driftline.curate.core.seeding:rng_for",
-            "unit": "driftline.curate.encoders:unit",
+            "unit": "driftline.curate.core.vectors:unit",
             "write_parquet": "driftline.curate.core.atomic_io:write_parquet",
             "write_text": "driftline.curate.core.atomic_io:write_text",
         },

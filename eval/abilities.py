@@ -114,6 +114,23 @@ def spent(learner: Learner) -> float:
     return learner.gradient_steps * learner.cost + learner.extra
 
 
+REFUSALS = {  # need of a learner → what a protocol says that cannot meet it
+    "all_steps": "It cannot learn step by step",
+    "whole_steps": "It cannot learn batch by batch",
+    "first_step": "Its first data must be a whole step",
+    "future": "It trains on steps that are tests here",
+}
+
+
+def check_needs(learner: Learner, refused: Sequence[str]) -> None:
+    """Raise IncompatibleStream, before any work, if a protocol refuses what the learner needs. refused: fields of
+    `Needs`."""
+    for need in refused:
+        if because := getattr(learner.needs, need):
+            problem = REFUSALS[need] + (f": {because}." if isinstance(because, str) else ".")
+            raise IncompatibleStream(problem, "", "driftline list learners --protocol NAME lists those that run.")
+
+
 def check_stream(learner: Learner, stream: Stream) -> None:
     """Raise IncompatibleStream, before any work, if the stream lacks what the learner needs."""
     needs = learner.needs

@@ -32,8 +32,8 @@ def answers_by_scores(kind: type) -> bool:
 def answers(learner: Learner, x: Any, n: int, ahead: int = 0) -> Labels:
     """The learner's answers (n,) for n samples. ahead: how many samples after the next one they come. Raises BadArray
     if they have another shape."""
-    given = predict_ahead(learner, x, ahead) if ahead else learner.predict(x)
-    return _labels(learner, given[0] if isinstance(given, tuple) else given, n)
+    predicted = predict_ahead(learner, x, ahead) if ahead else learner.predict(x)
+    return _labels(learner, predicted[0] if isinstance(predicted, tuple) else predicted, n)
 
 
 def sure_answers(learner: Learner, x: Any, n: int, most: int = 0, later: bool = False) -> Sure:
@@ -47,8 +47,8 @@ def sure_answers(learner: Learner, x: Any, n: int, most: int = 0, later: bool = 
         labels = scores.argmax(1)
         top = top_of(softmax(scores), most, n, f"{kind.__name__}.scores") if most else None
         return labels, scores if later and scores.size <= FEW else sureness(scores, labels), top
-    given = learner.predict(x)
-    labels, sure = given if isinstance(given, tuple) else (given, None)
+    predicted = learner.predict(x)
+    labels, sure = predicted if isinstance(predicted, tuple) else (predicted, None)
     labels, top = _labels(learner, labels, n), None
     if sure is not None and np.ndim(sure) == 2:
         top = top_of(sure, most, n, f"{kind.__name__}.predict") if most else None
@@ -56,12 +56,12 @@ def sure_answers(learner: Learner, x: Any, n: int, most: int = 0, later: bool = 
     return labels, checked_confidence(kind.__name__, sure, n), top
 
 
-def checked_confidence(name: str, given: Any, n: int) -> npt.NDArray[np.float64] | None:
+def checked_confidence(name: str, values: Any, n: int) -> npt.NDArray[np.float64] | None:
     """What a learner gave as the confidence of n answers. Raises BadArray, which names the learner, if it has another
     shape or a value that is not in 0 … 1."""
-    if given is None:
+    if values is None:
         return None
-    confidence = np.asarray(given)
+    confidence = np.asarray(values)
     if confidence.shape != (n,):
         problem = f"{name}.predict gave confidences of shape {confidence.shape} for {n} samples."
         raise BadArray(problem, "Expected (N,), or probabilities (N, C).")
@@ -74,8 +74,8 @@ def checked_confidence(name: str, given: Any, n: int) -> npt.NDArray[np.float64]
     return confidence
 
 
-def _labels(learner: Learner, given: Any, n: int) -> Labels:
-    labels = np.asarray(given)
+def _labels(learner: Learner, predicted: Any, n: int) -> Labels:
+    labels = np.asarray(predicted)
     if labels.shape != (n,):
         problem = f"{type(learner).__name__}.predict gave shape {labels.shape} for {n} samples."
         raise BadArray(problem, f"Expected ({n},).")

@@ -88,7 +88,7 @@ class _Writer:
     def __init__(self, kinds: Mapping[str, type]) -> None:
         self.kinds = kinds
         self.tensors: dict[str, Any] = {}
-        self.known: dict[int, tuple[int, Any]] = {}  # id → number, and the value, which keeps the id its own
+        self.numbers: dict[int, tuple[int, Any]] = {}  # id → number, and the value, which keeps the id its own
 
     def file(self, values: Sequence[Any]) -> bytes:
         import torch
@@ -101,10 +101,10 @@ class _Writer:
         """JSON of a value. Raises _CannotKeep."""
         if type(value) in PLAIN:
             return value
-        if id(value) in self.known:
-            return {"same": self.known[id(value)][0]}
-        number = len(self.known)
-        self.known[id(value)] = number, value
+        if id(value) in self.numbers:
+            return {"same": self.numbers[id(value)][0]}
+        number = len(self.numbers)
+        self.numbers[id(value)] = number, value
         return {"number": number, **self._described(value)}
 
     def _described(self, value: Any) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class _Reader:
         from safetensors.torch import load_file
 
         self.tensors, self.kinds = load_file(path), kinds
-        self.known: dict[int, Any] = {}
+        self.objects: dict[int, Any] = {}
         self.task = next((part for part in parts if _name(type(part)) == TASK), None)
         self.modules = [part for part in parts if hasattr(part, "load_state_dict") and hasattr(part, "state_dict")]
 
@@ -179,13 +179,13 @@ class _Reader:
         if not isinstance(described, dict):
             return described
         if "same" in described:
-            return self.known[described["same"]]
+            return self.objects[described["same"]]
         number = described.pop("number")
         (kind, *_) = described
         if kind not in KINDS:
             raise TypeError(f"a value of the kind {kind!r}")
-        value = getattr(self, f"_{kind}")(described, lambda made: self.known.setdefault(number, made))
-        self.known[number] = value
+        value = getattr(self, f"_{kind}")(described, lambda restored: self.objects.setdefault(number, restored))
+        self.objects[number] = value
         return value
 
     def _begun(self, described: dict[str, Any], _: Callable[[Any], Any]) -> Any:
@@ -222,10 +222,10 @@ class _Reader:
         rng.bit_generator.state = state
         return rng
 
-    def _list(self, described: dict[str, Any], known: Callable[[Any], Any]) -> Any:
-        made: list[Any] = known([])
-        made.extend(self.value(part) for part in described["list"])
-        return made
+    def _list(self, described: dict[str, Any], register: Callable[[Any], Any]) -> Any:
+        restored: list[Any] = register([])
+        restored.extend(self.value(part) for part in described["list"])
+        return restored
 
     def _tuple(self, described: dict[str, Any], _: Callable[[Any], Any]) -> Any:
         return tuple(self.value(part) for part in described["tuple"])
@@ -233,27 +233,27 @@ class _Reader:
     def _set(self, described: dict[str, Any], _: Callable[[Any], Any]) -> Any:
         return {self.value(part) for part in described["set"]}
 
-    def _dict(self, described: dict[str, Any], known: Callable[[Any], Any]) -> Any:
-        made: dict[Any, Any] = known({})
-        made.update((self.value(key), self.value(part)) for key, part in described["dict"])
-        return made
+    def _dict(self, described: dict[str, Any], register: Callable[[Any], Any]) -> Any:
+        restored: dict[Any, Any] = register({})
+        restored.update((self.value(key), self.value(part)) for key, part in described["dict"])
+        return restored
 
-    def _counter(self, described: dict[str, Any], known: Callable[[Any], Any]) -> Any:
-        made: Counter[Any] = known(Counter())
-        made.update({self.value(key): self.value(part) for key, part in described["counter"]})
-        return made
+    def _counter(self, described: dict[str, Any], register: Callable[[Any], Any]) -> Any:
+        restored: Counter[Any] = register(Counter())
+        restored.update({self.value(key): self.value(part) for key, part in described["counter"]})
+        return restored
 
-    def _object(self, described: dict[str, Any], known: Callable[[Any], Any]) -> Any:
+    def _object(self, described: dict[str, Any], register: Callable[[Any], Any]) -> Any:
         kind = _kind(described["object"], self.kinds)
         if kind is None:
             raise TypeError(f"an object of {described['object']}")
-        made = known(object.__new__(kind))
+        restored = register(object.__new__(kind))
         state = {name: self.value(part) for name, part in described["vars"].items()}
         if _stores_itself(kind):
-            made.__setstate__(state)
+            restored.__setstate__(state)
         else:
-            vars(made).update(state)
-        return made
+            vars(restored).update(state)
+        return restored
 
 
 def _name(kind: type) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ class Task:
     classes: tuple[str, ...] = ()
     """names of the classes, if the protocol discloses them"""
     rules: Any = None
-    """what a protocol prescribes for its methods"""
+    """what a protocol prescribes for its methods: network, grid of settings, validation; None: nothing"""
     seed: int = 0
     """seed of the run, the same for every learner"""
     store: Path | None = None
@@ -58,8 +58,11 @@ class Task:
 class Needs:
     """What a learner must be shown. A protocol that cannot show it refuses the learner, and says this reason."""
 
+    first_step: str = ""
+    """why its first data must be a whole step, as CLEAR's first bucket or the seed data of ocrr; "" if they may be a
+    batch of a stream"""
     whole_steps: str = ""
-    """why it cannot learn batch by batch; "" if it can"""
+    """why it cannot learn batch by batch, or correction by correction; "" if it can"""
     all_steps: str = ""
     """why it cannot learn step by step; "" if it can"""
     future: bool = False
@@ -78,6 +81,26 @@ class Needs:
     """on a stream that is learned in batches, learns every sample before it predicts the next"""
 
 
+Family = Literal[  # in the order of docs/guides/learners.md
+    "references", "closed form", "texts of the classes", "trained heads", "replay", "regularised", "online",
+    "nearest neighbours", "adaptation without labels", "adapters and language models", "for the last step",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A learner's line in docs/guides/learners.md, which is generated."""
+
+    family: Family
+    source: str
+    """paper; "" for none"""
+    cost: str
+    """of learning one step. n: its samples, D: their width, C: classes, E: epochs, M: memory or random features, N: all
+    samples so far. A product of two numbers counts once"""
+    use: str
+    """when to use it"""
+
+
 class Learner(ABC):
     """`begin` and `learn` must be written, and one method that answers: `scores` or `predict`.
 
@@ -92,6 +115,18 @@ class Learner(ABC):
 
     needs: ClassVar[Needs] = Needs()
     """what it must be shown"""
+    obeys: ClassVar[bool] = False
+    """trains the network that `Task.rules` prescribe, with their grid and validation; under a protocol that has rules
+    the rows of other learners stand apart"""
+    blind: ClassVar[bool] = False
+    """never looks at a sample: what labels alone give"""
+    knows: ClassVar[bool] = False
+    """answers better than chance before it has learned anything: from texts about the classes, or as a model of others.
+    The others stand at 1 / C there, whatever class an untrained network names"""
+    budgeted: ClassVar[Sequence[str]] = ()
+    """settings that a budget of updates (`Task.updates`) replaces; there they are refused and not recorded"""
+    guide: ClassVar[Guide | None] = None
+    """its line in the page of learners, which lists driftline's own"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """setting → what it names outside the run: "a file", "a model" or "an address"; nobody repeats a run of a stranger
     that has such a setting"""

@@ -98,13 +98,13 @@ class Tally:
             classes = int(labels.max()) + 1 if len(labels) else 0
             counts, hits = np.bincount(labels, minlength=classes), np.bincount(labels[right], minlength=classes)
             fields |= {"class_n": counts.tolist(), "class_correct": hits.tolist()}
-        known = [positions for positions in self.positions if positions is not None]
+        marked = [positions for positions in self.positions if positions is not None]
         answers = None
-        if len(known) == len(self.positions):
+        if len(marked) == len(self.positions):
             top = None
             if self.top is not None and len(self.top) == len(self.labels):
                 top = tuple(_joined(part) for part in zip(*self.top, strict=True))
-            answers = Answers(_joined(known), labels, np.array(predicted), self._confidence(), top)
+            answers = Answers(_joined(marked), labels, np.array(predicted), self._confidence(), top)
         return Row(self.tested_on, len(labels), int(np.count_nonzero(right)), **fields, answers=answers)
 
     def _confidence(self) -> Labels | None:
@@ -124,12 +124,12 @@ def recorded(confidence: Labels) -> npt.NDArray[np.float32]:
     return np.divide(np.rint(confidence * 255), 255, dtype=np.float32, casting="unsafe")
 
 
-def top_of(given: Any, most: int, n: int, name: str) -> Top:
+def top_of(probabilities: Any, most: int, n: int, name: str) -> Top:
     """Probabilities (n, C) → the classes (n, K) of the `most` highest, and these (n, K) float32 as they are stored.
 
     Raises BadArray, which names the learner, for another shape, a number outside 0 … 1, or a sum above 1.
     """
-    shares = np.asarray(given, np.float64)
+    shares = np.asarray(probabilities, np.float64)
     if shares.ndim != 2 or len(shares) != n:
         raise BadArray(f"{name} gave probabilities of shape {shares.shape} for {n} samples.", "Expected (N, C).")
     wrong = ~((shares >= -ROUNDING) & (shares <= 1 + ROUNDING)).all(1) | (shares.sum(1) > 1 + 1000 * ROUNDING)
@@ -157,15 +157,15 @@ def write_probabilities(path: Path, rows: Sequence[Row]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = [(i, row.answers.top) for i, row in enumerate(rows) if row.answers is not None and row.answers.top]
+    tops = [(i, row.answers.top) for i, row in enumerate(rows) if row.answers is not None and row.answers.top]
     path.unlink(missing_ok=True)
-    if not found:
+    if not tops:
         return
-    columns: dict[str, Any] = {"row": np.concatenate([np.full(len(top[0]), i, np.int32) for i, top in found])}
-    for k in range(found[0][1][0].shape[1]):
-        columns[f"class_{k + 1}"] = np.concatenate([top[0][:, k] for _, top in found])
+    columns: dict[str, Any] = {"row": np.concatenate([np.full(len(top[0]), i, np.int32) for i, top in tops])}
+    for k in range(tops[0][1][0].shape[1]):
+        columns[f"class_{k + 1}"] = np.concatenate([top[0][:, k] for _, top in tops])
         columns[f"probability_{k + 1}"] = np.concatenate(
-            [np.rint(top[1][:, k].astype(np.float64) * STEPS).astype(np.uint16) for _, top in found]
+            [np.rint(top[1][:, k].astype(np.float64) * STEPS).astype(np.uint16) for _, top in tops]
         )
     with writing(path) as file:
         pq.write_table(pa.table(columns), file, compression="zstd", row_group_size=2**20, write_statistics=False)
@@ -200,10 +200,10 @@ def _columns(path: Path) -> tuple[list[str], list[Any]]:
     import pyarrow.parquet as pq
 
     try:
-        found = pq.read_table(path, use_threads=False)
+        stored = pq.read_table(path, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected probabilities of classes.") from None
-    return found.column_names, found.columns
+    return stored.column_names, stored.columns
 
 
 def table(rows: Sequence[Row]) -> pa.Table | None:
@@ -214,10 +214,10 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
     """
     import pyarrow as pa
 
-    found = [(i, row.answers) for i, row in enumerate(rows) if row.answers is not None]
-    if not found:
+    tested = [(i, row.answers) for i, row in enumerate(rows) if row.answers is not None]
+    if not tested:
         return None
-    answers = [one for _, one in found]
+    answers = [one for _, one in tested]
     sizes = [len(one) for one in answers]
     label, predicted = (small(np.concatenate([getattr(one, name) for one in answers])) for name in COLUMNS[2:4])
     confidence = _confidences(answers, predicted, sizes)
@@ -227,7 +227,7 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
             one.confidence = confidence[low:high]
     if any(row.answers is None and row.n_correct for row in rows):
         return None
-    columns: dict[str, Any] = {"row": np.repeat(np.array([i for i, _ in found], np.int32), sizes)}
+    columns: dict[str, Any] = {"row": np.repeat(np.array([i for i, _ in tested], np.int32), sizes)}
     columns |= {"sample": np.concatenate([one.sample for one in answers]), "label": label, "predicted": predicted}
     if confidence is not None:
         unknown = np.isnan(confidence)
@@ -239,12 +239,12 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
 def _confidences(answers: Sequence[Answers], predicted: Labels, sizes: Sequence[int]) -> Labels | None:
     """Of all answers (N,), as they are stored; those of scores are computed. None: there are none."""
     kinds = [None if one.confidence is None else one.confidence.shape[1:] for one in answers]
-    known = np.full(len(predicted), np.nan)
+    of_all = np.full(len(predicted), np.nan)
     for kind in {kind for kind in kinds if kind is not None}:
         part = np.repeat([other == kind for other in kinds], sizes)
         values = np.concatenate([one.confidence for one, other in zip(answers, kinds, strict=True) if other == kind])
-        known[part] = sureness(values, predicted[part]) if kind else values
-    return None if set(kinds) == {None} else recorded(known)
+        of_all[part] = sureness(values, predicted[part]) if kind else values
+    return None if set(kinds) == {None} else recorded(of_all)
 
 
 def write(path: Path, records: pa.Table | None) -> None:
@@ -312,23 +312,25 @@ def attached(path: Path, source: Any, rows: Sequence[Row], shared: Shared | None
         raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", AGAIN)
     number, sample, label, predicted = number.astype(np.int64), *(columns[name] for name in COLUMNS[1:4])
     right = label == predicted
-    n, hits = (np.bincount(found, minlength=len(rows)) for found in (number, number[right]))
-    given = [np.array([getattr(row, name) for row in rows]) for name in ("n", "n_correct")]
-    differ = (n != given[0]) | (hits != given[1])
-    if (wrong := (differ | _other_classes(rows, number, label, right)) & ((n > 0) | (given[1] != 0))).any():
+    n, hits = (np.bincount(places, minlength=len(rows)) for places in (number, number[right]))
+    counts = [np.array([getattr(row, name) for row in rows]) for name in ("n", "n_correct")]
+    differ = (n != counts[0]) | (hits != counts[1])
+    if (wrong := (differ | _other_classes(rows, number, label, right)) & ((n > 0) | (counts[1] != 0))).any():
         i = int(wrong.argmax())
         problem = f"Row {i} has {rows[i].n_correct} right of {rows[i].n}, its records in {path} {hits[i]} of {n[i]}."
         other = f"Row {i} has other counts of classes than its records in {path}."
         raise IntegrityError(problem if differ[i] else other, "", AGAIN)
     confidence = columns.get("confidence")
-    known = np.zeros(len(rows)) if confidence is None else np.bincount(number[np.isfinite(confidence)], None, len(rows))
+    confident = (
+        np.zeros(len(rows)) if confidence is None else np.bincount(number[np.isfinite(confidence)], None, len(rows))
+    )
     edges = np.concatenate([[0], np.cumsum(n)]).tolist()
     out = []
     tests = _tests(sample, label, edges, shared or Shared())
-    for row, (part, of, true), sure in zip(rows, tests, known.tolist(), strict=True):
+    for row, (part, of, true), sure in zip(rows, tests, confident.tolist(), strict=True):
         if part.start < part.stop:
-            kept = confidence[part] if confidence is not None and sure else None
-            row = row_files.changed(row, {"answers": Answers(of, true, predicted[part], kept)})
+            of_part = confidence[part] if confidence is not None and sure else None
+            row = row_files.changed(row, {"answers": Answers(of, true, predicted[part], of_part)})
         out.append(row)
     return out
 
@@ -357,9 +359,9 @@ def _other_classes(rows: Sequence[Row], number: Labels, label: Labels, right: La
     fits = label < sizes[number]
     wrong[number[~fits & (sizes[number] > 0)]] = True
     place, at = (np.cumsum(sizes) - sizes)[number[fits]] + label[fits], np.repeat(np.arange(len(rows)), sizes)
-    for k, found in enumerate((place, place[right[fits]])):
+    for k, positions in enumerate((place, place[right[fits]])):
         stored = [pair[k] if len(pair[1]) == len(pair[0]) else pair[0] for pair in counted]
-        counts = np.bincount(found, minlength=len(at))
+        counts = np.bincount(positions, minlength=len(at))
         wrong[at[counts != np.array(list(chain.from_iterable(stored)))]] = True
     return wrong
 
@@ -376,12 +378,12 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
                 raise BadInput(f"{path} has {file.metadata.num_rows:,} records.", f"Expected at most {MOST:,}.")
             if names not in (list(COLUMNS[:4]), list(COLUMNS)):
                 raise BadInput(f"{path} has the columns {', '.join(names)[:200]}.", f"Expected {', '.join(COLUMNS)}.")
-            found = file.read(use_threads=False)
-            columns = {name: found[name].to_numpy() for name in names}
+            table = file.read(use_threads=False)
+            columns = {name: table[name].to_numpy() for name in names}
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected outcomes of driftline eval.") from None
     if "confidence" in columns:
-        stored, values = found.schema.field("confidence").type, columns["confidence"]
+        stored, values = table.schema.field("confidence").type, columns["confidence"]
         if stored != pa.uint8():
             raise BadInput(f"The column confidence of {path} has other values than 0 … 255.", "Expected those.")
         columns["confidence"] = values.astype(np.float32) / np.float32(255)

@@ -17,17 +17,37 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadConfig, Busy, DriftlineError, IntegrityError, UnknownName, crashed
+from driftline.curate.core.errors import (
+    BadConfig,
+    BadPlugin,
+    Busy,
+    DriftlineError,
+    IntegrityError,
+    UnknownName,
+    crashed,
+)
 from driftline.curate.core.registry import Registry
 from driftline.eval.checkpoint import Checkpoint
-from driftline.eval.experiment.rehearsal import rehearsal
-from driftline.eval.experiment.settings import check_instance
+from driftline.eval.experiment.settings import check_instance, setting_names
 from driftline.eval.learner import Learner, Task
 from driftline.eval.rows import Row
 from driftline.stream_builder.stream import Stream
 
-DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: 3
 Document = Mapping[str, Any]  # of `driftline eval --json`
+Floats = npt.NDArray[np.float64]
+
+REMOVED = {  # method or attribute of a protocol for driftline 0.1 → what takes its place
+    "goal": "primary, the name of a declared score",
+    "selection": "trials, which returns a list of pairs",
+    "stream_notes": 'facts, whose entry "told" has them',
+    "budget_report": 'facts, whose entry "budget" has it',
+    "records": "facts",
+    "step_tested": "roles = Roles(step=…)",
+    "decisive": "roles = Roles(decisive=…)",
+    "score_of_counts": "roles = Roles(pooled=…)",
+    "fresh": "roles = Roles(fresh=…)",
+    "score_of": "declarations in scores and measures",
+}
 
 PROTOCOLS = Registry(
     "protocol",
@@ -61,41 +81,6 @@ class Score:
         """The larger, the better: the value or, if lower is better, its negative; None and NaN are worse than any
         number."""
         return -np.inf if value is None or np.isnan(value) else value if self.higher_is_better else -value
-
-    def text(self, value: float | None) -> str:
-        """A value as reports print it.
-
-        >>> Score("accuracy", "accuracy").text(0.5), Score("cost", "cost", False, "corrections").text(None)
-        ('50.0', '–')
-        """
-        if value is None:
-            return "–"
-        return f"{100 * value if self.unit == 'share' else value:.{DECIMALS.get(self.unit, 3)}f}"
-
-    def of(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Mean, standard deviation and values of one of a document's results; {} if it lacks this score."""
-        return result["scores"].get(self.name) or result.get("measures", {}).get(self.name, {})
-
-    def mean(self, result: Mapping[str, Any]) -> float | None:
-        """Over the seeds of one of a document's results; None if no seed got there."""
-        return self.of(result).get("mean")
-
-    def detail(self, result: Mapping[str, Any]) -> str:
-        """What reports print behind the mean: the standard deviation if there are several seeds, and how many seeds
-        got there if some did not.
-
-        >>> score = Score("cost", "cost", False, "corrections")
-        >>> score.detail({"scores": {"cost": {"mean": 3.0, "sd": 1.0, "values": [2.0, None, 4.0]}}})
-        '± 1 (2/3)'
-        """
-        values = self.of(result).get("values", [])
-        reached = sum(value is not None for value in values)
-        deviation = [f"± {self.text(self.of(result)['sd'])}"] if reached > 1 else []
-        return " ".join(deviation + ([f"({reached}/{len(values)})"] if reached < len(values) else []))
-
-    def spread(self, result: Mapping[str, Any]) -> str:
-        """Mean and detail, as reports print them."""
-        return f"{self.text(self.mean(result))} {self.detail(result)}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -139,22 +124,44 @@ class Ran:
 
 
 @dataclass(frozen=True)
+class Roles:
+    """What the rows of a protocol are for. Without it a protocol has scores and a curve, but no accuracy by age, no
+    calibration, and no comparison of learners on single samples."""
+
+    step: Callable[[Row], int | None] = lambda row: None
+    """the step on whose samples a row tests a model that was trained up to `learned_to`; None: no such test"""
+    decisive: Callable[[Sequence[Row]], Sequence[Row]] = lambda rows: ()
+    """the tests of one run that decide the primary score, each sample in at most one of them; () if there are none
+    such. The score must be the higher, the better"""
+    pooled: Callable[[Floats, Floats], Floats] = lambda right, n: np.asarray(right.sum(-1) / n.sum(-1))
+    """right answers and samples (..., R) of the R decisive tests → the primary score (...)"""
+    fresh: Sequence[str] = ()
+    """how `tested_on` begins for tests that bring new samples each time; the others test the same samples again"""
+
+
+@dataclass(frozen=True)
 class Protocol(ABC):
-    """Settings are the dataclass fields of a subclass. `check`, `task`, `run` and `score` must be written; the rest has
-    defaults. The docstring is the text of the protocol's page in reports, which `eval/reporting/protocols` writes."""
+    """`check`, `task`, `run` and `score` must be written. Everything else is an ability that a protocol has or has not:
+    see `driftline.eval.protocol_abilities`.
+
+    A protocol's settings are its dataclass fields. Its docstring is the text of its page in reports, which
+    `driftline.eval.reporting.protocols` writes.
+    """
 
     scores: ClassVar[Sequence[Score]] = ()
     """labels, directions and units; a score that is not declared is a share, and higher is better"""
     measures: ClassVar[Sequence[Score]] = ()
     """the same for `Result.measures`"""
     primary: ClassVar[str] = ""
-    """the score that ranks learners and marks the best; "" for the first"""
-    fresh: ClassVar[Sequence[str]] = ()
-    """how `tested_on` begins for tests that bring new samples each time; the others test the same samples again"""
+    """the score that ranks learners, chooses settings and marks the best; "" for the first"""
+    roles: ClassVar[Roles] = Roles()
+    """what its rows are for"""
     shardable: ClassVar[bool] = False
     """True: several processes may share the work of one run"""
     refuses: ClassVar[Sequence[str]] = ()
     """needs of learners (fields of `Needs`) that it cannot meet"""
+    bounds: ClassVar[Sequence[str]] = ("future", "oracle")
+    """needs that give a learner more than the others get: its scores are upper bounds, and it is no rival of theirs"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """as for learners: setting → what it names outside the run"""
 
@@ -179,88 +186,13 @@ class Protocol(ABC):
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """Rows of one run on a stream of that many steps → its scores."""
 
-    def resolve(self, stream: Stream) -> Protocol:
-        """The same with numbers in place of settings that depend on the stream ("auto"); called after `check`."""
-        return self
-
-    def goal(self, result: Result) -> Score:
-        """The score that ranks learners, by which settings are chosen, too."""
-        return self.score_of(self.primary or next(iter(result.scores)))
-
-    def defaults(self, learner: Learner) -> dict[str, Any]:
-        """Settings that this protocol gives a learner in place of its own defaults; those that a user gives stay."""
-        return {}
-
-    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
-        """What settings are chosen on: a stream none of whose samples is scored in the run itself, and the protocol
-        for it. rng: in the state in which `run` gets it. Default: three parts of the first step's training data.
-        Raises IncompatibleStream if there are too few samples."""
-        part = rehearsal(stream, stream.steps[0]["train"], rng)
-        self.check(part)
-        return self, part
-
-    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
-        """What candidates of settings run on, each as `selection`; the mean of their primary scores decides."""
-        return [self.selection(stream, rng, seed)]
-
-    @property
-    def learners_per_pass(self) -> int:
-        """How many runs `run_many` takes at once."""
-        return 1
-
-    def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
-        """Position and outcome of each run, or why it was skipped. Default: one after the other."""
-        for i, start in enumerate(starts):
-            try:
-                ran: Ran | Exception = Ran(list(self.run(stream, start.learner, start.rng, start.seed)), start.learner)
-            except Exception as error:
-                ran = skip_reason(error)
-            yield i, ran
-
-    def stream_notes(self, stream: Stream) -> dict[str, Any]:
-        """What every run's record says about the stream."""
-        return {}
-
-    def budget_report(self, learner: Learner, samples: int) -> dict[str, Any]:
-        """What every run's record says about its budget. samples: training samples in the stream."""
-        return {}
-
-    def records(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
-        """What a finished run's record says about files that the run wrote, such as the head of a ledger."""
-        return {}
-
-    def training_sizes(self, stream: Stream) -> list[int] | None:
-        """Samples of each step that learners train on, for estimates of the time; None: there is no estimate."""
-        return None
-
-    @staticmethod
-    def step_tested(row: Row) -> int | None:
-        """The step on whose samples a row tests a model that was trained up to `learned_to`; None: no such test."""
-        return None
-
-    @staticmethod
-    def decisive(rows: Sequence[Row]) -> Sequence[Row]:
-        """The tests of one run that decide the primary score, each sample in at most one of them; () if there are none
-        such. The score must be the higher, the better."""
-        return ()
-
-    @staticmethod
-    def score_of_counts(right: npt.NDArray[np.float64], n: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Right answers and samples (..., R) of the R decisive tests → the primary score (...); default: pooled."""
-        return np.asarray(right.sum(-1) / n.sum(-1))
-
-    @classmethod
-    def score_of(cls, name: str) -> Score:
-        """The declaration of a score or measure."""
-        declared = {score.name: score for score in (*cls.scores, *cls.measures)}
-        return declared.get(name, Score(name, name))
-
 
 def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Protocol], Callable[..., Protocol]]:
     """Name in rows, class, and what makes one from settings.
 
     given: a registered name, `package.module:Name`, a class, or an instance, whose settings become the defaults. Raises
-    UnknownName, BadPlugin, and BadConfig for what is no protocol.
+    UnknownName, BadPlugin (also for a class that has what nothing asks for any longer), and BadConfig for what is no
+    protocol.
     """
     kind = PROTOCOLS.resolve(given) if isinstance(given, str) else given if isinstance(given, type) else type(given)
     if not issubclass(kind, Protocol):
@@ -269,19 +201,28 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
         )
     if inspect.isabstract(kind):
         raise BadConfig(f"The protocol {kind.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}.")
-    name = given if isinstance(given, str) else PROTOCOLS.admit(kind)
-    return name, kind, partial(dataclasses.replace, given) if isinstance(given, Protocol) else kind
+    name = given if isinstance(given, str) else PROTOCOLS.admit(_current(kind))
+    return name, _current(kind), partial(dataclasses.replace, given) if isinstance(given, Protocol) else kind
+
+
+def _current(kind: type[Protocol]) -> type[Protocol]:
+    """The class. Raises BadPlugin if it has what nothing asks for any longer."""
+    if older := [name for name in REMOVED if hasattr(kind, name) and name not in setting_names(kind)]:
+        problem = f"The protocol {kind.__name__} has {older[0]}, which nothing calls."
+        raise BadPlugin(problem, f"Expected {REMOVED[older[0]]}.")
+    return kind
 
 
 def stored_protocol(name: str) -> type[Protocol]:
-    """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module."""
+    """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module; and
+    BadPlugin as `protocol_named`."""
     if name not in PROTOCOLS:
         raise UnknownName(
             f"The rows are of the protocol {name!r}, which is not registered.",
             f"Available: {', '.join(sorted(PROTOCOLS))}.",
-            "Install its package, or name it: driftline report --plugin package.module:Name.",
+            "Install its package, or name it with --plugin package.module:Name.",
         )
-    return PROTOCOLS[name]
+    return _current(PROTOCOLS[name])
 
 
 def kind_of(document: Document) -> type[Protocol]:
@@ -291,12 +232,17 @@ def kind_of(document: Document) -> type[Protocol]:
     return stored_protocol(document["protocol"])
 
 
+def score_of(kind: type[Protocol], name: str) -> Score:
+    """The declaration of a protocol's score or measure."""
+    return next((score for score in (*kind.scores, *kind.measures) if score.name == name), Score(name, name))
+
+
 def scores_of(document: Document) -> list[Score]:
     """The scores of a document's results, in the order that the protocol declares: JSON may have sorted their names."""
     kind = kind_of(document)
     order = [score.name for score in (*kind.scores, *kind.measures)]
     names = dict.fromkeys(name for result in document["results"] for name in result["scores"])
-    return [kind.score_of(name) for name in sorted(names, key=lambda n: order.index(n) if n in order else len(order))]
+    return [score_of(kind, name) for name in sorted(names, key=lambda n: order.index(n) if n in order else len(order))]
 
 
 def primary_of(document: Document) -> Score:

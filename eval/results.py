@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.notebook import Strong, table
 from driftline.eval.protocol import Document, primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.scoring.ranking import ranked
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Results(dict[str, Any]):
         primary = primary_of(self) if places else None
         rows: list[list[object]] = []
         for place in places:
-            texts = [score.spread(place.result).replace(" ", "\N{NO-BREAK SPACE}") for score in scores]
+            texts = [spread(score, place.result).replace(" ", "\N{NO-BREAK SPACE}") for score in scores]
             bold = [place.best and score == primary for score in scores]
             rows.append([place.name, *(Strong(t) if b else t for t, b in zip(texts, bold, strict=True))])
         seeds = max((len(place.result["seeds"]) for place in places), default=0)

@@ -101,11 +101,11 @@ class Row:
 
 def changed(row: Row, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Row:
     """The row with other values of some fields; a report does this a million times, for which `replace` is too slow."""
-    made = object.__new__(Row)
-    fields_of = made.__dict__
+    copy = object.__new__(Row)
+    fields_of = copy.__dict__
     fields_of.update(row.__dict__)
     fields_of.update(values)
-    return made
+    return copy
 
 
 FIELDS = tuple(f.name for f in fields(Row) if f.name != "answers")
@@ -253,13 +253,13 @@ def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
 def _skipped(path: Path) -> dict[str, Any]:
     """One file of `keep_skipped`. Raises BadInput."""
     way_out = "Remove it: driftline eval writes it again."
-    found = read_object(path, {"protocol": str, "stream": dict, "skipped": list}, way_out)
-    if not all(isinstance(found["stream"].get(key), str) for key in ("name", "sha256")):
+    document = read_object(path, {"protocol": str, "stream": dict, "skipped": list}, way_out)
+    if not all(isinstance(document["stream"].get(key), str) for key in ("name", "sha256")):
         raise BadInput(f"{path} names no stream.", "Expected its name and sha256.", way_out)
-    for entry in found["skipped"]:
+    for entry in document["skipped"]:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("learner", "because")):
             raise BadInput(f"{path} has an entry without learner and reason.", "", way_out)
-    return found
+    return document
 
 
 def grouped(runs: Sequence[Run]) -> dict[Key, list[Run]]:
@@ -283,11 +283,11 @@ def stream_digest(stream: Mapping[str, str]) -> str:
 def folders(paths: Sequence[Path]) -> list[Path]:
     """The folders of all runs below some folders, in order. Raises MissingFile if there is none."""
     walked = (place for path in paths for place in os.walk(path))  # in a third of the time of rglob
-    found = sorted(Path(folder) for folder in {folder for folder, _, files in walked if "run.json" in files})
-    if not found:
+    places = sorted(Path(folder) for folder in {folder for folder, _, files in walked if "run.json" in files})
+    if not places:
         problem = f"There are no runs in {', '.join(map(str, paths))}."
         raise MissingFile(problem, "Expected folders with run.json.", "Make them with driftline eval.")
-    return found
+    return places
 
 
 def find(paths: Sequence[Path]) -> list[Run]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
+import glob
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from driftline.curate.core.atomic_io import fingerprint, locked
 from driftline.curate.core.digests import code_of
@@ -19,21 +20,21 @@ from driftline.eval import rows as row_files
 from driftline.eval.abilities import metadata, stored_bytes
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
+from driftline.eval.experiment.code import code_or_name
 from driftline.eval.experiment.cost_estimate import core_seconds, finished_runs
-from driftline.eval.experiment.learner_spec import LearnerSpec, spec_of
-from driftline.eval.experiment.settings import check_settings, setting_names, unknown_setting
-from driftline.eval.experiment.tune import Choice, Grid, choose, planned, started
+from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Settings, Setup, jobs_of, settings_text
+from driftline.eval.experiment.tune import Choice, Grid, choose, started
 from driftline.eval.learner import Learner
-from driftline.eval.protocol import PROTOCOLS, Protocol, Ran, Start, protocol_named, skip_reason
+from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
+from driftline.eval.protocol_abilities import facts, learners_per_pass, run_many, training_sizes
 from driftline.eval.results import Results
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring import timeline, versions
 from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.ranking import standing_of
 from driftline.stream_builder.stream import Stream
 
-Settings = Mapping[str, Any]
-AnyProtocol = str | Protocol | type[Protocol]
-AnyLearner = str | Learner | type[Learner]
+Reuse = Literal["same", "any"]  # of finished runs: by the same code, or by any
 
 
 def evaluate(
@@ -48,6 +49,8 @@ def evaluate(
     executor: Executor | None = None,
     tune: Grid | None = None,
     keep_run: Callable[[Run], None] = lambda run: None,
+    preset: str = "",
+    reuse: Reuse = "same",
 ) -> Results:
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
@@ -59,13 +62,16 @@ def evaluate(
     executor: processes or Ray share the runs of learners that are given by name; rows are the same as those of one
     process. tune: setting → candidates; each learner that has such settings chooses among them for every seed, by the
     protocol's primary score on samples that are not scored afterwards, and its rows record the choice. keep_run:
-    called with each finished run.
+    called with each finished run. preset: a paper's settings (`PRESETS`) for the learners and protocols that it names;
+    settings override it. reuse: "same" repeats a run of `out` whose code has changed since (of driftline's `eval`, of a
+    learner or protocol of one's own); "any" takes it, and its result says `"code": "other"`.
 
     Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting) before any work. A
     learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
     """
     out = None if out is None else Path(out)
-    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
+    grid, jobs = jobs_of(stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset)
+    grid = dataclasses.replace(grid, any_code=reuse == "any")
     stream = outcomes.numbered(stream, grid.most_probable)
     names = list(dict.fromkeys(job.name for job in jobs))
     failed: dict[str, str] = {}
@@ -99,8 +105,8 @@ def evaluate(
 
 def draws_of(folder: Path) -> dict[int, Path]:
     """Seed → stream folder of each draw that `driftline stream compose --seeds` wrote into a folder."""
-    found = {place.parent.name.removeprefix("seed-"): place.parent for place in folder.glob("seed-*/stream.json")}
-    return {int(seed): found[seed] for seed in sorted(filter(str.isdigit, found), key=int)}
+    folders = {place.parent.name.removeprefix("seed-"): place.parent for place in folder.glob("seed-*/stream.json")}
+    return {int(seed): folders[seed] for seed in sorted(filter(str.isdigit, folders), key=int)}
 
 
 def evaluate_draws(
@@ -112,6 +118,8 @@ def evaluate_draws(
     progress: Callable[[int], None] = lambda n: None,
     executor: Executor | None = None,
     tune: Grid | None = None,
+    preset: str = "",
+    reuse: Reuse = "same",
 ) -> Results:
     """As `evaluate`, with each seed on its own draw of one composed stream: seed → folder, as from `draws_of`. A
     learner that fails on one draw is skipped. Raises BadConfig for streams that are not draws of one stream."""
@@ -125,11 +133,12 @@ def evaluate_draws(
     failed: dict[str, str] = {}
     for seed, stream in streams.items():
         more: Any = {"progress": progress, "stream_folder": draws[seed], "executor": executor, "tune": tune}
-        found = evaluate(stream, protocol, learners, [seed], settings, out, keep_run=runs.append, **more)
-        failed = {entry["learner"]: entry["because"] for entry in found["skipped"]} | failed
+        more |= {"preset": preset, "reuse": reuse}
+        results = evaluate(stream, protocol, learners, [seed], settings, out, keep_run=runs.append, **more)
+        failed = {entry["learner"]: entry["because"] for entry in results["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
-    return Results({**summary(done, stream.name, str(stream.facts["family"]), found["protocol"]), "skipped": skipped})
+    return Results({**summary(done, stream.name, str(stream.facts["family"]), results["protocol"]), "skipped": skipped})
 
 
 def _about(stream: Stream, seed: int | None) -> dict[str, str]:
@@ -139,111 +148,14 @@ def _about(stream: Stream, seed: int | None) -> dict[str, str]:
     return about | ({"family": str(family)} if family and stream.facts.get("seed") == seed else {})
 
 
-@dataclasses.dataclass(frozen=True)
-class _Grid:
-    """What all runs of one call have in common."""
-
-    name: str
-    """of the protocol, in rows"""
-    protocol: Protocol
-    """with numbers in place of settings that depend on the stream"""
-    out: Path | None
-    """folder for rows"""
-    most_probable: int
-    """how many classes of a sample are recorded"""
-
-    def portable(self, executor: Executor) -> bool:
-        """Whether there are other processes that can load the protocol; a class of a script or notebook they cannot."""
-        if executor.kind == "ray":
-            return True
-        if type(self.protocol).__module__ == "__main__":
-            return False
-        try:
-            return executor.workers > 1 and bool(pickle.dumps(self.protocol))
-        except (pickle.PicklingError, AttributeError):
-            return False
+_Task = tuple[Path, Setup, list[Job]]  # runs for another process, and the folder of their stream
 
 
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """A planned run."""
-
-    name: str
-    """of the learner, in rows"""
-    spec: LearnerSpec | None
-    """makes the learner; None: the name does, in another process"""
-    changed: dict[str, Any]
-    """settings of the learner"""
-    seed: int
-    tune: dict[str, list[Any]]
-    """candidates to choose from before the run"""
-
-    def learner(self, **more: Any) -> Learner:
-        """A new learner."""
-        spec = self.spec or spec_of(self.name)
-        return spec(**{**self.changed, **more})
-
-
-_Task = tuple[Path, _Grid, list[_Job]]  # runs for another process, and the folder of their stream
-
-
-def _grid(
-    stream: Stream,
-    protocol: AnyProtocol,
-    learners: Sequence[AnyLearner],
-    seeds: Sequence[int],
-    settings: Settings,
-    tune: Grid,
-    out: Path | None,
-) -> tuple[_Grid, list[_Job]]:
-    """The protocol for this stream, and its runs, learner after learner. Raises IncompatibleStream and BadConfig."""
-    fused.kind()  # raises for a wrong DRIFTLINE_KERNEL
-    specs = [spec_of(learner) for learner in learners]
-    name, kind, make = protocol_named(protocol)
-    most_probable, others = outcomes.asked(settings, len(stream.classes))
-    own, per_learner = _split_settings(name, kind, specs, others)
-    made = make(**check_settings(kind, own, name))
-    made.check(stream)
-    made = made.resolve(stream)
-    tuned: dict[str, dict[str, list[Any]]] = {}
-    for spec in specs:
-        per_learner[spec.name], tuned[spec.name] = planned(made, spec, per_learner[spec.name], tune)
-    if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
-        raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
-    jobs = [_Job(s.name, s, per_learner[s.name], seed, tuned[s.name]) for s in specs for seed in seeds]
-    return _Grid(name, made, out, most_probable), jobs
-
-
-def _split_settings(
-    protocol: str, kind: type[Protocol], specs: Sequence[LearnerSpec], settings: Settings
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Settings of the protocol, and of each learner. Raises BadConfig for one that nothing has."""
-    own, learner_fields = setting_names(kind), {spec.name: spec.settings for spec in specs}
-    for_protocol: dict[str, Any] = {}
-    per_learner: dict[str, dict[str, Any]] = {spec.name: {} for spec in specs}
-    for key, value in settings.items():
-        owner, dot, field = key.rpartition(".")
-        named = [n for n in per_learner if not dot or owner in (n, n.partition("(")[0])]
-        targets = [n for n in named if field in learner_fields[n]]
-        if owner in PROTOCOLS and owner != protocol and field in setting_names(PROTOCOLS[owner]):
-            continue  # for another protocol of the same command
-        if (not dot or owner == protocol) and field in own:
-            for_protocol[field] = value
-        elif targets:
-            for name in targets:
-                per_learner[name][field] = value
-        else:
-            owners = {protocol: own, **learner_fields}
-            known = {f"{owner}.{name}" if dot else name for owner, names in owners.items() for name in names}
-            raise unknown_setting(key, known)
-    return for_protocol, {spec.name: spec.check(per_learner[spec.name]) for spec in specs}
-
-
-def _parts(protocol: Protocol, jobs: Sequence[_Job], workers: int) -> list[list[_Job]]:
+def _parts(protocol: Protocol, jobs: Sequence[Job], workers: int) -> list[list[Job]]:
     """Jobs of one call of `run_many`: as many as it takes at once, spread evenly. A learner that was given as an
     instance runs one seed after the other, so that it never shares a pass with itself."""
-    share = max(1, min(protocol.learners_per_pass, -(-len(jobs) // workers)))
-    parts: list[list[_Job]] = []
+    share = max(1, min(learners_per_pass(protocol), -(-len(jobs) // workers)))
+    parts: list[list[Job]] = []
     for job in jobs:
         alone = any(other.spec and other.spec.instance for other in (job, *(parts[-1][:1] if parts else ())))
         if alone or not parts or len(parts[-1]) == share:
@@ -262,20 +174,22 @@ def _shared_runs(task: _Task) -> dict[str, str]:
     return failed
 
 
-def _runs(stream: Stream, grid: _Grid, jobs: Sequence[_Job]) -> Iterator[tuple[_Job, Run | Exception]]:
+def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Job, Run | Exception]]:
     """Each job's run, or why there is none. Finished runs are read; the protocol does the others. stream: numbered."""
-    begun: list[tuple[_Job, _Begun]] = []
+    begun: list[tuple[Job, _Begun]] = []
     for job in jobs:
         try:
             run = _begin(stream, grid, job)
         except Exception as error:
             yield job, skip_reason(error)
             continue
-        if isinstance(run, Path):
-            yield job, row_files.load(run)  # a damaged one is no failure of its learner
+        if isinstance(run, _Stored):
+            loaded = row_files.load(run.folder)  # a damaged one is no failure of its learner
+            other = loaded.about.get("code_of") != run.code_of
+            yield job, dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded
         else:
             begun.append((job, run))
-    for i, ran in grid.protocol.run_many(stream, [run.start for _, run in begun]):
+    for i, ran in run_many(grid.protocol, stream, [run.start for _, run in begun]):
         job, begun_run = begun[i]
         try:
             finished = ran if isinstance(ran, Exception) else _finish(stream, grid, begun_run, ran)
@@ -285,7 +199,7 @@ def _runs(stream: Stream, grid: _Grid, jobs: Sequence[_Job]) -> Iterator[tuple[_
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Workload:
     """What `evaluate` would do."""
 
     runs: int
@@ -294,6 +208,10 @@ class Plan:
     """runs that are on disk"""
     core_seconds: float | None
     """of the runs to come; None: there is no estimate"""
+    settings: dict[str, str]
+    """learner → its settings that are not defaults, and where each comes from"""
+    untold: dict[str, str]
+    """learner → the part of its code that cannot be read, so that its finished runs are not used again"""
 
 
 def plan(
@@ -304,35 +222,61 @@ def plan(
     settings: Settings | None = None,
     out: Path | None = None,
     tune: Grid | None = None,
-) -> Plan:
+    preset: str = "",
+    reuse: Reuse = "same",
+) -> Workload:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
-    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
-    made = []
+    grid, jobs = jobs_of(stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset)
+    grid = dataclasses.replace(grid, any_code=reuse == "any")
+    created, shown, untold = [], {}, {}
     for job in jobs:
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
-            made.append((learner := job.learner(), _place(stream, grid, job, learner)[1]))
-    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in made]
-    left = [learner for (learner, _), finished in zip(made, done, strict=True) if not finished]
+            learner = job.learner()
+            identity, place = _place(stream, grid, job, learner)
+            created.append((learner, place))
+            shown[job.name] = settings_text(learner.settings() | job.tune, job.origin)
+            if out is not None and "untold" in identity["code_of"]:
+                untold[job.name] = identity["code_of"]["untold"]
+    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in created]
+    left = [learner for (learner, _), finished in zip(created, done, strict=True) if not finished]
     past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
-    sizes = None if tune else grid.protocol.training_sizes(stream)
-    return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes, past))
+    sizes = None if tune else training_sizes(grid.protocol, stream)
+    seconds = None if sizes is None else core_seconds(stream, left, sizes, past)
+    return Workload(len(jobs), sum(done), seconds, shown, untold)
 
 
-def _place(stream: Stream, grid: _Grid, job: _Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
-    """A run's identity, and the folder of its rows, whose name ends with a digest of the identity."""
+def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
+    """A run's identity, and the folder of its rows, whose name ends with a digest of the identity; if any code will do,
+    that of a finished run that differs in nothing else."""
     identity = {
         "protocol": grid.name,
         "protocol_settings": dataclasses.asdict(grid.protocol),
         "learner": job.name,
-        "settings": learner.settings() | ({"tune": dict(job.tune)} if job.tune else {}),
+        "settings": grid.recorded(learner) | ({"tune": dict(job.tune)} if job.tune else {}),
         "seed": job.seed,
         "stream": _about(stream, job.seed),
         "steps": len(stream.steps),
     }
+    same, identity = identity, identity | {"code_of": code_or_name(learner, grid.protocol)}
     if grid.out is None:
         return identity, None
-    name = f"{folder_name(job.name)}-seed{job.seed}-{fingerprint(identity)[:12]}"
-    return identity, grid.out / folder_name(grid.name) / name
+    folder, name = grid.out / folder_name(grid.name), f"{folder_name(job.name)}-seed{job.seed}"
+    if grid.any_code:
+        wanted = json.loads(json.dumps(same))
+        for other in sorted(folder.glob(f"{glob.escape(name)}-*")):
+            record = row_files.record(other) if _finished(other, grid) else {}
+            if all(record.get(key) == value for key, value in wanted.items()):
+                return identity, other
+    return identity, folder / f"{name}-{fingerprint(identity)[:12]}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stored:
+    """A run that is finished on disk."""
+
+    folder: Path
+    code_of: dict[str, str]
+    """the code that is here now; of the stored run if any code will do, it may be other code"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -341,6 +285,10 @@ class _Begun:
 
     start: Start
     identity: dict[str, Any]
+    origin: dict[str, str]
+    """where its settings come from that are no defaults"""
+    own_rules: bool
+    """whether the protocol has rules that the learner does not obey"""
     folder: Path | None
     """of its rows"""
     choice: Choice | None
@@ -349,52 +297,62 @@ class _Begun:
     """process time when it began"""
 
 
-def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
+def _begin(stream: Stream, grid: Setup, job: Job) -> _Stored | _Begun:
     """The folder of the stored run, or a learner that is ready to begin."""
     learner, protocol = job.learner(), grid.protocol
     identity, folder = _place(stream, grid, job, learner)
     if folder is not None and _finished(folder, grid):
-        return folder
+        return _Stored(folder, identity["code_of"])
     clock = time.process_time()
     choice = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed) if job.tune else None
     if choice is not None:
         learner = job.learner(**choice.settings)
     start = started(protocol, stream, grid.name, learner, job.seed, grid.out and grid.out / "fits")
+    own_rules = grid.rules and not learner.obeys
     save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.safetensors")
-    return _Begun(dataclasses.replace(start, save=save), identity, folder, choice, clock)
+    return _Begun(dataclasses.replace(start, save=save), identity, job.origin, own_rules, folder, choice, clock)
 
 
-def _finished(folder: Path, grid: _Grid) -> bool:
-    """Whether a run is stored, with as many probabilities as are asked for."""
-    return (folder / "run.json").is_file() and row_files.record(folder).get("probabilities", 0) >= grid.most_probable
+def _finished(folder: Path, grid: Setup) -> bool:
+    """Whether a run is stored that can be used again, with as many probabilities as are asked for: its code must be one
+    that can be told, unless any will do."""
+    if not (folder / "run.json").is_file():
+        return False
+    record = row_files.record(folder)
+    told = grid.any_code or "untold" not in record.get("code_of", {})
+    return told and record.get("probabilities", 0) >= grid.most_probable
 
 
-def _finish(stream: Stream, grid: _Grid, run: _Begun, ran: Ran) -> Run:
+def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     """The run's record, stored if there is a folder."""
     learner, rows, protocol = ran.learner, ran.rows, grid.protocol
-    alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
+    alone = learners_per_pass(protocol) == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in rows)])
     about = run.identity | {"stored_bytes": stored_bytes(learner), "gradient_steps": learner.gradient_steps}
     about |= {"seconds": round(seconds, 3), "kernel": fused.kind(), "code": code_of(), "tests": row_files.tested(rows)}
     notes = {
         "published": stream.facts.get("published"),
-        "told": protocol.stream_notes(stream),
-        "budget": protocol.budget_report(learner, sum(len(step.splits.get("train", ())) for step in stream.steps)),
         "learner_facts": metadata(learner),
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
         "probabilities": grid.most_probable,
+        "settings_from": run.origin,
+        "rules": "own" if run.own_rules else "",
     }
+    about["standing"] = standing_of(type(learner), type(protocol))
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
-    about |= {k: v for k, v in notes.items() if v} | dict(ran.facts) | chosen
-    about |= protocol.records(stream, learner, run.start.seed)
-    records = outcomes.table(rows)
-    if run.folder is not None:
-        with locked(run.folder):  # several processes end the run that they shared
-            if _finished(run.folder, grid):
-                return row_files.load(run.folder)
-            (run.folder / "run.json").unlink(missing_ok=True)  # the same run without probabilities
-            outcomes.write(run.folder / outcomes.FILE, records)
-            outcomes.write_probabilities(run.folder / outcomes.PROBABILITIES, rows)
-            row_files.save(run.folder, about, rows)
+    about |= {k: v for k, v in notes.items() if v} | facts(protocol, stream, learner, run.start.seed)
+    about |= dict(ran.facts) | chosen
+    records, folder = outcomes.table(rows), run.folder
+    if code_or_name(learner, protocol) != run.identity["code_of"]:
+        about["edited_while_running"] = True
+        folder = folder and folder.with_name(f"{folder.name}-edited")
+    if folder is not None:
+        with locked(folder):  # several processes end the run that they shared
+            if _finished(folder, grid) and "edited_while_running" not in about:
+                return row_files.load(folder)
+            (folder / "run.json").unlink(missing_ok=True)  # the same run without probabilities
+            outcomes.write(folder / outcomes.FILE, records)
+            outcomes.write_probabilities(folder / outcomes.PROBABILITIES, rows)
+            row_files.save(folder, about, rows)
     return Run(about, list(rows))

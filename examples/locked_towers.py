@@ -25,7 +25,7 @@ from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders import Encoder
 from driftline.curate.encoders.clip import Clip
-from driftline.curate.encoders.locked import Locked, opened
+from driftline.curate.encoders.locked import Locked, load_encoder
 from driftline.curate.pretrain import locked, small_clip
 from driftline.curate.pretrain.gather import fit_image
 
@@ -95,7 +95,7 @@ def main() -> None:
     options = parser.parse_args()
     out, log = options.out, RunLog()
     names = f"backbone:tf_efficientnet_lite0:{shipped(*WEIGHTS)}", f"sentence:{text_model(out / 'wordllama')}"
-    towers = tuple((name, opened(name)) for name in names)
+    towers = tuple((name, load_encoder(name)) for name in names)
     found = photos(options.data)
     first = [found[name][1][0] for name in found if held_out(name)]
     train = [name for name in found if not held_out(name)]

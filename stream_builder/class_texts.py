@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray, BadConfig
+from driftline.curate.core.vectors import unit
 
 Vectors = npt.NDArray[np.float32]
 
@@ -50,7 +51,7 @@ class ClassTexts:
         al. 2021, sec. 3.1.4]."""
         sums = np.zeros((classes, self.x.shape[1]))
         np.add.at(sums, self.y, self.x)
-        return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12), np.float32)
+        return unit(sums)
 
     def of(self, labels: Sequence[int]) -> ClassTexts:
         """The texts of some classes; labels[k] becomes class k."""

@@ -14,13 +14,12 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadInput, IntegrityError, reason
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, reason
+from driftline.curate.core.outside.images import open_image, square
 from driftline.curate.core.system.calls import read_at
 
 Array = npt.NDArray[Any]
 LARGEST = 1 << 30  # bytes of an encoded image
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,8 @@ class LazyImages:
                 f"Expected a file that is there, and at most {LARGEST:,} bytes.",
                 "Create the stream again.",
             )
-        data = read_at(_open_file(self.files[number], os.getpid()).fileno(), length, offset)
+        file = _open_file(self.files[number], os.getpid())  # named, so that no other thread's files close it meanwhile
+        data = read_at(file.fileno(), length, offset)
         if len(data) != length:
             raise IntegrityError(
                 f"{self.files[number]} is truncated.", f"Expected {length} bytes at {offset}.", "Copy the file again."
@@ -100,9 +100,7 @@ class LazyImages:
         return data
 
     def _decode(self, location: Array) -> Array:
-        from PIL import Image, ImageOps
-
-        with opened(self._read(location), self.files[int(location[0])]) as image:
+        with open_image(self._read(location), self.files[int(location[0])]) as image:
             if self.strict and image.mode != "RGB":
                 raise BadInput(
                     f"{self.files[int(location[0])]}: an image of mode {image.mode}.",
@@ -110,7 +108,7 @@ class LazyImages:
                     "Convert grey, RGBA and 16-bit images first.",
                 )
             image.draft("RGB", (self.size, self.size))
-            return np.asarray(ImageOps.fit(image.convert("RGB"), (self.size, self.size), Image.Resampling.BICUBIC))
+            return square(image, self.size)
 
 
 @lru_cache(maxsize=64)
@@ -139,17 +137,22 @@ def from_files(paths: Sequence[Path], size: int, strict: bool = False) -> LazyIm
     return LazyImages(tuple(paths), as_locations(locations), size, strict)
 
 
-def from_download(paths: Sequence[Path], size: int) -> tuple[LazyImages, list[Path]]:
-    """One image per file, and the files that are missing or empty."""
+def from_download(paths: Sequence[Path], size: int, source: Path) -> LazyImages:
+    """One image per file. source: what names the files. Raises MissingFile with the number of those that are missing or
+    empty."""
     sizes = []
     for path in paths:
         try:
             sizes.append(path.stat().st_size)
         except OSError:
             sizes.append(0)
-    locations = as_locations([(i, 0, length) for i, length in enumerate(sizes)])
-    missing = [path for path, length in zip(paths, sizes, strict=True) if not length]
-    return LazyImages(tuple(paths), locations, size), missing
+    if missing := [path for path, length in zip(paths, sizes, strict=True) if not length]:
+        raise MissingFile(
+            f"{len(missing):,} of {len(paths):,} images of {source} are missing or empty, the first is {missing[0]}.",
+            "Expected the whole data set, unpacked to the end.",
+            "Check the paths, or download and unpack it again.",
+        )
+    return LazyImages(tuple(paths), as_locations([(i, 0, length) for i, length in enumerate(sizes)]), size)
 
 
 def as_locations(rows: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int64]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from driftline.curate.core.errors import DriftlineError
 from driftline.curate.core.notebook import Thumbnail, table
+from driftline.stream_builder.builders.encoded import is_image
 from driftline.stream_builder.export.contact_sheet import MAX_CLASSES, examples
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.measures.shift_distance import distances, thinned
@@ -26,7 +27,7 @@ def html_of(stream: Stream) -> str:
     steps = stream.steps[:MAX_STEPS]
     splits = [name for name in SPLITS if any(name in step.splits for step in steps)]
     drift = _drift(stream)
-    has_images = len(stream.x_shape) == 3 and stream.x_shape[-1] == 3
+    has_images = is_image(stream)
     classes = [str(name) for name in stream.classes[:MAX_CLASSES]]
     days = [step.days() for step in steps]
     dated = ["from", "to"] if any(days) else []

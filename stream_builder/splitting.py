@@ -25,6 +25,15 @@ def numbered(group: Array) -> Group:
     return number
 
 
+def equal_parts(time: Array, parts: int) -> npt.NDArray[np.int64]:
+    """(N,) part of each time, from 0: at most `parts`, cut where samples are about equally many; equal times stay
+    together."""
+    ordered = np.sort(time)
+    starts = np.array([ordered[len(time) * k // parts] for k in range(1, parts)], ordered.dtype)
+    _, part = np.unique(np.searchsorted(np.unique(starts), time, side="right"), return_inverse=True)
+    return part.astype(np.int64)
+
+
 def resplit(steps: Sequence[Step], share: float, rng: np.random.Generator, grouped: bool, name: str) -> list[Step]:
     """A new split into train and test, stratified by step and class; the order within each side is kept.
 
@@ -69,15 +78,9 @@ def published(steps: Sequence[Step], number: int) -> list[Step]:
     ]
 
 
-def count_published(steps: Sequence[Step]) -> int:
-    """K, the number of published splits that all samples have a side in; 0 if there is one split only."""
-    columns = [split.test_in for step in steps for split in step.splits.values()]
-    return min((0 if column is None else column.shape[1] for column in columns), default=0)
-
-
 def _concat(groups: Sequence[Group | None]) -> Group | None:
-    known = [group for group in groups if group is not None]
-    return np.concatenate(known) if known and len(known) == len(groups) else None
+    present = [group for group in groups if group is not None]
+    return np.concatenate(present) if present and len(present) == len(groups) else None
 
 
 def shared_with_training(steps: Sequence[Step]) -> float | None:

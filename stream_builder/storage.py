@@ -105,9 +105,9 @@ def write(
             columns: dict[str, Array] = {name: column.astype(KINDS[name]) for name, column in split.columns().items()}
             for name_of, column in columns.items():
                 write_array(step_folder / f"{kind}_{name_of}.npy", column)
-            known = dict.fromkeys(columns, True)
+            flags = dict.fromkeys(columns, True)
             digest = _hash(replace(split, x=x))
-            record["splits"][kind] = {"n": len(split), "time": False, **known, "sha256": digest, **how}
+            record["splits"][kind] = {"n": len(split), "time": False, **flags, "sha256": digest, **how}
         if step.unlabelled is not None:
             record["unlabelled"] = store_unlabelled(step.unlabelled, step_folder / "unlabelled")
         records.append(record)
@@ -254,13 +254,11 @@ def _content_hash(head: Mapping[str, Any]) -> str:
 
 def _columns(step_folder: Path, split: str, size: Mapping[str, Any]) -> dict[str, Any]:
     """The optional columns that a split has."""
-    return {name: _column(step_folder, split, name, size["n"]) for name in OPTIONAL if size.get(name)}
-
-
-def _column(folder: Path, split: str, name: str, n: int) -> Array:
-    """An optional column of a split."""
-    shape = (n, None) if name == "test_in" else (n,)
-    return open_array(folder / f"{split}_{name}.npy", np.dtype(KINDS[name]).kind, shape, AGAIN)
+    shapes = {name: (size["n"], None) if name == "test_in" else (size["n"],) for name in OPTIONAL if size.get(name)}
+    return {
+        name: open_array(step_folder / f"{split}_{name}.npy", np.dtype(KINDS[name]).kind, shape, AGAIN)
+        for name, shape in shapes.items()
+    }
 
 
 def _write_x(x: Any, stem: Path, folder: Path, there: set[str]) -> None:
@@ -308,7 +306,7 @@ def _open_x(stem: Path, size: Mapping[str, Any], folder: Path, plain: Collection
         return _samples(stem.with_name(f"{stem.name}_x.npy"), size["n"])
     source = stem.with_name(f"{stem.name}_x.json")
     lazy = read_document(source, LazyDocument, AGAIN)
-    files = _opened_files(folder, lazy["files"], source, plain)
+    files = _paths_of(folder, lazy["files"], source, plain)
     locations = open_array(stem.with_name(f"{stem.name}_where.npy"), "i", (size["n"], 3), AGAIN)
     return LazyImages(files, locations, lazy["size"], lazy["strict"])
 
@@ -321,7 +319,7 @@ def _plain_files(folder: Path) -> set[str]:
         return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
 
 
-def _opened_files(folder: Path, names: Sequence[str], source: Path, plain: Collection[str]) -> tuple[Path, ...]:
+def _paths_of(folder: Path, names: Sequence[str], source: Path, plain: Collection[str]) -> tuple[Path, ...]:
     """The files of these names. plain: those known to be there. Raises IntegrityError for one that is missing, or a
     link that leaves the folder."""
     files = tuple(folder / name if name in plain else inside(folder, name, source) for name in names)

@@ -79,8 +79,9 @@ class Stream:
 
     @property
     def published_splits(self) -> int:
-        """The number K of published splits from which `published` chooses; 0 if the stream has only one split."""
-        return splitting.count_published(self.steps)
+        """The number K of published splits that all samples have a side in; 0 if the stream has only one split."""
+        columns = [split.test_in for step in self.steps for split in step.splits.values()]
+        return min((0 if column is None else column.shape[1] for column in columns), default=0)
 
     def published(self, number: int) -> Stream:
         """The stream with published split `number`, 0 … K - 1."""
@@ -100,8 +101,9 @@ class Stream:
 
         def put(place: Path) -> None:
             storage.write(
-                place, self.name, self.classes, self.steps, self.oracle, self.prior, facts, self.class_texts, bits
-            )
+                place, self.name, classes=self.classes, steps=self.steps, oracle=self.oracle, prior=self.prior,
+                facts=facts, class_texts=self.class_texts, bits=bits,
+            )  # fmt: skip
 
         storage.check_kept(Path(folder), put)
         put(Path(folder))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.recipe_card import recipe_card
 
 from driftline.curate.release.card_sections import missing_sections
 from driftline.curate.release.data_card import UNWRITTEN
-from driftline.pipelines.reporting.recipe_card import recipe_card
 
 CARDS = Path(__file__).resolve().parents[1] / "data_cards"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,27 @@ def test_exit_codes_and_activation_are_told(page: str) -> None:
     codes = "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 130 stopped"
     assert codes in " ".join(text.split())
     assert "guides/build" in page or "source .venv/bin/activate" in text
+
+
+def page(name: str) -> str:
+    return " ".join((ROOT / "docs" / name).read_text(encoding="utf-8").split())
+
+
+def test_numbers_of_the_first_page_are_those_of_the_pages_that_measure_them() -> None:
+    """Each of them says how; `bench` renews those on speed."""
+    table = re.findall(r"\| ([a-z-]+) \| [\d.]+ \| (more than \d+ years) \| ([\d.]+) \(", page("papers/usda.md"))
+    assert {half_life for _, half_life, _ in table} == {"more than 29 years"}
+    assert "within 29 years (95 % interval of the half-life: more than 29 years)" in README
+    years = {learner: f"{float(number):.0f}" for learner, _, number in table}
+    first, last = years["scratch"], years["nearest-mean"]
+    assert f"five points after {first} (`scratch`) to {last} (`nearest-mean`) years" in README
+    of_first, of_newer = (
+        re.search(rf"\(`{name}`\) is right on (\d+ %) of the", page("start/tutorial.md"))
+        for name in ("nap", "cumulative")
+    )
+    assert of_first is not None
+    assert of_newer is not None
+    assert f"is right on {of_first[1]} of the last period's photos, eight years later" in README
+    assert f"(`cumulative`) on {of_newer[1]} of the same" in README
+    assert "beat training from scratch for all 12 learners" in page("papers/usda_past.md")
+    assert "all twelve learners" in README

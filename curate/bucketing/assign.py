@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import Shortage
+from driftline.curate.core.outside.dates import iso
 from driftline.curate.core.seeding import tie_ranks
 
 Ints = npt.NDArray[np.int64]
@@ -61,21 +62,10 @@ class Bucket:
         return {
             "index": self.index,
             "name": self.name,
-            "start": iso(self.start),
-            "end": iso(self.end),
+            "start": None if self.start is None else iso(self.start),
+            "end": None if self.end is None else iso(self.end),
             "count": self.count,
         }
-
-
-def iso(seconds: int | None) -> str | None:
-    """Seconds UTC → ISO 8601.
-
-    >>> iso(1331840483)
-    '2012-03-15T19:41:23Z'
-    """
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def assign(uploaded: Ints, ids: pa.Array | Sequence[str], settings: BucketSettings) -> tuple[Ints, list[Bucket]]:

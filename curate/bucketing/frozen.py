@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from driftline.curate.bucketing.assign import Bucket, Ints, assign
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.seeding import tie_ranks
 
 GROWING = ("equal", "calendar")  # the borders of other kinds are in the settings
@@ -26,7 +26,7 @@ def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: Bu
     """
     borders = []
     for plain in buckets:
-        start, end = (None if plain[key] is None else _seconds(plain[key]) for key in ("start", "end"))
+        start, end = (None if plain[key] is None else seconds_of(plain[key]) for key in ("start", "end"))
         first = None
         if plain["index"] and start is not None:
             tied = members.filter(pc.equal(members["uploaded"], start))
@@ -35,10 +35,6 @@ def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: Bu
                 first = ids[int(np.where(later, tie_ranks(ids), np.uint64(2**64 - 1)).argmin())]
         borders.append({"name": plain["name"], "start": start, "end": end, "first": first})
     return {"grow": settings.grow, "ties": TIES, "buckets": borders}
-
-
-def _seconds(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp())
 
 
 def assign_frozen(

@@ -61,7 +61,7 @@ class BucketSettings(Section):
 
     def labelled(self, buckets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Those of `buckets.json` that get labels. Raises BadConfig if `unlabelled` names one that does not exist."""
-        known = {bucket["index"] for bucket in buckets}
-        if unknown := sorted(set(self.unlabelled) - known):
-            raise BadConfig(f"buckets.unlabelled names {unknown}.", f"The buckets are {sorted(known)}.")
+        numbers = {bucket["index"] for bucket in buckets}
+        if unknown := sorted(set(self.unlabelled) - numbers):
+            raise BadConfig(f"buckets.unlabelled names {unknown}.", f"The buckets are {sorted(numbers)}.")
         return [bucket for bucket in buckets if bucket["index"] not in self.unlabelled]

@@ -138,25 +138,25 @@ def read_object(path: Path, keys: Mapping[str, Any], way_out: str) -> dict[str, 
     return value
 
 
-def check_format(path: Path, given: Any, known: int, way_out: str) -> None:
+def check_format(path: Path, number: Any, ours: int, way_out: str) -> None:
     """Raise BadInput unless the format number of a file is the one that this version reads. way_out: for a file that no
     newer driftline wrote."""
-    if given != known:
-        newer = isinstance(given, int) and given > known
+    if number != ours:
+        newer = isinstance(number, int) and number > ours
         raise BadInput(
-            f"{path} has the format {given!r}; this driftline reads {known}.", "", UPGRADE if newer else way_out
+            f"{path} has the format {number!r}; this driftline reads {ours}.", "", UPGRADE if newer else way_out
         )
 
 
-def check_version(path: Path, given: str, known: str, way_out: str) -> None:
+def check_version(path: Path, writer: str, reader: str, way_out: str) -> None:
     """Raise BadInput for a file of another release of driftline; patch releases read each other's files.
 
     >>> check_version(Path("done.json"), "0.2.7", "0.2.0", "")
     """
-    theirs, ours = ([int(part) for part in version.split(".")[:2]] for version in (given, known))
+    theirs, ours = ([int(part) for part in version.split(".")[:2]] for version in (writer, reader))
     if theirs != ours:
         raise BadInput(
-            f"{path} was written by driftline {given}; this is {known}.", "", UPGRADE if theirs > ours else way_out
+            f"{path} was written by driftline {writer}; this is {reader}.", "", UPGRADE if theirs > ours else way_out
         )
 
 

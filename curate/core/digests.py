@@ -71,21 +71,21 @@ def full_digest(path: Path, cache: Path) -> str:
     cache: a file that keeps what was read. A file is read again if its inode, size, or time of change differs. Nothing
     is kept where the cache cannot be written.
     """
-    found = [(p, _stamp(p)) for p in (sorted(files_of(path)) if path.is_dir() else [path])]
+    stamped = [(p, _stamp(p)) for p in (sorted(files_of(path)) if path.is_dir() else [path])]
     with _cache(cache) as base:
-        known = _known(base)
-        unread = [(p, stamp) for p, stamp in found if known.get(str(p.absolute()), ("", ""))[0] != stamp]
+        stored = _stored(base)
+        unread = [(p, stamp) for p, stamp in stamped if stored.get(str(p.absolute()), ("", ""))[0] != stamp]
         settled = time.time_ns() - int(UNSETTLED * 1e9)
         with ThreadPoolExecutor(THREADS) as pool:
             for (p, stamp), digest in zip(unread, pool.map(lambda one: sha256_file(one[0]), unread), strict=True):
-                known[str(p.absolute())] = (stamp, digest)
+                stored[str(p.absolute())] = (stamp, digest)
                 if base is None or max(map(int, stamp.split()[2:])) >= settled:
                     continue
                 with suppress(sqlite3.Error):  # a table that can be read only
                     base.execute("INSERT OR REPLACE INTO digests VALUES (?, ?, ?)", (str(p.absolute()), stamp, digest))
     if path.is_dir():
-        return fingerprint([(p.relative_to(path).as_posix(), known[str(p.absolute())][1]) for p, _ in found])
-    return known[str(path.absolute())][1]
+        return fingerprint([(p.relative_to(path).as_posix(), stored[str(p.absolute())][1]) for p, _ in stamped])
+    return stored[str(path.absolute())][1]
 
 
 def files_of(folder: Path) -> Iterator[Path]:
@@ -99,18 +99,22 @@ def _stamp(path: Path) -> str:
     return f"{s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}"
 
 
+def installed_version() -> str:
+    """Of driftline; "0" where it is run from a folder."""
+    try:
+        return version("driftline")
+    except PackageNotFoundError:
+        return "0"
+
+
 @cache
 def code_of() -> str:
     """The code that runs, for records: version, and twelve digits of the names and bytes of all Python and C files of
     the four packages."""
     root = Path(__file__).parents[2]
     files = [p for name in PACKAGES for p in (root / name).rglob("*") if p.suffix in (".py", ".c")]
-    try:
-        number = version("driftline")
-    except PackageNotFoundError:  # run from a folder
-        number = "0"
     digest = fingerprint({p.relative_to(root).as_posix(): sha256_file(p) for p in files})
-    return f"driftline {number} ({digest[:12]})"
+    return f"driftline {installed_version()} ({digest[:12]})"
 
 
 @contextmanager
@@ -130,9 +134,9 @@ def _cache(path: Path) -> Iterator[sqlite3.Connection | None]:
                 base.commit()
 
 
-def _known(base: sqlite3.Connection | None) -> dict[str, tuple[str, str]]:
-    known: dict[str, tuple[str, str]] = {}
+def _stored(base: sqlite3.Connection | None) -> dict[str, tuple[str, str]]:
+    stored: dict[str, tuple[str, str]] = {}
     with suppress(sqlite3.Error):  # a damaged page
         for path, stamp, digest in () if base is None else base.execute("SELECT path, stamp, digest FROM digests"):
-            known[path] = (stamp, digest)
-    return known
+            stored[path] = (stamp, digest)
+    return stored

@@ -165,13 +165,13 @@ def not_loaded(model: str, error: Exception) -> DriftlineError:
     return MissingFile(problem, "", "Without internet: download it elsewhere and name its folder.")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The way out for an unknown name: the nearest known one, or "".
 
     >>> did_you_mean("epochz", ["epochs", "lr"])
     "Did you mean 'epochs'?"
     """
-    near = difflib.get_close_matches(name, list(known), 1)
+    near = difflib.get_close_matches(name, list(names), 1)
     return f"Did you mean {near[0]!r}?" if near else ""
 
 

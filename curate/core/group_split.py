@@ -246,7 +246,7 @@ def describe_splits(
         untested: values of each stratum without a test
         group_sizes: of each side, of groups that can move: number, mean, median
     overlap: of each pair of splits, shared tests among all tests of both (Jaccard; 1: they are the same draw), and what
-        independent draws give
+        two independent draws with as many tests in each cell share at least (the mean over the splits)
     """
     names, number = np.unique(group, return_inverse=True)
     number = number.astype(np.int64)
@@ -280,25 +280,40 @@ def describe_splits(
             "share": float(side.mean()) if len(side) else 0.0,
             "cells": [float(v) for v in ((tests / samples).min(), (tests / samples).max())] if n_cells else [],
             "missed": [
-                {k: _plain(v[first[c]]) for k, v in strata.items()}
+                {k: v[first[c]].item() for k, v in strata.items()}
                 | {"tests": int(tests[c]), "samples": int(samples[c])}
                 for c in off.tolist()
             ],
             "untested": {
-                k: [_plain(v) for v in np.setdiff1d(np.unique(values), np.unique(values[side])).tolist()]
+                k: np.setdiff1d(np.unique(values), np.unique(values[side])).tolist()
                 for k, values in strata.items()
             },
             "group_sizes": {
                 which: _sizes(size[~large & (tested == (which == "test"))]) for which in ("train", "test")
             },
         }  # fmt: skip
-    chance = _chances(counted.counts, ~large, _targets(counted.counts, ~large, share))[~large]
-    both, either = (size[~large] * chance**2).sum(), (size[~large] * (2 * chance - chance**2)).sum()
+    of_each = [np.bincount(counted.cell, side & ~large[number], minlength=n_cells) for side in sides.values()]
+    by_chance = _least_overlap(counted.counts[~large], np.mean(of_each, 0)) if of_each else 0.0
     for i, (a, one) in enumerate(sides.items()):
         for b, other in list(sides.items())[:i]:
             jaccard = _ratio((one & other).sum(), (one | other).sum())
-            out["overlap"].append({"splits": [b, a], "jaccard": jaccard, "by_chance": _ratio(both, either)})
+            out["overlap"].append({"splits": [b, a], "jaccard": jaccard, "by_chance": by_chance})
     return out
+
+
+def _least_overlap(counts: Any, tests: npt.NDArray[np.float64]) -> float:
+    """Jaccard that the mean over independent draws of groups is at least.
+
+    counts: (G, cells) sparse, samples of each group that can move. tests: (cells,) expected in each cell. Groups that
+    are drawn with probabilities π share Σ size · π² samples; where `counts`ᵀ π = tests, that is least for the shortest
+    solution in √size · π. The mean of Jaccard is no less than Jaccard of the mean, since all draws have as many tests.
+    """
+    from scipy import sparse
+    from scipy.sparse.linalg import lsqr
+
+    roots = sparse.diags(total(counts, 1) ** -0.5)
+    shared = float((lsqr((roots @ counts).T, tests, atol=1e-9, btol=1e-9)[0] ** 2).sum()) if counts.nnz else 0.0
+    return _ratio(shared, 2 * float(tests.sum()) - shared)
 
 
 def _sizes(size: Numbers) -> dict[str, float]:
@@ -309,7 +324,3 @@ def _sizes(size: Numbers) -> dict[str, float]:
 
 def _ratio(a: float, b: float) -> float:
     return float(a / b) if b else 0.0
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -38,8 +38,8 @@ class Journal(ABC):
                 problem = f"{path}, line {number}: {line[:80]!r}."
                 raise BadInput(problem, f"Expected {self.entry}.", self.way_out) from None
             if number == 1:
-                given = value.get("format") if isinstance(value, dict) else None
-                check_format(path, given, FORMAT, "Finish with the version that wrote it.")
+                number_of_format = value.get("format") if isinstance(value, dict) else None
+                check_format(path, number_of_format, FORMAT, "Finish with the version that wrote it.")
         self._empty = not complete
 
     @abstractmethod

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jinja2 import Template
 
+from driftline.curate.core.outside.images import as_rgb
+
 EDGE = 48  # pixels of a thumbnail
 LEFT, CENTRE = "left", "center"  # notebooks align cells to the right
 
@@ -52,7 +54,7 @@ class Thumbnail:
         try:
             with Image.open(io.BytesIO(self.data)) as image:
                 image.draft("RGB", (EDGE, EDGE))
-                small = image.convert("RGB")
+                small = as_rgb(image)
         except Exception:  # Pillow's decoders raise OSError, SyntaxError, struct.error, …
             return ""
         small.thumbnail((EDGE, EDGE))

@@ -24,26 +24,26 @@ def refill(out: Path, fill: Callable[[Path], T]) -> T:
     A hidden file beside `out` remembers names and sizes of what was written. Raises BadConfig, before anything is
     written, if `out` holds other files than that.
     """
-    given, out = out, Path(os.path.realpath(out))
+    named, out = out, Path(os.path.realpath(out))
     memory = out.with_name(f".{out.name}.json")
-    known = read_json(memory) if memory.is_file() else None
+    digests = read_json(memory) if memory.is_file() else None
     fresh, old = (out.with_name(f"{TEMPORARY}{word}-{out.name}") for word in ("new", "old"))
     if old.exists() and not out.exists():  # a kill between the two renames
         old.rename(out)
     if (
         out.exists()
         and (not out.is_dir() or any(files_of(out)))
-        and not (isinstance(known, list) and quick_digest(out) in known)
+        and not (isinstance(digests, list) and quick_digest(out) in digests)
     ):
         raise BadConfig(
-            f"{given} holds files that no export wrote, or that were changed since.",
+            f"{named} holds files that no export wrote, or that were changed since.",
             "Expected no such folder, or an export as it was written.",
             ELSEWHERE,
         )
     for left in (fresh, old):  # by a kill
         shutil.rmtree(left, ignore_errors=True)
     try:
-        told = fill(fresh)
+        result = fill(fresh)
         fresh.mkdir(parents=True, exist_ok=True)
         # The old digest stays: a kill before the swap leaves the old folder.
         write_json(memory, [quick_digest(fresh), *([quick_digest(out)] if out.exists() else [])])
@@ -54,7 +54,7 @@ def refill(out: Path, fill: Callable[[Path], T]) -> T:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    return told
+    return result
 
 
 def check_own(out: Path, names: Sequence[str], mark: str) -> None:

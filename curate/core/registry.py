@@ -46,13 +46,15 @@ class Registry(Mapping[str, Any]):
     by_path: ClassVar[bool] = True
     """whether `resolve` imports `package.module:Name`; False in a process that runs what a stranger named"""
 
-    def __init__(self, kind: str, entries: Mapping[str, str], group: str = "", base: str = "") -> None:
+    def __init__(
+        self, kind: str, entries: Mapping[str, str], group: str = "", base: str = "", further: str = ""
+    ) -> None:
         """kind: what one entry is ("learner"). entries: name → "module:attribute".
 
         group: of the entry points, without "driftline."; "": the registry takes none. base: "module:Class" from which
-        every entry of another package must derive; "": any callable.
+        every entry of another package must derive; "": any callable. further: what else `resolve` takes, for messages.
         """
-        self.kind, self.group, self.base = kind, group, base
+        self.kind, self.group, self.base, self.further = kind, group, base, further
         self._own = dict(entries)
         self._admitted: dict[str, str] = {}  # package.module:Name as given by the user of this process
         self._classes: dict[str, Any] = {}  # classes that the user of this process handed over, by name
@@ -60,13 +62,13 @@ class Registry(Mapping[str, Any]):
     @cached_property
     def _found(self) -> dict[str, list[Entry]]:
         """Name → all its registrations; more than one is an error as soon as the name is used."""
-        found = {name: [Entry(target, HOME)] for name, target in self._own.items()}
+        entries = {name: [Entry(target, HOME)] for name, target in self._own.items()}
         if self.group:
             for point in sorted(entry_points(group=f"{HOME}.{self.group}"), key=lambda point: point.name):
                 entry = Entry(point.value, _origin(point))
-                if entry not in found.setdefault(point.name, []):
-                    found[point.name].append(entry)
-        return found
+                if entry not in entries.setdefault(point.name, []):
+                    entries[point.name].append(entry)
+        return entries
 
     def __getitem__(self, name: str) -> Any:
         """Raises UnknownName; BadPlugin if the object cannot be imported or the name is registered twice."""
@@ -117,13 +119,13 @@ class Registry(Mapping[str, Any]):
             raise UnknownName(
                 f"Unknown {self.kind} {name!r}.",
                 did_you_mean(name, self._found),
-                f"Available: {', '.join(sorted(self._found)) or 'none'}.",
+                f"Available: {', '.join([*sorted(self._found), *filter(None, [self.further])]) or 'none'}.",
             )
         first, *more = self._found[name]
         if more:
             both = " and ".join(f"{e.origin} ({e.target})" for e in (first, *more))
-            given = f"The {self.kind} {name!r} is registered by {both}."
-            raise BadPlugin(given, "Expected one.", "Uninstall or rename the other.")
+            problem = f"The {self.kind} {name!r} is registered by {both}."
+            raise BadPlugin(problem, "Expected one.", "Uninstall or rename the other.")
         return first
 
     def problem(self, name: str) -> str:

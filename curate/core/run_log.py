@@ -89,12 +89,12 @@ class RunLog:
 
 def last_event(path: Path, event: str, **fields: Any) -> dict[str, Any] | None:
     """The last event of this kind in a log with these fields; None if there is none."""
-    found = None
+    last = None
     if path.is_file():
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 with suppress(ValueError):
                     entry = json.loads(line)
                     if isinstance(entry, dict) and {"event": event, **fields}.items() <= entry.items():
-                        found = entry
-    return found
+                        last = entry
+    return last

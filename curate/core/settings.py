@@ -132,12 +132,12 @@ def expected(annotation: Any, marks: Sequence[Any] = ()) -> str:
 def resolve_path(path: str, base: Path) -> Path:
     """A path of the run file: `~` expanded; relative to `base`, the folder of the file, unless it exists only in the
     working directory. What exists nowhere is absolute, for messages."""
-    given = Path(os.path.expanduser(path))
-    if given.is_absolute():
-        return given
-    if (base / given).exists():
-        return base / given
-    return given if given.exists() else (base / given).absolute()
+    expanded = Path(os.path.expanduser(path))
+    if expanded.is_absolute():
+        return expanded
+    if (base / expanded).exists():
+        return base / expanded
+    return expanded if expanded.exists() else (base / expanded).absolute()
 
 
 def value_of(text: str) -> Any:

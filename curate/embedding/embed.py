@@ -7,7 +7,6 @@ exists, the vectors are complete.
 
 from __future__ import annotations
 
-import io
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,9 +25,10 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import ahead, children
 from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding.features import filled
-from driftline.curate.embedding.reuse import encoder_name, keep_looks, keep_part, known_looks, part_key, with_known
+from driftline.curate.embedding.reuse import encoder_name, keep_looks, keep_part, part_key, stored_looks, with_stored
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.images.near_duplicates import perceptual_hashes, thumbnail
 from driftline.curate.images.shards import reader_of
@@ -67,14 +67,14 @@ class Task:
     """processes that decode for the one that computes; 0: a thread of its own"""
     store: Place | None = None
     """where vectors are kept; None: nowhere"""
-    known: Mapping[str, Look] = field(default_factory=dict)
+    stored: Mapping[str, Look] = field(default_factory=dict)
     """SHA-256 → what the store has of its images"""
 
     def todo(self) -> pa.Table:
-        """The rows of `part` that are not known."""
-        if not self.known:
+        """The rows of `part` of which the store has nothing."""
+        if not self.stored:
             return self.part
-        return self.part.filter(pa.array([digest not in self.known for digest in self.part["sha256"].to_pylist()]))
+        return self.part.filter(pa.array([digest not in self.stored for digest in self.part["sha256"].to_pylist()]))
 
 
 @dataclass(frozen=True)
@@ -134,14 +134,23 @@ def embed(
     numbers = members["shard"].to_numpy()
     shards = np.unique(numbers).tolist() if len(members) else []
     tasks = [
-        Task(images, s, members.filter(pa.array(numbers == s)), spec, out, batch, decoders, store)
+        Task(
+            images,
+            s,
+            members.filter(pa.array(numbers == s)),
+            spec,
+            out=out,
+            batch=batch,
+            decoders=decoders,
+            store=store,
+        )
         for s in shards
         if not _metadata(out, s).exists()
     ]
     if store is not None:
         name = encoder_name(encoder, batch)
         tasks = [task for task in tasks if not reuse_part(store, part_key(name, task.part), out)]
-        tasks = [replace(task, known=known_looks(store, name, task.part)) for task in tasks]
+        tasks = [replace(task, stored=stored_looks(store, name, task.part)) for task in tasks]
     if executor.kind == "local" and (device != "cpu" or decoders):
         executor = Executor()  # one process computes: the device is shared, or the cores decode
     elif len(tasks) > 1:
@@ -266,7 +275,6 @@ class BatchDataset:
 
     def __getitem__(self, i: int) -> Decoded:
         import torch
-        from PIL import Image
 
         number, low, high = self.plan[i]
         images, shard, part = self.shards[number]
@@ -277,8 +285,7 @@ class BatchDataset:
         for id_ in ids:
             data = reader.get(id_)
             try:
-                with Image.open(io.BytesIO(data)) as image:
-                    rgb = image.convert("RGB")
+                rgb = read_rgb(data, id_)
                 thumbnails.append(thumbnail(data, rgb))
             except Exception:  # fetch decoded the image, but rare modes of TIFF cannot be converted to RGB
                 reasons.append("not_rgb")
@@ -297,8 +304,8 @@ def _write(
     stacked = np.concatenate(vectors) if vectors else np.zeros((0, encoder.width), np.float16)
     faults = [reason for b in batches for reason in b.reasons]
     hashes = [hash_ for b in batches for hash_ in b.hashes]
-    if task.store is not None and task.known:
-        stacked, faults, hashes = with_known(task.store, task.known, task.part, stacked, faults, hashes)
+    if task.store is not None and task.stored:
+        stacked, faults, hashes = with_stored(task.store, task.stored, task.part, stacked, faults, hashes)
     if not np.isfinite(stacked).all():
         raise BadInput(
             f"The encoder returned vectors that are not finite for shard {task.shard}.",

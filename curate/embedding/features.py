@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding.reuse import encoder_name
 from driftline.curate.encoders import EncoderSpec
-from driftline.curate.store.database import Place
-from driftline.curate.store.database import opened as opened_store
+from driftline.curate.store.database import Place, open_store
 from driftline.curate.store.vectors import keep_rows, looks, read_vectors
 
 CHUNK = 256  # images per task
@@ -50,10 +49,10 @@ def features_with_store(
     the store knows them. kind: how they were made."""
     if place is None or not place.reads:
         return features(images, spec, run_log, batch, executor)
-    with opened_store(place.folder) as store:
-        known = looks(store, f"{encoder_name(spec.load(), batch)} {kind}", digests)
-        old = [i for i, digest in enumerate(digests) if digest in known and known[digest].fault is None]
-        vectors = read_vectors(store, [known[digests[i]] for i in old])
+    with open_store(place.folder) as store:
+        stored = looks(store, f"{encoder_name(spec.load(), batch)} {kind}", digests)
+        old = [i for i, digest in enumerate(digests) if digest in stored and stored[digest].fault is None]
+        vectors = read_vectors(store, [stored[digests[i]] for i in old])
     new = sorted(set(range(len(images))) - set(old))
     rows = dict(zip(old, vectors, strict=True))
     if new:
@@ -66,7 +65,7 @@ def keep_features(
 ) -> None:
     """Take a complete file of such vectors, in the order of `digests`."""
     if place is not None:
-        with opened_store(place.folder) as store:
+        with open_store(place.folder) as store:
             rows = {digest: row for row, digest in enumerate(digests)}
             keep_rows(store, f"{encoder_name(spec.load(), batch)} {kind}", npy, rows)
 
@@ -88,10 +87,6 @@ def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
     out = []
     with one_thread():
         for low in range(0, len(images), batch):
-            tensors = []
-            for data in images[low : low + batch]:
-                with opened(data, "An image") as image:
-                    rgb = image.convert("RGB")
-                tensors.append(encoder.prepare(rgb))
+            tensors = [encoder.prepare(read_rgb(data, "An image")) for data in images[low : low + batch]]
             out.append(encoder.images(filled(torch.stack(tensors)))[: len(tensors)].astype(np.float16))
     return np.concatenate(out)

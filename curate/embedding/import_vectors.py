@@ -14,15 +14,15 @@ from driftline.curate.core.atomic_io import write_array, write_parquet
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.vectors import unit
 from driftline.curate.embedding.embed import PART
-from driftline.curate.encoders import unit
 from driftline.curate.retrieval.vector_store import vector_file, vectors_path
 
 KEYS = ("id", "key", "image_path")  # columns of their metadata that may name an image
 
 
-def import_vectors(given: Path, members: pa.Table, out: Path, run_log: RunLog) -> Counter[str]:
-    """Write the vectors of the folder `given` for the images of `members` (columns id, member, bucket) to `out`.
+def import_vectors(source: Path, members: pa.Table, out: Path, run_log: RunLog) -> Counter[str]:
+    """Write the vectors of the folder `source` for the images of `members` (columns id, member, bucket) to `out`.
 
     Their `metadata_*.parquet` names each image in the column id, key or image_path: by our id, or by the image's name
     in our shards (with or without folder and extension). `out` has the layout of an embed stage, unit vectors in
@@ -30,10 +30,10 @@ def import_vectors(given: Path, members: pa.Table, out: Path, run_log: RunLog) -
     `no_vector`, `not_finite`, `zero_vector`. Raises MissingFile, or BadInput for vectors and metadata that do not
     match.
     """
-    listed = sorted((given / "metadata").glob("metadata_*.parquet"))
+    listed = sorted((source / "metadata").glob("metadata_*.parquet"))
     if not listed:
         raise MissingFile(
-            f"{given} holds no metadata/metadata_*.parquet.",
+            f"{source} holds no metadata/metadata_*.parquet.",
             "Expected img_emb/ and metadata/ in clip-retrieval's layout.",
             "Set embed.from to that folder.",
         )

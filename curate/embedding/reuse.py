@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.encoders import Encoder
-from driftline.curate.store.database import Place, opened, remember_part
+from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.vectors import Look, keep_vectors, looks, read_vectors
 
 Vectors16 = npt.NDArray[np.float16]
@@ -26,37 +25,37 @@ def encoder_name(encoder: Encoder, batch: int) -> str:
 def part_key(name: str, part: pa.Table) -> bytes:
     """Key of a shard with these images. name: of the encoder."""
     columns = [part[column].to_pylist() for column in ("id", "bucket", "sha256", "shard")]
-    return hashlib.sha256(json.dumps(["vectors", name, columns]).encode()).digest()
+    return bytes.fromhex(fingerprint(["vectors", name, columns]))
 
 
-def known_looks(place: Place, name: str, part: pa.Table) -> dict[str, Look]:
+def stored_looks(place: Place, name: str, part: pa.Table) -> dict[str, Look]:
     """SHA-256 → what the store has of the images of a shard."""
     if not place.reads:
         return {}
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         return looks(store, name, part["sha256"].to_pylist())
 
 
-def with_known(
+def with_stored(
     place: Place,
-    known: Mapping[str, Look],
+    stored: Mapping[str, Look],
     part: pa.Table,
     computed: Vectors16,
     faults: Sequence[str | None],
     hashes: Sequence[int | None],
 ) -> tuple[Vectors16, list[str | None], list[int | None]]:
     """(vectors, faults, hashes) of all images of a shard, in order. computed (M, D), faults, hashes: of the images that
-    were not known."""
+    were not stored."""
     digests = part["sha256"].to_pylist()
     new = iter(zip(faults, hashes, strict=True))
-    rows = [(known[d].fault, known[d].phash) if d in known else next(new) for d in digests]
+    rows = [(stored[d].fault, stored[d].phash) if d in stored else next(new) for d in digests]
     good = [d for d, (fault, _) in zip(digests, rows, strict=True) if fault is None]
-    is_known = np.array([d in known for d in good], bool)
+    is_stored = np.array([d in stored for d in good], bool)
     vectors = np.empty((len(good), computed.shape[1]), np.float16)
-    vectors[~is_known] = computed
-    if is_known.any():
-        with opened(place.folder) as store:
-            vectors[is_known] = read_vectors(store, [known[d] for d in good if d in known])
+    vectors[~is_stored] = computed
+    if is_stored.any():
+        with open_store(place.folder) as store:
+            vectors[is_stored] = read_vectors(store, [stored[d] for d in good if d in stored])
     return vectors, [fault for fault, _ in rows], [hash_ for _, hash_ in rows]
 
 
@@ -64,16 +63,16 @@ def keep_looks(
     place: Place, name: str, part: pa.Table, npy: Path, faults: Sequence[str | None], hashes: Sequence[int | None]
 ) -> None:
     """Take the vectors of a shard, whose file is complete."""
-    made: dict[str, Look] = {}
+    new: dict[str, Look] = {}
     row = 0
     for digest, fault, hash_ in zip(part["sha256"].to_pylist(), faults, hashes, strict=True):
-        made[digest] = Look(fault, hash_, "", row)
+        new[digest] = Look(fault, hash_, "", row)
         row += fault is None
-    with opened(place.folder) as store:
-        keep_vectors(store, name, npy, made)
+    with open_store(place.folder) as store:
+        keep_vectors(store, name, npy, new)
 
 
 def keep_part(place: Place, key: bytes, out: Path, files: Sequence[Path]) -> None:
     """Keep the finished files of a shard under its key."""
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         remember_part(store, key, out, [file.relative_to(out).as_posix() for file in files])

@@ -134,14 +134,6 @@ def describe(encoder: Encoder, kind: str, model: str, weights: str | None) -> di
     }
 
 
-def unit(vectors: Vectors) -> Vectors:
-    """Rows (N, D) scaled to length 1; rows of zeros stay zero."""
-    import numpy as np
-
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)
-
-
 ENCODERS = Registry(
     "encoder",
     {

@@ -68,8 +68,8 @@ class Backbone(Network, Encoder):
         if layer is not None:
             forward, width, name = inside(network, name, layer, pool)
         self.width = int(width)
-        known = [name, weights] if file is None else [name, sha256_file(file), *([size] if size != SIZE else [])]
-        self.fingerprint = fingerprint(known)
+        identity = [name, weights] if file is None else [name, sha256_file(file), *([size] if size != SIZE else [])]
+        self.fingerprint = fingerprint(identity)
         transform = transforms.Compose(
             [
                 transforms.Resize(size),

@@ -9,7 +9,8 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
-from driftline.curate.encoders import Encoder, Vectors, unit
+from driftline.curate.core.vectors import unit
+from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.network import Network, resolve_device
 from driftline.curate.encoders.weights import check_weights, unreachable
 
@@ -65,9 +66,9 @@ class Clip(Network, Encoder):
             return f"local-dir:{model}", None
         if model.startswith(("hf-hub:", "local-dir:")):
             return model, None
-        known = open_clip.list_models()
-        if model not in known:
-            near = difflib.get_close_matches(model, known, 3)
+        names = open_clip.list_models()
+        if model not in names:
+            near = difflib.get_close_matches(model, names, 3)
             raise BadConfig(
                 f"embed.model is {model!r}: neither a folder nor a model of open_clip.",
                 f"Nearest names: {', '.join(near) or 'none'}.",

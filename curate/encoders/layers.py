@@ -23,8 +23,8 @@ def parsed(model: str) -> tuple[str, int | None, str]:
     pairs = [part.partition("=")[::2] for part in rest.split(",")]
     values = dict(pairs)
     digits = values.get("layer", "-1").removeprefix("-")
-    known = len(values) == len(pairs) and set(values) <= {"layer", "pool"}
-    if not known or not digits.isdecimal() or len(digits) > 3 or values.get("pool", "avg") not in POOLS:
+    complete = len(values) == len(pairs) and set(values) <= {"layer", "pool"}
+    if not complete or not digits.isdecimal() or len(digits) > 3 or values.get("pool", "avg") not in POOLS:
         raise BadConfig(f"The backbone is {model!r}.", EXPECTED)
     return name, int(values.get("layer", "-1")), values.get("pool", "avg")
 
@@ -60,9 +60,9 @@ def inside(network: Any, name: str, layer: int, pool: str) -> tuple[Callable[[An
 
     def features(x: Any) -> Any:
         options = {"norm": True, "stop_early": True, "intermediates_only": True, **prefix}
-        (found,) = network.forward_intermediates(x, indices=[number], **options)
+        (output,) = network.forward_intermediates(x, indices=[number], **options)
         if pool == "cls":
-            return found[1][:, 0]
-        return found.mean((2, 3)) if pool == "avg" else found.amax((2, 3))
+            return output[1][:, 0]
+        return output.mean((2, 3)) if pool == "avg" else output.amax((2, 3))
 
     return features, int(stages[number]["num_chs"]), f"{name}@layer={number},pool={pool}"

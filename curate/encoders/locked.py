@@ -10,7 +10,8 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.encoders import ENCODERS, Encoder, Vectors, spec_of, unit
+from driftline.curate.core.vectors import unit
+from driftline.curate.encoders import ENCODERS, Encoder, Vectors, spec_of
 
 RECORD, MAPS = "locked.json", "locked.safetensors"
 
@@ -42,12 +43,12 @@ class Locked(Encoder):
         record, maps = read_json(folder / RECORD), load_file(folder / MAPS)
         self._towers, self._maps = {}, {}
         for side in ("image", "text"):
-            said = record[side]
-            tower = opened(said["encoder"], device, precision, compiled)
-            if tower.fingerprint != said["fingerprint"]:
+            entry = record[side]
+            tower = load_encoder(entry["encoder"], device, precision, compiled)
+            if tower.fingerprint != entry["fingerprint"]:
                 raise BadInput(
-                    f"{said['encoder']} is not the {side} encoder that {folder} was trained with.",
-                    f"Expected fingerprint {said['fingerprint']}, found {tower.fingerprint}.",
+                    f"{entry['encoder']} is not the {side} encoder that {folder} was trained with.",
+                    f"Expected fingerprint {entry['fingerprint']}, found {tower.fingerprint}.",
                     "Give it the same weights, or train again.",
                 )
             self._towers[side], self._maps[side] = tower, (maps[f"{side}.weight"], maps[f"{side}.bias"])
@@ -74,7 +75,7 @@ class Locked(Encoder):
         return unit(np.asarray(vectors @ weight.T + bias))
 
 
-def opened(text: str, device: str = "auto", precision: str = "auto", compiled: bool = False) -> Encoder:
+def load_encoder(text: str, device: str = "auto", precision: str = "auto", compiled: bool = False) -> Encoder:
     """The encoder KIND:MODEL or KIND:MODEL:WEIGHTS, beside the one that `EncoderSpec.load` keeps."""
     spec = spec_of(text)
     encoder: Encoder = ENCODERS.resolve(spec.encoder)(spec.model, spec.weights, device, precision, compiled)

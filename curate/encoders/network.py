@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.encoders import Vectors, unit
+from driftline.curate.core.vectors import unit
+from driftline.curate.encoders import Vectors
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as in the code of CLEAR and MoCo
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.hashed_ngrams import hashed_ngrams
 from driftline.curate.core.outside.names import is_count
+from driftline.curate.core.vectors import hashed_ngrams
 from driftline.curate.encoders import Encoder, Vectors
 
 
 class Ngrams(Encoder):
     """Hashed character n-gram counts; texts only, no weights.
 
-    model: the width, as in "2048". See `driftline.curate.core.hashed_ngrams`.
+    model: the width, as in "2048". See `driftline.curate.core.vectors`.
     """
 
     def __init__(self, model: str = "2048", *_: Any) -> None:

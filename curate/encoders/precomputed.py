@@ -12,7 +12,8 @@ import numpy as np
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.outside.arrays import open_array
-from driftline.curate.encoders import Encoder, Vectors, unit
+from driftline.curate.core.vectors import unit
+from driftline.curate.encoders import Encoder, Vectors
 
 
 def _no_images(image: Any) -> Any:

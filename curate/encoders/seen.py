@@ -99,7 +99,7 @@ def seen(kind: str, model: str, weights: str | None = None) -> Seen:
 
 
 def _matching(table: dict[str, Seen], name: str) -> Seen:
-    return next((found for pattern, found in table.items() if re.fullmatch(pattern, name)), NOBODY)
+    return next((claim for pattern, claim in table.items() if re.fullmatch(pattern, name)), NOBODY)
 
 
 def declared(path: Path) -> Seen:
@@ -112,8 +112,8 @@ def declared(path: Path) -> Seen:
         raise BadConfig(
             f"{path} cannot be read as YAML ({reason(error)}).", "Expected trained_until, data, source."
         ) from None
-    known = {"trained_until", "data", "source"}
-    if not isinstance(values, dict) or not set(values) <= known or "trained_until" not in values:
+    keys = {"trained_until", "data", "source"}
+    if not isinstance(values, dict) or not set(values) <= keys or "trained_until" not in values:
         raise BadConfig(f"{path} does not say what its model has seen.", "Expected trained_until, data, source.")
     texts = {key: str(value) for key, value in values.items()}
     return Seen(**texts | {"trained_until": checked(texts["trained_until"])})
@@ -147,8 +147,8 @@ def _last_day(date: str) -> str:
 def recorded(provenance: Mapping[str, Any], features: str) -> Seen:
     """What the encoder of a release's features may have seen, by the release's record."""
     embedded = features == "clip"  # the name of those by the encoder of its run
-    said = provenance["encoder"].get("seen") if embedded else provenance.get("seen", {}).get(features)
-    return NOBODY if said is None else Seen(said["trained_until"], said["data"], said["source"])
+    claim = provenance["encoder"].get("seen") if embedded else provenance.get("seen", {}).get(features)
+    return NOBODY if claim is None else Seen(claim["trained_until"], claim["data"], claim["source"])
 
 
 def checked(date: str) -> str:

@@ -31,7 +31,7 @@ def _session(settings: FetchSettings, redirected: bool) -> aiohttp.ClientSession
     """A session that opens connections to permitted addresses only. redirected: to where other servers point."""
     refused = guard(settings.private_addresses, redirected)
 
-    def opened(address: AddrInfoType) -> socket.socket:
+    def permitted(address: AddrInfoType) -> socket.socket:
         if refused(str(address[4][0])):
             raise Refused(MESSAGE)
         return socket.socket(*address[:3])
@@ -40,7 +40,7 @@ def _session(settings: FetchSettings, redirected: bool) -> aiohttp.ClientSession
         connector=aiohttp.TCPConnector(
             limit=settings.threads,
             limit_per_host=min(settings.per_host, settings.threads),
-            socket_factory=opened,
+            socket_factory=permitted,
         ),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.timeout, sock_read=settings.timeout),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -71,8 +71,8 @@ class _Host:
 
     def pause(self, seconds: float) -> None:
         """Make the next request wait, because the host asked for it (Retry-After)."""
-        end, known = time.monotonic() + seconds, max(self.free, time.monotonic())
-        self.waited += max(end - known, 0.0)
+        end, before = time.monotonic() + seconds, max(self.free, time.monotonic())
+        self.waited += max(end - before, 0.0)
         self.free = max(self.free, end)
 
 

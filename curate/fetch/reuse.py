@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.images.phone_formats import reads_heic
 from driftline.curate.images.shards import index_path, shard_path
-from driftline.curate.store.database import Place, opened, remember_part
+from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
 
 FORMAT = 2  # of a shard's index
@@ -24,14 +23,14 @@ NOT_OF_A_PHOTO = {"shard_size", "stop_after", "downloader"}  # settings that do 
 def rules_of(settings: FetchSettings) -> bytes:
     """Fingerprint of the settings that decide what a row becomes. Misses of other rules are asked again."""
     values = {k: v for k, v in settings.identity("fetch").items() if k not in NOT_OF_A_PHOTO}
-    return hashlib.sha256(json.dumps([values, reads_heic()], sort_keys=True).encode()).digest()[:8]
+    return bytes.fromhex(fingerprint([values, reads_heic()]))[:8]
 
 
 def shard_key(number: int, part: pa.Table, rules: bytes) -> bytes:
     """Key of a shard with these rows under these rules; a file on this machine counts by its inode, size and times."""
     stamps = [None if path is None else _stamp(path) for path in part["path"].to_pylist()]
     columns = [part[name].to_pylist() for name in ("id", "row", "url", "path", "uploaded")]
-    return hashlib.sha256(json.dumps(["shard", FORMAT, number, rules.hex(), columns, stamps]).encode()).digest()
+    return bytes.fromhex(fingerprint(["shard", FORMAT, number, rules.hex(), columns, stamps]))
 
 
 def _stamp(path: str) -> list[int] | None:
@@ -45,7 +44,7 @@ def _stamp(path: str) -> list[int] | None:
 def remember(place: Place | None, key: bytes, out: Path, number: int, digest: str | None = None) -> None:
     """Keep a finished shard under its key. digest: SHA-256 of its tar."""
     if place is not None:
-        with opened(place.folder) as store:
+        with open_store(place.folder) as store:
             remember_part(store, key, out, [path(out, number).name for path in (shard_path, index_path)], digest)
 
 
@@ -53,11 +52,11 @@ def recall(place: Place | None, urls: Sequence[str]) -> dict[str, tuple[Outcome,
     """Address → its outcome and the image, or None for a miss; without images that are damaged or forgotten."""
     if place is None or not place.reads or not urls:
         return {}
-    with opened(place.folder) as store:
-        known = outcomes(store, urls)
-        images = dict(images_of(store, [o.sha256 for o in known.values() if o.sha256 is not None]))
-    found = {url: (outcome, images.get(outcome.sha256 or "")) for url, outcome in known.items()}
-    return {url: (outcome, data) for url, (outcome, data) in found.items() if data is not None or outcome.fault}
+    with open_store(place.folder) as store:
+        stored = outcomes(store, urls)
+        images = dict(images_of(store, [o.sha256 for o in stored.values() if o.sha256 is not None]))
+    answers = {url: (outcome, images.get(outcome.sha256 or "")) for url, outcome in stored.items()}
+    return {url: (outcome, data) for url, (outcome, data) in answers.items() if data is not None or outcome.fault}
 
 
 def keep(
@@ -66,7 +65,7 @@ def keep(
     """Take a shard whose tar is complete. taken: SHA-256 → EXIF date. Misses of the network are taken when the whole
     stage is done: during an outage they say nothing of a photo."""
     if place is not None:
-        with opened(place.folder) as store:
+        with open_store(place.folder) as store:
             keep_shard(store, tar, tar_sha256, index, asked, taken)
 
 
@@ -78,6 +77,6 @@ def settle(place: Place, out: Path, number: int, part: pa.Table, rules: bytes, l
         for row, fault, detail in rows_of(pq.read_table(index_path(out, number)), "row", "fault", "detail")
         if fault in lasting and urls.get(row) is not None
     ]
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         keep_misses(store, misses)
     remember(place, shard_key(number, part, rules), out, number)

@@ -23,7 +23,7 @@ from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.outcome import NETWORK_REASONS
 from driftline.curate.fetch.reuse import rules_of, settle
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.fetch.shard import COLUMNS, INDEX, Again, Shard, fetch_shard
+from driftline.curate.fetch.shard import COLUMNS, INDEX, Again, Shard, counts_of, fetch_shard
 from driftline.curate.images.shards import index_path, shard_path
 from driftline.curate.store.database import Place
 
@@ -82,9 +82,7 @@ def _settle(shards: Sequence[Shard], store: Place) -> None:
     """Take the misses of the network into the store, because fetch accepted them."""
     for shard in shards:
         index = index_path(shard.out, shard.number)
-        if index.exists() and not NETWORK_REASONS.isdisjoint(
-            pq.read_table(index, columns=["fault"])["fault"].to_pylist()
-        ):
+        if index.exists() and not NETWORK_REASONS.isdisjoint(counts_of(index)):
             settle(store, shard.out, shard.number, shard.rows(), rules_of(shard.settings), NETWORK_REASONS)
 
 
@@ -94,7 +92,7 @@ def _to_ask(shard: Shard, again: Again | None) -> Shard:
     index = index_path(earlier, shard.number)
     if not index.exists():
         return shard
-    faults = Counter(fault or "" for fault in pq.read_table(index, columns=["fault"])["fault"].to_pylist())
+    faults = counts_of(index)
     if again is None and is_outage(faults, shard.settings.outage):
         again = Again(frozenset(NETWORK_REASONS), shard.out)
     elif again is not None and earlier == shard.out and again.reasons.isdisjoint(faults):
@@ -159,7 +157,7 @@ class _Frontier:
 
     def __init__(self, out: Path, wanted: int | None) -> None:
         self.out, self.wanted = out, wanted
-        self.shard = self.found = 0
+        self.shard = self.images = 0
         self.cut: tuple[int, int] | None = None  # (shard, position in it) of the `wanted`-th image
 
     def reached(self) -> bool:
@@ -167,8 +165,8 @@ class _Frontier:
         while self.wanted is not None and self.cut is None and index_path(self.out, self.shard).exists():
             faults = pq.read_table(index_path(self.out, self.shard), columns=["fault"])["fault"].to_pylist()
             for position, fault in enumerate(faults):
-                self.found += fault is None
-                if self.found == self.wanted:
+                self.images += fault is None
+                if self.images == self.wanted:
                     self.cut = (self.shard, position)
                     return True
             self.shard += 1
@@ -213,8 +211,8 @@ def _surplus(shard: Shard, first: int) -> pa.Table:
     """The rows of a shard from `first` on, as rows that were not needed."""
     rows = shard.rows().slice(first).select(["id", "row", "uploaded"])
     n = len(rows)
-    known = {"shard": pa.array([shard.number] * n, pa.int32()), "fault": pa.array(["surplus"] * n, pa.string())}
-    columns = [rows[f.name] if f.name in rows.column_names else known.get(f.name, pa.nulls(n, f.type)) for f in INDEX]
+    same = {"shard": pa.array([shard.number] * n, pa.int32()), "fault": pa.array(["surplus"] * n, pa.string())}
+    columns = [rows[f.name] if f.name in rows.column_names else same.get(f.name, pa.nulls(n, f.type)) for f in INDEX]
     return pa.Table.from_arrays(columns, schema=INDEX)
 
 

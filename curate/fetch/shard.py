@@ -26,7 +26,7 @@ from driftline.curate.images.checks import ImageCheck, check_image
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
 from driftline.curate.metadata.column_mapping import printable
-from driftline.curate.store.database import Place, opened, reuse_part
+from driftline.curate.store.database import Place, open_store, reuse_part
 from driftline.curate.store.photos import Asked, Outcome, outcomes
 
 INDEX = pa.schema(
@@ -108,7 +108,7 @@ class Spool:
         self.failures: dict[int, Download] = {}
         self.notes: dict[int, str] = {}  # row → detail of an image that a mirror had
         self.origins: dict[int, tuple[str, str]] = {}  # row → source_sha256 and changes of an image stored before
-        self.known: dict[int, Outcome] = {}  # row → what a store knows of its image, judged by the same rules
+        self.passed: dict[int, Outcome] = {}  # row → what a store knows of its image, judged by the same rules
         self.misses: dict[int, Download] = {}  # row → its last answer, if it is asked again
         self.validators: dict[int, str | None] = {}  # row → validator of the answer, for rows that were asked
 
@@ -153,11 +153,11 @@ def fetch_shard(shard: Shard) -> Counter[str]:
         spool = Spool(shard.out)
         try:
             if _linked(shard):
-                return _counts(index)
+                return counts_of(index)
             part = shard.rows()
             rules = rules_of(shard.settings)
             if shard.again is None and reuse_part(shard.store, shard_key(shard.number, part, rules), shard.out):
-                return _counts(index)
+                return counts_of(index)
             todo = _recall(shard, part, spool)
             most = shard.settings.max_bytes
             read_local(todo, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
@@ -171,10 +171,11 @@ def fetch_shard(shard: Shard) -> Counter[str]:
             raise no_room(error, shard_path(shard.out, shard.number), 0) from None
         finally:
             spool.close()
-    return _counts(index)
+    return counts_of(index)
 
 
-def _counts(index: Path) -> Counter[str]:
+def counts_of(index: Path) -> Counter[str]:
+    """Rows by reason ("": kept) of a finished shard."""
     return Counter(fault or "" for fault in pq.read_table(index, columns=["fault"])["fault"].to_pylist())
 
 
@@ -223,19 +224,19 @@ def _recent(shard: Shard, part: pa.Table) -> set[int]:
     if shard.store is None or shard.again is None or (before := shard.again.before) is None:
         return set()
     urls = {row: url for row, url in rows_of(part, "row", "url") if url is not None}
-    with opened(shard.store.folder) as store:
-        known = outcomes(store, urls.values())
-    return {row for row, url in urls.items() if url in known and known[url].time >= before}
+    with open_store(shard.store.folder) as store:
+        stored = outcomes(store, urls.values())
+    return {row for row, url in urls.items() if url in stored and stored[url].time >= before}
 
 
 def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dict[int, str]:
     """Put what the store has into the spool; returns row → address of those that must be asked."""
     urls = {row: url for row, url in rows_of(part, "row", "url") if url is not None and spool.data(row) is None}
     again = frozenset[str]() if shard.again is None else shard.again.reasons
-    found = recall(shard.store, list(urls.values()))
+    stored = recall(shard.store, list(urls.values()))
     asked: dict[int, str] = {}
     for row, url in urls.items():
-        outcome, data = found.get(url, (None, None))
+        outcome, data = stored.get(url, (None, None))
         if outcome is None or (data is None and (outcome.rules != rules or outcome.fault in again)):
             asked[row] = url
             if outcome is not None and (outcome.rules == rules or outcome.fault not in LIMIT_REASONS):
@@ -247,7 +248,7 @@ def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dic
         if data is not None and outcome.detail is not None:
             spool.notes[row] = outcome.detail
         if data is not None and outcome.rules == rules:
-            spool.known[row] = outcome
+            spool.passed[row] = outcome
     return asked
 
 
@@ -333,7 +334,7 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
                 record |= {"fault": failure.fault, "detail": failure.detail}
                 continue
             digest = sha256_bytes(data)
-            check = _check(data, digest, shard.settings, spool.known.get(row))
+            check = _check(data, digest, shard.settings, spool.passed.get(row))
             record |= {"fault": check.reason, "detail": check.detail, "width": check.width, "height": check.height}
             if digest in shard.settings.placeholders:
                 record |= {"fault": "placeholder", "detail": f"sha256 {digest}"}
@@ -352,8 +353,9 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
     index = pa.Table.from_pylist(records, schema=INDEX)
     asked = [
         Asked(
-            urls[r["row"]], rules, r.get("sha256"), r["fault"], r["detail"], spool.validators.get(r["row"]),
-            r.get("source_sha256"), r.get("changes") or NONE,
+            urls[r["row"]], rules, r.get("sha256"), r["fault"], detail=r["detail"],
+            validator=spool.validators.get(r["row"]),
+            source_sha256=r.get("source_sha256"), changes=r.get("changes") or NONE,
         )
         for r in records
         if r["row"] in urls and r["fault"] not in NETWORK_REASONS
@@ -364,8 +366,8 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
         remember(shard.store, shard_key(shard.number, part, rules), shard.out, shard.number, digest.hexdigest())
 
 
-def _check(data: bytes, digest: str, limits: FetchSettings, known: Outcome | None) -> ImageCheck:
+def _check(data: bytes, digest: str, limits: FetchSettings, earlier: Outcome | None) -> ImageCheck:
     """The check of an image; one that passed it before, under the same rules, is not decoded again."""
-    if known is None or known.sha256 != digest:
+    if earlier is None or earlier.sha256 != digest:
         return check_image(data, limits)
-    return ImageCheck(None, None, known.suffix, known.width, known.height)
+    return ImageCheck(None, None, earlier.suffix, earlier.width, earlier.height)

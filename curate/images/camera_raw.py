@@ -36,17 +36,17 @@ def _ifds(data: bytes) -> list[Any]:
     """The directories of tags of a TIFF file."""
     from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-    file, found = io.BytesIO(data), list[Any]()
+    file, directories = io.BytesIO(data), list[Any]()
     first = ImageFileDirectory_v2(data[:8])
     left = [first.next]
-    while left and len(found) < MOST_IFDS:
+    while left and len(directories) < MOST_IFDS:
         ifd = ImageFileDirectory_v2(data[:8])
         file.seek(left.pop())
         ifd.load(file)
-        found.append(ifd)
+        directories.append(ifd)
         inside = ifd.get(SUB_IFDS, ())
         left += [at for at in (ifd.next, *(inside if isinstance(inside, tuple) else (inside,))) if at]
-    return found
+    return directories
 
 
 def previews(data: bytes) -> list[bytes]:
@@ -57,13 +57,13 @@ def previews(data: bytes) -> list[bytes]:
 
 def _jpegs(data: bytes) -> list[tuple[int, int, int]]:
     """Pixels, start and end of the JPEG files inside."""
-    found, at = [], data.find(b"\xff\xd8\xff")
+    parts, at = [], data.find(b"\xff\xd8\xff")
     for _ in range(MOST_MARKS):
         if at < 0:
             break
-        found.append(_jpeg(data, at))
+        parts.append(_jpeg(data, at))
         at = data.find(b"\xff\xd8\xff", at + 2)
-    return [part for part in found if part is not None]
+    return [part for part in parts if part is not None]
 
 
 def _jpeg(data: bytes, start: int) -> tuple[int, int, int] | None:
@@ -89,7 +89,7 @@ def _described(jpeg: bytes, raw: bytes) -> bytes:
     """The JPEG with tags of the RAW file, if it has none of its own."""
     from PIL import Image
 
-    kept = Image.Exif()
+    copied = Image.Exif()
     try:
         with warnings.catch_warnings(), Image.open(io.BytesIO(jpeg)) as image:
             warnings.simplefilter("ignore")
@@ -97,9 +97,9 @@ def _described(jpeg: bytes, raw: bytes) -> bytes:
             if own or tags is None:
                 return jpeg
             dates = tags.get_ifd(EXIF_IFD)
-            kept.update({tag: tags[tag] for tag in (ORIENTATION, MODEL) if tag in tags})
-            kept.get_ifd(EXIF_IFD).update({tag: dates[tag] for tag in DATES if tag in dates})
-            segment = kept.tobytes()
+            copied.update({tag: tags[tag] for tag in (ORIENTATION, MODEL) if tag in tags})
+            copied.get_ifd(EXIF_IFD).update({tag: dates[tag] for tag in DATES if tag in dates})
+            segment = copied.tobytes()
     except Exception:  # Pillow raises many kinds for damaged tags
         return jpeg
     size = (len(segment) + 2).to_bytes(4, "big")

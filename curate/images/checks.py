@@ -105,7 +105,9 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
     if limits.max_aspect is not None and max(width, height) > limits.max_aspect * min(width, height):
         return ImageCheck("too_long", f"{width} × {height}")
     taken = None if date is None else date[0]
-    return ImageCheck(None, None, EXTENSIONS[format_], width, height, converted, taken, changes)
+    return ImageCheck(
+        None, None, EXTENSIONS[format_], width, height=height, converted=converted, taken=taken, changes=changes
+    )
 
 
 def _of_preview(data: bytes, limits: ImageLimits) -> ImageCheck:

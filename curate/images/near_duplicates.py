@@ -11,12 +11,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from driftline.curate.core.outside.images import as_rgb
 from driftline.curate.encoders import Vectors
+
+if TYPE_CHECKING:
+    import torch
+    from PIL import Image
 
 Hashes = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.int64]
@@ -28,7 +33,7 @@ MANY = 100_000  # from so many hashes on, multi-index hashing is faster than com
 FEW_BITS = 6  # with more bits the parts of a hash are too short to be selective
 
 
-def perceptual_hashes(batch: Any) -> Hashes:
+def perceptual_hashes(batch: torch.Tensor) -> Hashes:
     """uint8 torch tensor (N, 3, H, W) → (N,) uint64."""
     import torch
     from torch.nn.functional import adaptive_avg_pool2d
@@ -43,7 +48,7 @@ def perceptual_hashes(batch: Any) -> Hashes:
     return np.asarray((bits * powers).sum(1, dtype=np.uint64), np.uint64)
 
 
-def thumbnail(data: bytes, decoded: Any = None) -> Any:
+def thumbnail(data: bytes, decoded: Image.Image | None = None) -> torch.Tensor:
     """The image, squeezed to a (3, THUMB, THUMB) uint8 torch tensor, as input of `perceptual_hashes`.
 
     decoded: the image in RGB, where it is at hand; it is used where it is what would be decoded here. JPEG decoders
@@ -55,8 +60,8 @@ def thumbnail(data: bytes, decoded: Any = None) -> Any:
     if decoded is None or min(decoded.size) >= 2 * THUMB:  # others are decoded as they are
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (THUMB, THUMB))
-            same = decoded is not None and decoded.size == image.size  # not drafted smaller
-            decoded = decoded if same else image.convert("RGB")
+            if decoded is None or decoded.size != image.size:  # drafted smaller
+                decoded = as_rgb(image)
     small = decoded.resize((THUMB, THUMB), Image.Resampling.BOX)
     return torch.from_numpy(np.array(small)).permute(2, 0, 1)
 
@@ -65,10 +70,10 @@ def hashes_of(images: Iterable[bytes]) -> Hashes:
     """(N,) perceptual hashes of encoded images."""
     import torch
 
-    small, found = map(thumbnail, images), [np.zeros(0, np.uint64)]
+    small, hashes = map(thumbnail, images), [np.zeros(0, np.uint64)]
     while block := list(islice(small, BLOCK)):
-        found.append(perceptual_hashes(torch.stack(block)))
-    return np.concatenate(found)
+        hashes.append(perceptual_hashes(torch.stack(block)))
+    return np.concatenate(hashes)
 
 
 @lru_cache(maxsize=1)
@@ -142,9 +147,9 @@ def near_stored(new: Hashes, stored: Hashes, bits: int) -> npt.NDArray[np.bool_]
         mask = np.uint64((1 << (high - low)) - 1)
         parts = (stored >> np.uint64(low)) & mask
         wanted = (new >> np.uint64(low)) & mask
-        kept = np.isin(parts, wanted)
-        order = np.argsort(parts[kept], kind="stable")
-        hashed, parts = stored[kept][order], parts[kept][order]
+        shared = np.isin(parts, wanted)
+        order = np.argsort(parts[shared], kind="stable")
+        hashed, parts = stored[shared][order], parts[shared][order]
         first, last = (np.searchsorted(parts, wanted, side=side) for side in ("left", "right"))
         for i in np.flatnonzero((last > first) & ~near).tolist():
             near[i] = bool((np.bitwise_count(hashed[first[i] : last[i]] ^ new[i]) <= bits).any())

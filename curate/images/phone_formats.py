@@ -7,6 +7,7 @@ import io
 from functools import cache
 from typing import Any
 
+from driftline.curate.core.outside.images import as_rgb
 from driftline.curate.images import changes
 
 NAMES = {"HEIF": "HEIC", "AVIF": "AVIF"}  # Pillow's name of each format → what people say
@@ -36,7 +37,7 @@ def as_jpeg(image: Any) -> tuple[bytes, str]:
     """An opened image as JPEG, upright or with its orientation, with EXIF and colour profile; and what was done."""
     buffer = io.BytesIO()
     more = {"icc_profile": profile} if (profile := image.info.get("icc_profile")) else {}
-    image.convert("RGB").save(buffer, "JPEG", quality=QUALITY, exif=image.getexif(), **more)
+    as_rgb(image).save(buffer, "JPEG", quality=QUALITY, exif=image.getexif(), **more)
     steps = {
         changes.REENCODED.format(NAMES[image.format]): True,
         changes.FIRST: getattr(image, "n_frames", 1) > 1,

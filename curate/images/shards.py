@@ -66,7 +66,7 @@ def _header(name: str, size: int) -> bytes:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Raises IntegrityError for a file that is missing or is no tar, at its start or further on."""
     try:
         with tarfile.open(path, mode="r|") as tar:
@@ -84,7 +84,7 @@ def read_tar(path: Path, names: Container[str] | None = None) -> Iterator[Member
 
     Raises IntegrityError for a member that is not a plain file in the top folder: such a tar is not from driftline.
     """
-    with _opened(path) as tar:
+    with _open_tar(path) as tar:
         for info in tar:
             if not info.isfile() or "/" in info.name or info.name.startswith("."):
                 raise IntegrityError(
@@ -109,20 +109,20 @@ def read_images(folder: Path, index: pa.Table, shard: int) -> Iterator[tuple[str
         for member, id_, sha, number in rows_of(index, "member", "id", "sha256", "shard")
         if number == shard and member is not None
     }
-    if not wanted:
-        return
-    path = shard_path(folder, shard)
-    for name, content in read_tar(path, wanted):
+    if wanted:
+        yield from checked_images(shard_path(folder, shard), wanted, "Fetch the shard again.")
+
+
+def checked_images(tar: Path, wanted: dict[str, tuple[str, str]], way_out: str) -> Iterator[tuple[str, bytes]]:
+    """Yield (id, bytes) of some members of a tar, in its order. wanted: member → (id, SHA-256), emptied here. Raises
+    IntegrityError if one is missing or its checksum differs."""
+    for name, content in read_tar(tar, wanted):
         id_, sha = wanted.pop(name)
         if sha256_bytes(content) != sha:
-            raise IntegrityError(
-                f"The image {name} in {path} does not match its checksum.", "", "Fetch the shard again."
-            )
+            raise IntegrityError(f"The image {name} in {tar} does not match its checksum.", "", way_out)
         yield id_, content
     if wanted:
-        raise IntegrityError(
-            f"{path} lacks {len(wanted)} images, for example {sorted(wanted)[0]}.", "", "Fetch the shard again."
-        )
+        raise IntegrityError(f"{tar} lacks {len(wanted)} images, for example {min(wanted)}.", "", way_out)
 
 
 class Reader:

@@ -127,8 +127,8 @@ def _jpeg(data: bytes) -> bytes:
 
 
 def _affects_looks(marker: int, content: bytes) -> bool:
-    kept = {0xE0: JFIF, 0xE2: b"ICC_PROFILE\0", 0xEE: b"Adobe"}
-    return marker in kept and content.startswith(kept[marker])
+    beginnings = {0xE0: JFIF, 0xE2: b"ICC_PROFILE\0", 0xEE: b"Adobe"}
+    return marker in beginnings and content.startswith(beginnings[marker])
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:

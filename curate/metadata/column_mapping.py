@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
+from driftline.curate.core.errors import BadInput, did_you_mean
 from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.metadata.columns import COLUMNS, safe_id
 
@@ -25,8 +25,7 @@ def check_columns(columns: dict[str, str], images: Sequence[str]) -> dict[str, s
     allowed = [*(name for name in COLUMNS if name not in NOT_FROM_TABLE), *(i for i in images if i == "image")]
     for name in columns:
         if name not in allowed:
-            near = difflib.get_close_matches(name, allowed, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = " ".join(filter(None, ["", did_you_mean(name, allowed)]))
             raise ValueError(f"There is no column {name!r}.{hint} Available: {', '.join(allowed)}")
     if "uploaded" not in columns or not set(images) & set(columns):
         raise ValueError(
@@ -34,6 +33,15 @@ def check_columns(columns: dict[str, str], images: Sequence[str]) -> dict[str, s
             "{path: filename, uploaded: year, label: species}"
         )
     return columns
+
+
+def check_names(path: Path | str, names: Sequence[str], columns: Mapping[str, str]) -> None:
+    """Raise BadInput unless a table with columns of these names has each that `columns` asks for, once."""
+    if twice := [column for column in columns.values() if names.count(column) > 1]:
+        raise BadInput(f"{path} has more than one column {twice[0]!r}.", f"It has {names}.")
+    if missing := sorted(set(columns.values()) - set(names)):
+        missing_names = ", ".join(map(repr, missing))
+        raise BadInput(f"{path} has no column {missing_names}.", f"It has {names}.", "Correct collection.columns.")
 
 
 class Unreadable:
@@ -124,10 +132,10 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
     for name, value in record.items():
         if value is not None and COLUMNS[name] == "string" and not isinstance(value, str):
             record[name] = str(value)
-    given = record.get("id") or (record.get("path") and values.get(columns["path"])) or record.get("url")
-    if given is None or not str(given).strip():
+    identifier = record.get("id") or (record.get("path") and values.get(columns["path"])) or record.get("url")
+    if identifier is None or not str(identifier).strip():
         return bad("bad_id")
-    record["id"] = safe_id(str(given).strip())
+    record["id"] = safe_id(str(identifier).strip())
     return record
 
 

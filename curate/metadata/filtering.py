@@ -99,8 +99,8 @@ def late_rows(marks: Sequence[Path], settings: FilterSettings, scratch: Path) ->
         ORDER BY row
     """
     with duckdb.connect(config={"memory_limit": DUCKDB_MEMORY, "temp_directory": str(scratch)}) as base:
-        given = {"marks": [str(path) for path in marks], "limit": settings.per_user}
-        return base.sql(query, params=given).to_arrow_table().cast(LATE)
+        parameters = {"marks": [str(path) for path in marks], "limit": settings.per_user}
+        return base.sql(query, params=parameters).to_arrow_table().cast(LATE)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Part:
     """its marks"""
     late: pa.Table
     """its rows of `late_rows`"""
-    kept: Path
+    good: Path
     """file for the rows that are kept"""
     rejects: Path
     """file for the rows that are dropped, with their reasons"""
@@ -125,7 +125,7 @@ def finish(part: Part) -> None:
     reason = _reasons(part)
     good = pc.is_null(reason)
     # one thread: parts run in parallel already, and Arrow's own threads double the CPU time for files of this size
-    write_parquet(part.kept, pq.read_table(part.table, use_threads=False).filter(good), REPEATED)
+    write_parquet(part.good, pq.read_table(part.table, use_threads=False).filter(good), REPEATED)
     rejects = pa.table([marks["id"], marks["row"], reason, pa.nulls(len(marks), pa.string())], schema=REJECTS)
     write_parquet(part.rejects, rejects.filter(pc.invert(good)))
 

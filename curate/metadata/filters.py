@@ -114,7 +114,7 @@ def fails(table: pa.Table, where: str) -> pa.Array:
             raise BadConfig(
                 f"filter.where is {where!r}, of type {kinds[0][0] if kinds else 'nothing'}.", "Expected true or false."
             )
-        found = base.sql(f"SELECT coalesce(keep, false) AS keep FROM ({query})").to_arrow_table()
+        answers = base.sql(f"SELECT coalesce(keep, false) AS keep FROM ({query})").to_arrow_table()
     except duckdb.Error as error:
         raise BadConfig(
             f"filter.where cannot be read: {reason(error)}",
@@ -123,9 +123,9 @@ def fails(table: pa.Table, where: str) -> pa.Array:
         ) from None
     finally:
         base.close()
-    if len(found) != len(table):
+    if len(answers) != len(table):
         raise BadConfig(f"filter.where is {where!r}.", "Expected an expression over one photo, not over all of them.")
-    return pc.invert(whole(found["keep"]))
+    return pc.invert(whole(answers["keep"]))
 
 
 def withdrawn_ids(path: Path) -> list[str]:
@@ -138,9 +138,9 @@ def withdrawn_ids(path: Path) -> list[str]:
 
 def _none_of(words: Sequence[str], anchor: str, *columns: pa.ChunkedArray) -> pa.Array:
     pattern = "(?i)" + anchor + "(" + "|".join(re.escape(w) for w in words) + ")"
-    found = [pc.fill_null(pc.match_substring_regex(column, pattern), False) for column in columns]
-    some = found[0]
-    for more in found[1:]:
+    matches = [pc.fill_null(pc.match_substring_regex(column, pattern), False) for column in columns]
+    some = matches[0]
+    for more in matches[1:]:
         some = pc.or_(some, more)
     return pc.invert(some)
 

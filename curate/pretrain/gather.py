@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import read_json, write_json, writing
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.images import open_image, square
 from driftline.curate.encoders.seen import NOBODY, Seen
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.pretrain.pool import Photo, Pool, open_pool, seen_of
@@ -90,8 +90,6 @@ def _decode(pool: Pool, room: int, path: Path, tick: Callable[[int], None], sour
 
 def fit_image(data: bytes, room: int) -> npt.NDArray[np.uint8]:
     """Decode an image, resize its shorter edge and crop the centre: (room, room, 3)."""
-    from PIL import Image, ImageOps
-
-    with opened(data, "An image") as image:
+    with open_image(data, "An image") as image:
         image.draft("RGB", (room, room))
-        return np.asarray(ImageOps.fit(image.convert("RGB"), (room, room), Image.Resampling.BICUBIC))
+        return square(image, room)

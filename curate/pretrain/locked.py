@@ -63,12 +63,12 @@ def train(
     scale = torch.nn.Parameter(torch.tensor(np.log(1 / 0.07)))
     groups: list[dict[str, Any]] = [{"params": maps.parameters()}, {"params": [scale], "weight_decay": 0.0}]
     optimiser = torch.optim.AdamW(groups, lr, weight_decay=decay)
-    known: dict[str, Vectors] = {}
+    vector_of: dict[str, Vectors] = {}
 
     def vectors(texts: list[str]) -> Vectors:
-        if new := [one for one in dict.fromkeys(texts) if one not in known]:
-            known.update(zip(new, text.texts(new), strict=True))
-        return np.stack([known[one] for one in texts])
+        if new := [one for one in dict.fromkeys(texts) if one not in vector_of]:
+            vector_of.update(zip(new, text.texts(new), strict=True))
+        return np.stack([vector_of[one] for one in texts])
 
     def mapped(side: str, x: Vectors) -> torch.Tensor:
         rows = functional.dropout(torch.from_numpy(x * np.sqrt(x.shape[1])), dropout)  # of unit variance
@@ -78,7 +78,11 @@ def train(
         return mapped("image", images[chosen]), mapped("text", vectors([captions(int(i), rng) for i in chosen]))
 
     batch = min(batch, len(images))
-    losses = list(contrast(embedded, keys, optimiser, scale, lr, epochs, batch, rng, run_log))
+    per_epoch = contrast(
+        embedded, keys, optimiser=optimiser, log_scale=scale, lr=lr, epochs=epochs, batch=batch, rng=rng,
+        run_log=run_log,
+    )  # fmt: skip
+    losses = list(per_epoch)
     state = {name: tensor.contiguous() for name, tensor in maps.state_dict().items()}
     for side, d in (("image", images.shape[1]), ("text", text.width)):
         state[f"{side}.weight"] *= float(np.sqrt(d))  # an encoder's vectors have length 1

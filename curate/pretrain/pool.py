@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
 from driftline.curate.core.errors import BadConfig, IntegrityError, MissingFile
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import UNKNOWN, Seen
 from driftline.curate.images.near_duplicates import Hashes, hashes_of
@@ -25,7 +26,6 @@ from driftline.curate.release.format import Release, in_run
 from driftline.curate.release.pool import COPY, Tested, is_near, left_out
 from driftline.curate.release.versions.appending import unlabelled
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 Read = Callable[[Collection[str]], Iterator[tuple[str, bytes]]]
 
 
@@ -118,8 +118,8 @@ def seen_of(photos: Iterable[Photo], source: Path, tests: str, maker: str) -> Se
     """What a model that learned from these photos has seen, for `seen.yaml`. maker: the command."""
     photos = list(photos)
     times = [photo.uploaded for photo in photos]
-    known = [time for time in times if time is not None]
-    until = str(datetime.fromtimestamp(max(known), UTC).date()) if known and len(known) == len(times) else UNKNOWN
+    dates = [time for time in times if time is not None]
+    until = str(datetime.fromtimestamp(max(dates), UTC).date()) if dates and len(dates) == len(times) else UNKNOWN
     return Seen(until, f"{len(photos):,} photos of {source.resolve().name}; tests of its release: {tests}", maker)
 
 
@@ -146,9 +146,9 @@ def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo],
     """All fetched images (of the bucket)."""
     table = pq.read_table(index)
     if bucket is not None:
-        known = set(pc.unique(table["bucket"]).to_pylist())
+        buckets = set(pc.unique(table["bucket"]).to_pylist())
         table = table.filter(pc.equal(table["bucket"], bucket))
-        _check_bucket(bucket, known, len(table))
+        _check_bucket(bucket, buckets, len(table))
     table = table.filter(pc.is_valid(table["sha256"]))
     folder = next(iter(sorted(source.glob("stages/*_fetch"))), None)
     if folder is None:
@@ -175,8 +175,8 @@ def _of_release(release: Release, bucket: int | None, labelled: bool) -> tuple[l
         if bucket is None or place.row["bucket"] == bucket:
             tars.setdefault(place.tar, {})[id_] = id_
             photos.append(Photo(id_, place.row["user"], place.row["sha256"], place.row["uploaded"]))
-    known = rows_of(release.table, "id", "user", "sha256", "uploaded", "bucket")
-    photos += [Photo(*values) for *values, b in known if bucket is None or b == bucket]
+    rows = rows_of(release.table, "id", "user", "sha256", "uploaded", "bucket")
+    photos += [Photo(*values) for *values, b in rows if bucket is None or b == bucket]
     _check_bucket(bucket, {record["index"] for record in release.buckets}, len(photos))
     sums = release.checksums()
 
@@ -194,13 +194,15 @@ def _of_release(release: Release, bucket: int | None, labelled: bool) -> tuple[l
 
 
 def _of_folder(source: Path) -> tuple[list[Photo], Read]:
-    files = {p.relative_to(source).as_posix(): p for p in sorted(source.rglob("*")) if p.suffix.lower() in SUFFIXES}
+    files = {
+        p.relative_to(source).as_posix(): p for p in sorted(source.rglob("*")) if p.suffix.lower() in IMAGE_SUFFIXES
+    }
     if not files:
-        raise MissingFile(f"{source} holds no images.", f"Expected files that end in {', '.join(SUFFIXES)}.")
+        raise MissingFile(f"{source} holds no images.", f"Expected files that end in {', '.join(IMAGE_SUFFIXES)}.")
     photos = [Photo(name, None, sha256_file(path), None) for name, path in files.items()]
     return photos, lambda ids: ((name, path.read_bytes()) for name, path in files.items() if name in ids)
 
 
-def _check_bucket(bucket: int | None, known: set[int], images: int) -> None:
-    if bucket is not None and not images and bucket not in known:
-        raise BadConfig(f"There is no image of bucket {bucket}.", f"Available: {sorted(known)}.", "Set --bucket.")
+def _check_bucket(bucket: int | None, buckets: set[int], images: int) -> None:
+    if bucket is not None and not images and bucket not in buckets:
+        raise BadConfig(f"There is no image of bucket {bucket}.", f"Available: {sorted(buckets)}.", "Set --bucket.")

@@ -74,7 +74,10 @@ def train(
         return image, text
 
     losses = []
-    for loss in contrast(embedded, keys, optimiser, model.logit_scale, lr, epochs, batch, rng, run_log):
+    for loss in contrast(
+        embedded, keys, optimiser=optimiser, log_scale=model.logit_scale, lr=lr, epochs=epochs, batch=batch, rng=rng,
+        run_log=run_log,
+    ):  # fmt: skip
         losses.append(loss)
         run_log.say(f"epoch {len(losses)}: loss {loss:.3f}")
     with torch.no_grad():  # zero the random embeddings of tokens that did not occur

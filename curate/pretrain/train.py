@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.encoders import Vectors, unit
+from driftline.curate.core.vectors import unit
+from driftline.curate.encoders import Vectors
 from driftline.curate.encoders.network import resolve_device
 from driftline.curate.encoders.seen import write_seen
 from driftline.curate.pretrain import Recipe
@@ -27,6 +29,11 @@ from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.probe import Probe
 from driftline.curate.pretrain.views import draw_views, full_views, render_views
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Positions = npt.NDArray[np.int64]
+Images = npt.NDArray[np.uint8]
 WEIGHTS, FACTS, STATE = "weights.safetensors", "pretrain.json", "state.pt"
 
 
@@ -69,7 +76,7 @@ class ProcessGroup:
                 dist.all_reduce(p.grad)
                 p.grad /= self.size
 
-    def all_gather(self, part: Any) -> Any:
+    def all_gather(self, part: Tensor) -> Tensor:
         """The rows of all processes, in order of rank."""
         import torch
         import torch.distributed as dist
@@ -227,7 +234,7 @@ class Training:
             tick(1)
         return total / self.batches
 
-    def fill_queue(self, order: Any) -> None:
+    def fill_queue(self, order: Positions) -> None:
         """Replace the random vectors of the queue by keys of views before the first update.
 
         With random negatives, the encoder would learn to map all images to one point, which is far from random vectors.
@@ -245,7 +252,7 @@ class Training:
                 keys = self.moco.keys(views)
             self.moco.enqueue(self.group.all_gather(keys), self.numbers(batch))
 
-    def update(self, chosen: Any, epoch: int, number: int) -> float:
+    def update(self, chosen: Positions, epoch: int, number: int) -> float:
         """One batch; returns its loss. Every process draws the views of the complete batch and uses its share."""
 
         recipe = self.recipe
@@ -267,24 +274,24 @@ class Training:
         self.moco.enqueue(self.group.all_gather(keys), self.numbers(chosen))
         return float(loss.detach())
 
-    def numbers(self, positions: Any) -> Any:
+    def numbers(self, positions: Positions) -> Tensor:
         """Positions as int64 on the device."""
         import torch
 
         return torch.from_numpy(np.asarray(positions, np.int64)).to(self.device)
 
-    def images(self, positions: Any) -> Any:
+    def images(self, positions: Positions) -> Tensor:
         """Some of the training images, as from `floats`."""
         return self.floats(self.x[positions])
 
-    def floats(self, x: Any) -> Any:
+    def floats(self, x: Images) -> Tensor:
         """uint8 (n, room, room, 3) → (n, 3, room, room) float32, 0 … 255, on the device."""
         import torch
 
         pixels = torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
         return pixels.permute(0, 3, 1, 2).contiguous().float()
 
-    def features(self, x: Any) -> Vectors:
+    def features(self, x: Images) -> Vectors:
         """uint8 (N, room, room, 3) → unit vectors (N, D) of the query encoder."""
         import torch
 

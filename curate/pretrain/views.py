@@ -9,12 +9,15 @@ brightness, contrast).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.encoders.network import MEAN, STD
+
+if TYPE_CHECKING:
+    import torch
 
 Numbers = npt.NDArray[np.float64]
 JITTER, JITTERED, HUE = 0.4, 0.8, 0.1
@@ -61,13 +64,14 @@ def draw_views(n: int, size: int, room: int, rng: np.random.Generator) -> ViewPa
     grey = rng.random(n) < GREY
     hues = hue_rotations(np.where(grey, 0.0, turn))
     colours = bright[:, None, None] * saturation_matrices(np.where(grey, 0.0, full)) @ hues
-    return ViewParameters(left, top, width, height, flip, sigma, colours, contrast)
+    return ViewParameters(left, top, width, height, flip=flip, sigma=sigma, colours=colours, contrast=contrast)
 
 
 def full_views(n: int, room: int) -> ViewParameters:
     """Parameters of unchanged, complete images, for computing features."""
     zero, one = np.zeros(n), np.ones(n)
-    return ViewParameters(zero, zero, one * room, one * room, zero, zero, np.broadcast_to(np.eye(3), (n, 3, 3)), one)
+    same = np.broadcast_to(np.eye(3), (n, 3, 3))
+    return ViewParameters(zero, zero, one * room, one * room, flip=zero, sigma=zero, colours=same, contrast=one)
 
 
 def random_crops(n: int, room: int, rng: np.random.Generator) -> tuple[Numbers, Numbers, Numbers, Numbers]:
@@ -94,7 +98,7 @@ def hue_rotations(angles: Numbers) -> Numbers:
     return np.asarray(np.linalg.inv(TO_YIQ) @ turn @ TO_YIQ)
 
 
-def resampling_matrices(starts: Any, lengths: Any, size: int, room: int) -> Any:
+def resampling_matrices(starts: torch.Tensor, lengths: torch.Tensor, size: int, room: int) -> torch.Tensor:
     """(N, size, room): bilinear resampling of [start, start + length) of `room` pixels to `size`, with the
     antialiasing of PIL (a triangle filter as wide as the scale). Rows sum to 1."""
     import torch
@@ -108,7 +112,7 @@ def resampling_matrices(starts: Any, lengths: Any, size: int, room: int) -> Any:
     return weights / weights.sum(2, keepdim=True)
 
 
-def blur_matrices(sigmas: Any, size: int) -> Any:
+def blur_matrices(sigmas: torch.Tensor, size: int) -> torch.Tensor:
     """(N, size, size): Gaussian blur along an axis, renormalised at the edges; sigma 0: unchanged."""
     import torch
 
@@ -118,7 +122,7 @@ def blur_matrices(sigmas: Any, size: int) -> Any:
     return weights / weights.sum(2, keepdim=True)
 
 
-def render_views(x: Any, parameters: ViewParameters, size: int) -> Any:
+def render_views(x: torch.Tensor, parameters: ViewParameters, size: int) -> torch.Tensor:
     """x: (N, 3, room, room) float tensor, 0 … 255 → (N, 3, size, size), normalised, on the same device."""
     import torch
 

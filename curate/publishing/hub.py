@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, reason
-from driftline.curate.publishing.plan import SUMS, Plan, Published, Settings, sums_of, token_of
+from driftline.curate.core.outside.documents import sums_of
+from driftline.curate.publishing.plan import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content, token_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 TRIES = 4
 PAUSES = (1.0, 4.0, 10.0)  # seconds before each further try
 KIND = "dataset"
-CONTINUE = "Run the same command again: it continues."
 
 
 def publish(plan: Plan, place: str, settings: Settings) -> Published:
@@ -45,11 +45,7 @@ def publish(plan: Plan, place: str, settings: Settings) -> Published:
     if before == plan.sums:
         return Published(address, 0, public=not info.private, note="This version is there already.")
     if version == plan.version:
-        raise BadInput(
-            f"{place} has version {plan.version} with other content.",
-            "A published version does not change.",
-            "Publish the release with a new release.version.",
-        )
+        raise other_content(place, plan)
     changed = [name for name in plan.files if name == SUMS or before.get(name) != plan.sums[name]]
     gone = sorted(set(before) - set(plan.files))
     adds = [CommitOperationAdd(name, str(plan.folder / name)) for name in changed]
@@ -86,7 +82,7 @@ def _published(api: HfApi, place: str, info: Any) -> tuple[dict[str, str], str |
             version = json.loads(paths[1].read_text(encoding="utf-8")).get("version")
         except (ValueError, AttributeError):
             version = None
-        return sums_of(paths[0].read_text(encoding="utf-8"), f"{place}/{SUMS}"), version
+        return sums_of(paths[0].read_bytes(), f"{place}/{SUMS}", AGAIN), version
 
 
 def _call(place: str, function: Callable[[], Any]) -> Any:

@@ -10,10 +10,11 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import TEMPORARY, read_object
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
-from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.outside.documents import read_text, sums_of
 
 SUMS = "SHA256SUMS"
 AGAIN = "Export the release again."
+CONTINUE = "Run the same command again: it continues."
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def plan_of(folder: Path) -> Plan:
             )
     facts = read_object(folder / "release.json", {"name": str, "version": str}, AGAIN)
     files = dict(sorted(_walk(str(folder), "")))
-    sums = sums_of(read_text(folder / SUMS, AGAIN), str(folder / SUMS))
+    sums = sums_of((folder / SUMS).read_bytes(), folder / SUMS, AGAIN)
     if differing := sorted(set(sums) ^ (set(files) - {SUMS})):
         state = "is missing" if differing[0] in sums else f"is not in {SUMS}"
         raise IntegrityError(f"{folder / differing[0]} {state}.", f"{len(differing):,} files differ.", AGAIN)
@@ -102,15 +103,13 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
                 yield f"{prefix}{entry.name}", entry.stat(follow_symlinks=False).st_size
 
 
-def sums_of(text: str, source: str) -> dict[str, str]:
-    """File → checksum. Raises BadInput for a line that is none."""
-    found = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        digest, _, name = line.partition("  ")
-        if len(digest) != 64 or not name:
-            raise BadInput(f"{source}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", AGAIN)
-        found[name] = digest
-    return found
+def other_content(place: str, plan: Plan) -> BadInput:
+    """The error for a version that is there with other content."""
+    return BadInput(
+        f"{place} has version {plan.version} with other content.",
+        "A published version does not change.",
+        "Publish the release with a new release.version.",
+    )
 
 
 def token_of(settings: Settings) -> str | None:

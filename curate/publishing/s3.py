@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftline.curate.core.errors import BadConfig, BadInput, Unfinished, reason
+from driftline.curate.core.errors import BadConfig, Unfinished, reason
+from driftline.curate.core.outside.documents import sums_of
 from driftline.curate.core.outside.s3 import S3, client
-from driftline.curate.publishing.plan import SUMS, Plan, Published, Settings, sums_of
+from driftline.curate.publishing.plan import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content
 
-CONTINUE = "Run the same command again: it continues."
 DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "403", "404"}
 
 
@@ -28,14 +28,10 @@ def publish(plan: Plan, place: str, settings: Settings) -> Published:
         server = client(S3(profile=settings.profile, endpoint=settings.endpoint), keys=True)
         there = _there(server, bucket, root)
         if SUMS in there:
-            body = server.get_object(Bucket=bucket, Key=root + SUMS)["Body"].read().decode()
-            if sums_of(body, f"s3://{bucket}/{root}{SUMS}") == plan.sums:
+            body = server.get_object(Bucket=bucket, Key=root + SUMS)["Body"].read()
+            if sums_of(body, f"s3://{bucket}/{root}{SUMS}", AGAIN) == plan.sums:
                 return Published(f"s3://{bucket}/{root}", 0, note="This version is there already.")
-            raise BadInput(
-                f"s3://{bucket}/{root} has version {plan.version} with other content.",
-                "A published version does not change.",
-                "Publish the release with a new release.version.",
-            )
+            raise other_content(f"s3://{bucket}/{root}", plan)
         sent = 0
         for name, size in plan.files.items():
             if name == SUMS:

@@ -29,7 +29,7 @@ from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
 from driftline.curate.images.strip_exif import strip_metadata
 from driftline.curate.release.card_sections import missing_sections
-from driftline.curate.release.drift import drift
+from driftline.curate.release.drift import of_release
 from driftline.curate.release.format import Release
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
 from driftline.curate.release.pool import COPY, Tested, left_out
@@ -107,34 +107,15 @@ def compose(
             "Write them into the file release.judgement, or set release.strict: false.",
         )
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
-    group = near_copy_groups(collection.embedded, _ids(accepted), collection.settings)
     former = Former.of(collection.previous) if settings.append and collection.previous is not None else None
     classes = list(collection.classes) if former is None else former.classes(collection.classes)
-    known: Mapping[str, Any] = {} if former is None else former.rows
-    left, dropped, why = publishable(accepted, group, collection, seed, known)
-    if former is not None:
-        users = _lookup(left, collection.table, ("user",))
-        bridges = former.bridges((users[row["id"]] for row in left), group)
-        left = _drop(left, bridges, "links_groups", dropped, why)
-    numbers = [bucket["index"] for bucket in collection.buckets]
-    chosen = _with_metadata(select(left, numbers, classes, settings, seed, known), collection)
+    chosen, splits, copies, dropped, why = _choose(collection, accepted, classes, former, seed)
     published = {row["id"] for row in chosen}
-    _drop(left, {row["id"] for row in left} - published, "surplus", dropped, why)
-    groups = split_groups(chosen, _numbers(chosen, group))
-    if former is not None:
-        groups = former.groups(chosen, groups)
-    splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
-    for gap in gaps_of(chosen, groups, splits, settings.test_share):
-        collection.run_log.say(gap)
-    # the card counts near copies among published images only
-    copies = _numbers(chosen, near_copy_groups(collection.embedded, _ids(chosen), collection.settings))
-    for i, row in enumerate(chosen):
-        row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
-        row["split"] = splits["split_0"][i]
     if former is None:
         tars = [Appended(_pack(chosen, collection, release / "shards", records))]
     else:
-        tars = [_append(chosen, labelled(former.release), "shards", collection, why, release, records)]
+        old = labelled(former.release)
+        tars = [_append(chosen, old, "shards", collection, why=why, release=release, records=records)]
     packed = tars[0].packed
     place = {row["id"]: i for i, row in enumerate(chosen)}  # the tars of an appended release have another order
     order = [place[row["id"]] for row in packed.rows]
@@ -149,8 +130,9 @@ def compose(
     for name, spec in collection.backbones.items():
         images = list(packed_images(release / "shards", packed))
         vectors[name] = features_with_store(
-            images, sources, spec, collection.run_log, collection.batch, collection.executor, collection.store, kind
-        )
+            images, sources, spec, collection.run_log, batch=collection.batch, executor=collection.executor,
+            place=collection.store, kind=kind,
+        )  # fmt: skip
     further = None
     if settings.unlabelled != "none":
         tests = Tested.of(packed.rows, splits, settings.copy_bits)
@@ -163,21 +145,23 @@ def compose(
         check_version(settings.version, changes)
     if former is not None and changes is not None:
         changes["tars"] = joined(part.tars for part in tars if part.tars)
+    stripped = settings.strip and _was_stripped(former)
+    facts = {**provenance, "stripped": stripped, "drift": of_release(packed.rows, splits["split_0"], vectors)}
     write_release(
         packed,
         vectors,
-        collection.buckets,
-        classes,
-        splits,
-        {**provenance, "stripped": settings.strip and _was_stripped(former), "drift": _drift(packed, splits, vectors)},
-        release,
-        settings,
-        copies,
-        changes,
-        all_withdrawn(collection.previous, withdrawn, {row["id"] for row in accepted}),
-        collection.card,
-        further,
-        [stone for part in tars for stone in part.tombstones],
+        buckets=collection.buckets,
+        classes=classes,
+        splits=splits,
+        provenance=facts,
+        out=release,
+        settings=settings,
+        copies=copies,
+        changes=changes,
+        withdrawn=all_withdrawn(collection.previous, withdrawn, {row["id"] for row in accepted}),
+        template=collection.card,
+        unlabelled=further,
+        tombstones=[stone for part in tars for stone in part.tombstones],
     )
     for name, spec in collection.backbones.items():
         npy = release / "features" / f"{name}.npy"
@@ -188,22 +172,52 @@ def compose(
     return len(chosen) + len(dropped), len(chosen), Counter(dropped.values())
 
 
+def _choose(
+    collection: Collection, accepted: Rows, classes: Sequence[str], former: Former | None, seed: int
+) -> tuple[Rows, dict[str, list[str]], npt.NDArray[np.int64], dict[str, str], dict[str, str]]:
+    """The N images that are published, with class, label, group and side; split → side of each; (N,) number of the
+    group of near copies of each; and of the others what `publishable` returns."""
+    settings, embedded = collection.settings, collection.embedded
+    group = near_copy_groups(embedded, _ids(accepted), settings)
+    former_rows: Mapping[str, Any] = {} if former is None else former.rows
+    left, dropped, why = publishable(accepted, group, collection, seed, former_rows)
+    if former is not None:
+        users = _lookup(left, collection.table, ("user",))
+        bridges = former.bridges((users[row["id"]] for row in left), group)
+        left = _drop(left, bridges, "links_groups", dropped, why)
+    numbers = [bucket["index"] for bucket in collection.buckets]
+    chosen = _with_metadata(select(left, numbers, classes, settings, seed, former_rows), collection)
+    _drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
+    groups = split_groups(chosen, _numbers(chosen, group))
+    if former is not None:
+        groups = former.groups(chosen, groups)
+    splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
+    for gap in gaps_of(chosen, groups, splits, settings.test_share):
+        collection.run_log.say(gap)
+    for i, row in enumerate(chosen):
+        row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
+        row["split"] = splits["split_0"][i]
+    # the card counts near copies among published images only
+    copies = _numbers(chosen, near_copy_groups(embedded, _ids(chosen), settings))
+    return chosen, splits, copies, dropped, why
+
+
 def _was_stripped(former: Former | None) -> bool:
     """Whether the tars that are kept hold no metadata, either."""
     return former is None or bool(former.release.facts["provenance"].get("stripped"))
 
 
 def publishable(
-    accepted: Rows, group: Mapping[str, str], collection: Collection, seed: int, known: Container[str] = ()
+    accepted: Rows, group: Mapping[str, str], collection: Collection, seed: int, first: Container[str] = ()
 ) -> tuple[Rows, dict[str, str], dict[str, str]]:
     """The accepted images that may be published, id → reason of the others, and id → why it is not among them, as far
     as the run knows.
 
-    known: ids of the release that is appended to, which go before their near copies.
+    first: ids of the release that is appended to, which go before their near copies.
     """
     settings = collection.settings
     dropped: dict[str, str] = {}
-    why = {id_: f"verdict {said}" for id_, said in rows_of(collection.verdicts, "id", "verdict") if said != "kept"}
+    why = {id_: f"verdict {name}" for id_, name in rows_of(collection.verdicts, "id", "verdict") if name != "kept"}
     times = Counter(row["id"] for row in accepted)
     left = _drop(accepted, (id_ for id_, n in times.items() if n > 1), "several_concepts", dropped, why)
     left = _drop(left, collection.withdrawn, WITHDRAWN, dropped, why)
@@ -214,7 +228,7 @@ def publishable(
         left = _drop(left, others, "licence", dropped, why)
     left = _drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped, why)
     if settings.near_copies == "drop":
-        left = _drop(left, _later_copies(left, group, collection.members, seed, known), "near_copy", dropped, why)
+        left = _drop(left, _later_copies(left, group, collection.members, seed, first), "near_copy", dropped, why)
     return left, dropped, why | dict.fromkeys(collection.withdrawn, WITHDRAWN)
 
 
@@ -281,14 +295,14 @@ def _no_derivatives(licence: Sequence[str]) -> bool:
 
 
 def _later_copies(
-    rows: Rows, group: Mapping[str, str], members: Path, seed: int, known: Container[str] = ()
+    rows: Rows, group: Mapping[str, str], members: Path, seed: int, before: Container[str] = ()
 ) -> set[str]:
-    """All images of each group except the one that was uploaded first, of those in `known` if there are any; among
+    """All images of each group except the one that was uploaded first, of those in `before` if there are any; among
     equal times `seed` draws it."""
     uploaded, ids = _lookup(rows, members, ("uploaded",)), [row["id"] for row in rows]
     first: dict[str, str] = {}
     order = time_order([uploaded[id_]["uploaded"] for id_ in ids], ids, seed).tolist()
-    for i in sorted(order, key=lambda i: ids[i] not in known):
+    for i in sorted(order, key=lambda i: ids[i] not in before):
         first.setdefault(group[ids[i]], ids[i])
     return set(ids) - set(first.values())
 
@@ -327,7 +341,10 @@ def _pack(
     rows = [row | {"changes": joined_steps(collection.requested(row["url"] or ""), row["changes"])} for row in rows]
     images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in rows})
     strip = collection.settings.strip
-    return pack(rows, images, folder, records, SHARD_IMAGES, strip, collection.executor, collection.run_log, first)
+    return pack(
+        rows, images, folder=folder, records=records, shard_images=SHARD_IMAGES, strip=strip,
+        executor=collection.executor, run_log=collection.run_log, first=first,
+    )  # fmt: skip
 
 
 def _append(
@@ -341,7 +358,10 @@ def _append(
         return _pack(new, collection, release / part, records, first)
 
     settings = collection.settings
-    return append_tars(rows, old, collection.previous, part, release, pack_new, settings.version, why, settings.purge)
+    return append_tars(
+        rows, old, former=collection.previous, part=part, out=release, pack=pack_new, version=settings.version,
+        why=why, purge=settings.purge,
+    )  # fmt: skip
 
 
 def _pack_unlabelled(
@@ -354,8 +374,9 @@ def _pack_unlabelled(
     index = release / "unlabelled.parquet"
     copies = copies_of_tests(collection.embedded, tests, settings.copy_cosine)
     n, left = write_unlabelled(
-        collection.members, list(collection.table), without, index, settings.licences, tests, copies
-    )
+        collection.members, list(collection.table), without, index, licences=settings.licences, tests=tests,
+        copies=copies,
+    )  # fmt: skip
     former = collection.previous if settings.append else None
     old = {} if former is None else unlabelled(former)
     if settings.unlabelled == "index":
@@ -372,21 +393,7 @@ def _pack_unlabelled(
         reasons = {i: COPY for i in old if i in copies}
         reasons |= left_out(tests, ((i, o.row["user"], o.row["source_sha256"]) for i, o in old.items()))
         reasons |= {**why, **dict.fromkeys(published, "labelled")}
-        part = _append(rows, old, "unlabelled", collection, reasons, release, records / "unlabelled")
+        records /= "unlabelled"
+        part = _append(rows, old, "unlabelled", collection, why=reasons, release=release, records=records)
     write_parquet(index, pa.Table.from_pylist(part.packed.rows, UNLABELLED))
     return n, left, part
-
-
-def _drift(
-    packed: Packed, splits: Mapping[str, Sequence[str]], vectors: Mapping[str, npt.NDArray[np.float16]]
-) -> dict[str, Any]:
-    """How the accuracy of nearest class means changes with the distance of the buckets, for the first split and the
-    first features that did not choose the images, if there are any: those that chose them recognise them in every
-    bucket."""
-    name = list(vectors)[:2][-1]
-    y = np.array([row["label"] for row in packed.rows], np.int64)
-    bucket = np.array([row["bucket"] for row in packed.rows])
-    found = drift(np.asarray(vectors[name], np.float32), y, bucket, np.array(splits["split_0"]))
-    later = {d: v | {"change": round(v["change"], 4)} for d, v in found["by_distance"].items() if int(d) > 0}
-    in_domain = None if found["in_domain"] is None else round(found["in_domain"], 4)
-    return {"features": name, "in_domain": in_domain, "by_distance": later}

@@ -39,13 +39,13 @@ def card(
     environment.filters["md"] = plain
     info = "" if layout == "webdataset" else _dataset_info(features or {}, sizes or {})
     judgement = facts["provenance"].get("judgement")
-    known: dict[str, Any] = {"answers": {}, "file_changes": {}, **facts, "provenance": _ordered(facts)}
+    complete: dict[str, Any] = {"answers": {}, "file_changes": {}, **facts, "provenance": _ordered(facts)}
     try:
         return environment.from_string(text).render(
-            **known,
-            altered=sum(n for what, n in known["file_changes"].items() if alters(what)),
+            **complete,
+            altered=sum(n for what, n in complete["file_changes"].items() if alters(what)),
             label_rule=rule_text(facts["provenance"]["validation"]),
-            answers_given=answers_text(known["answers"]),
+            answers_given=answers_text(complete["answers"]),
             size=_size(facts["images"]),
             layout=layout,
             dataset_info=info,

@@ -105,11 +105,11 @@ def check_counts(path: Path, facts: Mapping[str, Any], table: pa.Table) -> None:
         if label is None or not 0 <= label < len(facts["classes"]) or facts["classes"][label] != name:
             raise IntegrityError(f"{path} has the label {label} for the class {name!r}.", "", AGAIN)
         counts[str(bucket), name] = n
-    told = {(bucket, name): n for bucket, classes in facts["per_class"].items() for name, n in classes.items() if n}
-    for bucket, name in sorted(counts.keys() ^ told.keys() or {k for k in counts if counts[k] != told[k]}):
+    listed = {(bucket, name): n for bucket, classes in facts["per_class"].items() for name, n in classes.items() if n}
+    for bucket, name in sorted(counts.keys() ^ listed.keys() or {k for k in counts if counts[k] != listed[k]}):
         raise IntegrityError(
             f"{path} has {counts.get((bucket, name), 0):,} images of {name!r} in bucket {bucket}, release.json says "
-            f"{told.get((bucket, name), 0):,}.",
+            f"{listed.get((bucket, name), 0):,}.",
             "Expected the files of one release.",
             AGAIN,
         )

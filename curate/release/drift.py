@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+
+def of_release(
+    rows: Sequence[Mapping[str, Any]], side: Sequence[str], vectors: Mapping[str, npt.NDArray[np.float16]]
+) -> dict[str, Any]:
+    """How the accuracy of nearest class means changes with the distance of the buckets, for the first features that did
+    not choose the images, if there are any: those that chose them recognise them in every bucket."""
+    name = list(vectors)[:2][-1]
+    y, bucket = np.array([row["label"] for row in rows], np.int64), np.array([row["bucket"] for row in rows])
+    measured = drift(np.asarray(vectors[name], np.float32), y, bucket, np.array(side))
+    later = {d: v | {"change": round(v["change"], 4)} for d, v in measured["by_distance"].items() if int(d) > 0}
+    in_domain = None if measured["in_domain"] is None else round(measured["in_domain"], 4)
+    return {"features": name, "in_domain": in_domain, "by_distance": later}
 
 
 def drift(

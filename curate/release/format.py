@@ -15,7 +15,6 @@ SHA256SUMS          of every other file; written last
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -26,15 +25,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from driftline.curate.core.atomic_io import check_format, read_object, sha256_bytes, sha256_file
+from driftline.curate.core.atomic_io import check_format, read_object, sha256_file
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
 from driftline.curate.core.notebook import rendered
 from driftline.curate.core.outside.arrays import open_array
-from driftline.curate.core.outside.documents import Schema, read_document
+from driftline.curate.core.outside.documents import Schema, read_document, sums_of
 from driftline.curate.core.outside.names import inside
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import recorded
-from driftline.curate.images.shards import read_tar
+from driftline.curate.images.shards import checked_images
 from driftline.curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
 from driftline.curate.release.versions.identity import FILE as MANIFEST
 from driftline.curate.release.versions.identity import bucket_identities, of_steps, seal_entry, unlabelled_of
@@ -134,13 +133,7 @@ class Release:
             if (bucket is None or b == bucket) and (ids is None or id_ in ids):
                 shards.setdefault(shard, {})[member] = (id_, sha)
         for shard, members in shards.items():
-            for name, content in read_tar(self.path / "shards" / shard, members):
-                id_, sha = members.pop(name)
-                if sha256_bytes(content) != sha:
-                    raise IntegrityError(f"The image {name} in {shard} does not match its checksum.", "", AGAIN)
-                yield id_, content
-            if members:
-                raise IntegrityError(f"The shard {shard} lacks {len(members)} images.", "", AGAIN)
+            yield from checked_images(self.path / "shards" / shard, members, AGAIN)
 
     def tombstones(self) -> list[Tombstone]:
         """Images in the tars that are no longer part of the release."""
@@ -154,8 +147,8 @@ class Release:
         """Name and short hashes of `train`, `test` and (of images) `unlabelled` of each bucket, for the given features,
         as BUCKETS.json has them; equal hashes in two versions prove equal data."""
         path = self.path / MANIFEST
-        known = read_object(path, {"classes": list, "buckets": list}, AGAIN) if path.is_file() else self.identity()
-        return of_steps(known, features)
+        manifest = read_object(path, {"classes": list, "buckets": list}, AGAIN) if path.is_file() else self.identity()
+        return of_steps(manifest, features)
 
     def identity(self) -> dict[str, Any]:
         """What each bucket consists of, as hashes: the content of BUCKETS.json, also for releases that lack the file.
@@ -166,17 +159,17 @@ class Release:
         path = self.path / MANIFEST
         there = [name for name in self.facts["features"] if (self.path / "features" / f"{name}.npy").is_file()]
         vectors = {name: self.features(name) for name in there}
-        found = bucket_identities(self.facts, self.table, vectors, unlabelled_of(self.path, held=True))
+        computed = bucket_identities(self.facts, self.table, vectors, unlabelled_of(self.path, held=True))
         if not path.is_file():
-            return found
+            return computed
         listed: dict[str, Any] = read_object(path, {"classes": list, "buckets": list}, AGAIN)
         empty: dict[str, Any] = {}
-        for mine, entry in zip_longest(found["buckets"], listed["buckets"], fillvalue=empty):
-            known = entry.get("features") if isinstance(entry, dict) else None
-            mine["features"] = {**(known if isinstance(known, dict) else {}), **mine.get("features", {})}
-            if seal_entry(mine) != entry or listed["classes"] != found["classes"]:
+        for mine, entry in zip_longest(computed["buckets"], listed["buckets"], fillvalue=empty):
+            hashes = entry.get("features") if isinstance(entry, dict) else None
+            mine["features"] = {**(hashes if isinstance(hashes, dict) else {}), **mine.get("features", {})}
+            if seal_entry(mine) != entry or listed["classes"] != computed["classes"]:
                 raise IntegrityError(f"{path} does not describe the images of this release.", "", AGAIN)
-        if listed.setdefault("unlabelled", found["unlabelled"]) != found["unlabelled"]:
+        if listed.setdefault("unlabelled", computed["unlabelled"]) != computed["unlabelled"]:
             raise IntegrityError(f"{path} does not describe the unlabelled images of this release.", "", AGAIN)
         return listed
 
@@ -201,15 +194,11 @@ class Release:
     def checksums(self) -> dict[str, str]:
         """File → checksum, of SHA256SUMS. Raises IntegrityError for a line that is none, or a name that leaves the
         release."""
-        sums = self.path / "SHA256SUMS"
-        found = {}
-        for number, line in enumerate(sums.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1], 1):
-            digest, _, name = line.partition("  ")
-            if not re.fullmatch("[0-9a-f]{64}", digest) or not name or not _is_text(name):
-                raise IntegrityError(f"{sums}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", AGAIN)
-            inside(self.path, name, sums)
-            found[name] = digest
-        return found
+        path = self.path / "SHA256SUMS"
+        sums = sums_of(path.read_bytes(), path, AGAIN)
+        for name in sums:
+            inside(self.path, name, path)
+        return sums
 
     def verify(self) -> None:
         """Check every file against SHA256SUMS. Raises IntegrityError naming the first that differs or is missing."""
@@ -254,11 +243,3 @@ def in_run(run: Path, place: str) -> Path | None:
             f"Delete what driftline status {run} names.",
         )
     return paths[0] if paths else None
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

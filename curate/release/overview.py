@@ -49,7 +49,7 @@ def _head(bucket: Mapping[str, Any]) -> str:
 def _members(release: Release, wanted: list[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
     """(shard, member) → bytes, of one shard; of other members only the headers are read. A shard that cannot be read
     gives none: `verify` is the place for errors."""
-    found: dict[tuple[str, str], bytes] = {}
+    contents: dict[tuple[str, str], bytes] = {}
     shard = min(wanted, default=("", ""))[0]
     left = {member for name, member in wanted if name == shard}
     with suppress(OSError, tarfile.TarError), tarfile.open(release.path / "shards" / shard) as tar:
@@ -58,5 +58,5 @@ def _members(release: Release, wanted: list[tuple[str, str]]) -> dict[tuple[str,
                 break
             if info.name in left and (file := tar.extractfile(info)) is not None:
                 left.remove(info.name)
-                found[shard, info.name] = file.read()
-    return found
+                contents[shard, info.name] = file.read()
+    return contents

@@ -45,12 +45,12 @@ class FetchedImages:
         table = pq.read_table(members, columns=["id", "shard", "member"])
         chosen = table.filter(pc.is_in(table["id"], value_set=pa.array(sorted(wanted), pa.string())))
         rows = rows_of(chosen, "id", "shard", "member")
-        found = {id_: (shard, member.rpartition(".")[2]) for id_, shard, member in rows}
-        if lost := sorted(set(wanted) - set(found)):
+        places = {id_: (shard, member.rpartition(".")[2]) for id_, shard, member in rows}
+        if lost := sorted(set(wanted) - set(places)):
             raise BadInput(
                 f"{len(lost)} images are not in {members}, for example {lost[0]!r}.", "Expected all of them."
             )
-        return cls(folder, found)
+        return cls(folder, places)
 
     def get(self, id_: str) -> tuple[bytes, str]:
         """Bytes and extension of one image. Raises IntegrityError if the shard was changed."""

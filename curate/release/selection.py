@@ -78,15 +78,15 @@ def split_sides(
     share: float,
     seed: int,
     number: int,
-    known: Mapping[str, str] = MappingProxyType({}),
+    former: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """ "train" or "test" for each of `rows` (dicts with bucket, concept) in split `number`; see `draw_sides`.
 
-    group: from `split_groups`. known: group → its side, which it keeps.
+    group: from `split_groups`. former: group → its side, which it keeps.
     """
     strata = [np.array([row[column] for row in rows]) for column in ("bucket", "concept")]
     side = {"train": 0, "test": 1}
-    fixed = np.array([side[known[g]] if g in known else -1 for g in group], np.int8)
+    fixed = np.array([side[former[g]] if g in former else -1 for g in group], np.int8)
     test = draw_sides(strata, np.array(group, np.str_), share, rng_for(seed, "split", number), fixed)
     return np.where(test, "test", "train").tolist()
 
@@ -96,12 +96,13 @@ def all_splits(
     group: Sequence[str],
     settings: ReleaseSettings,
     seed: int,
-    known: Callable[[str], Mapping[str, str]] | None = None,
+    former: Callable[[str], Mapping[str, str]] | None = None,
 ) -> dict[str, list[str]]:
-    """Name → sides of the rows, for every split; group: from `split_groups`. known: split → sides that groups keep."""
+    """Name → sides of the rows, for every split; group: from `split_groups`. former: split → sides of groups that keep
+    theirs."""
     names = [f"split_{k}" for k in range(settings.splits)]
     return {
-        n: split_sides(rows, group, settings.test_share, seed, k, {} if known is None else known(n))
+        n: split_sides(rows, group, settings.test_share, seed, k, {} if former is None else former(n))
         for k, n in enumerate(names)
     }
 

@@ -51,8 +51,7 @@ def write_release(
     are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
     previous release. withdrawn: (id, since version). template: of the card (None: driftline's). unlabelled: number of
     images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and what tars in
-    `out/unlabelled` hold. tombstones: images in the tars that are
-    not among the rows. SHA256SUMS is written last.
+    `out/unlabelled` hold. tombstones: images in the tars that are not among the rows. SHA256SUMS is written last.
     """
     rows, further = packed.rows, Packed([], {}) if unlabelled is None else unlabelled[2]
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in METADATA]
@@ -65,7 +64,7 @@ def write_release(
     classes_in: dict[int, Counter[str]] = {b["index"]: Counter() for b in buckets}
     for row in rows:
         classes_in[row["bucket"]][row["class"]] += 1
-    known = {"id": [r["id"] for r in rows], "bucket": [r["bucket"] for r in rows], "class": [r["class"] for r in rows]}
+    shown = {"id": [r["id"] for r in rows], "bucket": [r["bucket"] for r in rows], "class": [r["class"] for r in rows]}
     facts = {
         "format": FORMAT,
         "name": settings.name,
@@ -84,7 +83,7 @@ def write_release(
         ),
         "features": list(vectors),
         "scores": score_quantiles(rows),
-        "near_copies": None if copies is None else copy_report(copies, known | dict(splits)),
+        "near_copies": None if copies is None else copy_report(copies, shown | dict(splits)),
         "licences": dict(sorted(Counter(r.get("licence") or "not stated" for r in rows).items())),
         "file_changes": dict(sorted(Counter(row["changes"] for row in [*rows, *further.rows]).items())),
         "answers": answers_given(rows),
@@ -157,10 +156,10 @@ def facts_of_export(facts: Mapping[str, Any], **other: Any) -> dict[str, Any]:
     return {**facts, "changes": changes, "tombstones": 0, **other}
 
 
-def seal(folder: Path, known: Mapping[str, str] | None = None) -> None:
-    """Write SHA256SUMS of every file in `folder`. known: name → checksum that need not be computed again."""
+def seal(folder: Path, computed: Mapping[str, str] | None = None) -> None:
+    """Write SHA256SUMS of every file in `folder`. computed: name → checksum that need not be computed again."""
     names = sorted(
         p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != "SHA256SUMS"
     )
-    sums = ((name, (known or {}).get(name) or sha256_file(folder / name)) for name in names)
+    sums = ((name, (computed or {}).get(name) or sha256_file(folder / name)) for name in names)
     write_text(folder / "SHA256SUMS", "".join(f"{digest}  {name}\n" for name, digest in sums))

@@ -100,8 +100,8 @@ class BestLists:
             width = self.scores.shape[1]
             fits = np.flatnonzero(place < width)
             at = cells[fits] * width + place[fits]
-            for ours, given in ((self.scores, scores), (self.rows, rows), (self.exact, exact)):
-                ours.reshape(-1)[at] = given[fits]
+            for ours, new in ((self.scores, scores), (self.rows, rows), (self.exact, exact)):
+                ours.reshape(-1)[at] = new[fits]
             listed = cells[first]
             self.counts[listed] = np.minimum(self.counts[listed] + counts, width)
             full = listed[self.counts[listed] == width]

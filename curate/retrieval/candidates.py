@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, Shortage
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.retrieval.exact_search import Ranked
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
@@ -49,13 +50,9 @@ def query_vectors(
                 "Change the prompts of one, or remove it.",
             )
         first.append(len(rows))
-        away = _unit(encoder.texts(concept.negatives).mean(0)) * negative_weight if concept.negatives else 0.0
-        rows += [_unit(_unit(encoder.texts(group).mean(0)) - away) for group in groups]
+        away = unit(encoder.texts(concept.negatives).mean(0)) * negative_weight if concept.negatives else 0.0
+        rows += [unit(unit(encoder.texts(group).mean(0)) - away) for group in groups]
     return np.stack(rows).astype(np.float32), first
-
-
-def _unit(vector: Vectors) -> Vectors:
-    return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12), np.float32)
 
 
 RESERVE = 4  # further images to ask if too few are accepted, as a multiple of those asked
@@ -103,9 +100,9 @@ def choose(
 
     reserve: choose further images, too, to be asked if too few are accepted.
     """
-    kept = _resolve_overlap(tops, settings, lookup or Lookup(), reserve)
-    fates = [[fate.get(row, "surplus") for row in top.rows.tolist()] for fate, top in zip(kept, tops, strict=True)]
-    used = {row for fate in kept for row, name in fate.items() if name == "kept"}
+    resolved = _resolve_overlap(tops, settings, lookup or Lookup(), reserve)
+    fates = [[fate.get(row, "surplus") for row in top.rows.tolist()] for fate, top in zip(resolved, tops, strict=True)]
+    used = {row for fate in resolved for row, name in fate.items() if name == "kept"}
     each = settings.negatives_each if settings.background else 0
     counts = (each, RESERVE * each * reserve)
     return Chosen(fates, *(_lowest(bottoms, n, used) for n in counts))
@@ -216,7 +213,7 @@ class _AdditionalRules:
             if scores.shape[1] > 1:
                 self.margins = scores[:, concept] - np.delete(scores, concept, 1).max(1)
         self.per_user: Counter[str] = Counter()
-        self.kept: list[int] = []
+        self.accepted: list[int] = []
 
     def fate(self, position: int) -> str:
         """The fate of one image; a kept image counts for the checks of the following ones."""
@@ -229,12 +226,12 @@ class _AdditionalRules:
             return "near_copy"
         if user:
             self.per_user[user] += 1
-        self.kept.append(position)
+        self.accepted.append(position)
         return "kept"
 
     def _is_near(self, position: int) -> bool:
         assert self.vectors is not None
-        near = self.vectors[self.kept] @ self.vectors[position]
+        near = self.vectors[self.accepted] @ self.vectors[position]
         return bool((near >= self.settings.near_copies).any())
 
 

@@ -70,7 +70,10 @@ def search(
     executor = executor or Executor()
     asked = list(dict.fromkeys(asked))
     depth = min(depth, max([1, *sizes(store.buckets, asked).tolist()]))
-    wanted = Wanted(store, queries, tuple(groups), tuple(asked), depth, tuple(sides), bins, memory, folder)
+    wanted = Wanted(
+        store, queries, groups=tuple(groups), asked=tuple(asked), depth=depth, sides=tuple(sides), bins=bins,
+        memory=memory, folder=folder,
+    )  # fmt: skip
     state = empty_state(wanted)
     n, parts = len(store), executor.workers * (4 if executor.kind == "ray" else 1)
     edges = np.linspace(0, n, max(1, min(parts, n // 4096)) + 1).astype(np.int64).tolist()

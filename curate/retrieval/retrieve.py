@@ -100,9 +100,9 @@ def retrieve(
                 "Change buckets, or name it in buckets.unlabelled.",
             )
     numbers = [bucket["index"] for bucket in collection.buckets]
-    ranked = _ranked(store, texts, groups, settings, numbers, out, run_log, executor)
+    ranked = _ranked(store, texts, groups, settings, buckets=numbers, out=out, run_log=run_log, executor=executor)
     counts: Counter[str] = Counter(unlabelled_bucket=sum(n for b, n in sizes.items() if b not in set(numbers)))
-    kept: dict[tuple[str, str], int] = {}
+    per_cell: dict[tuple[str, str], int] = {}
     lookup = _lookups(collection, store, texts, groups, settings, seed)
     with (
         run_log.progress("retrieve", len(numbers), "buckets") as tick,
@@ -119,13 +119,13 @@ def retrieve(
             counts["not_retrieved"] += sizes[bucket["index"]] - fates.total()
             asked = rows.filter(pc.is_in(rows["fate"], value_set=pa.array(["kept", "background"])))
             of_class = Counter(asked["concept"].to_pylist())
-            kept |= {(bucket["name"], name): of_class[name] for name in settings.classes}
+            per_cell |= {(bucket["name"], name): of_class[name] for name in settings.classes}
             tick(1)
     wanted = dict.fromkeys(settings.classes, settings.per_class)
     wanted[BACKGROUND] = settings.negatives_each * len(concepts)
     try:
         check_enough(
-            kept,
+            per_cell,
             wanted if settings.short == "fail" else dict.fromkeys(wanted, 1),
             "Some concepts retrieve too few images",
             WAYS_OUT[settings.short],

@@ -89,8 +89,8 @@ def empty_state(wanted: Wanted) -> State:
         _dots(np.zeros((1, 1)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1)), np.arange(2))
     state: State
     lists = BestLists(
-        len(wanted.sides) * concepts * buckets, wanted.depth, error, wanted.memory, wanted.folder,
-        lambda cells, rows: _score_again(state, cells, rows), wanted.store.names,
+        len(wanted.sides) * concepts * buckets, wanted.depth, error, wanted.memory, folder=wanted.folder,
+        score=lambda cells, rows: _score_again(state, cells, rows), names=wanted.store.names,
     )  # fmt: skip
     chunks = -(-concepts // _shape(wanted)[2])
     state = State(
@@ -164,7 +164,8 @@ class Scanner:
         self.keep = self.many or not short
         self.wide = torch.empty((rows if self.keep else self.block, width))
         raw = rows if self.many else self.block
-        self.raw = {name: torch.empty((raw, width), dtype=getattr(torch, name)) for name in self._types()}
+        types = {file.dtype for file in state.wanted.store.files}
+        self.raw = {name: torch.empty((raw, width), dtype=getattr(torch, name)) for name in types}
         self.sorted = torch.empty((raw if self.many else 0, width), dtype=torch.float16)
         self.double = torch.empty((rows if self.many else 0, width), dtype=torch.float64)
         self.widened = False  # whether `double` holds the window
@@ -172,9 +173,6 @@ class Scanner:
         self.product = torch.empty(most * rows) if self.many else torch.empty((len(queries), rows))
         self.rows = np.zeros(0, np.int64)  # of the columns of the product
         self.order = np.zeros(0, np.int64)  # place in `wide` of each column
-
-    def _types(self) -> set[str]:
-        return {file.dtype for file in self.state.wanted.store.files}
 
     def load(self, vectors: VectorFile, first: int, end: int, order: Ints, start: int) -> None:
         """Read the rows first to end of a file; order: those that are asked, sorted by bucket."""
@@ -208,14 +206,14 @@ class Scanner:
         first, last = int(self.bounds[low]), int(self.bounds[high])
         if self.many:
             out = self.product[: (last - first) * len(self.rows)].view(last - first, len(self.rows))
-            found = torch.mm(self.queries[first:last], self.wide[: len(self.rows)].t(), out=out).numpy()
+            highest = torch.mm(self.queries[first:last], self.wide[: len(self.rows)].t(), out=out).numpy()
         else:
-            found = self.product.numpy()[first:last]
+            highest = self.product.numpy()[first:last]
             plain = len(self.order) == self.order[-1] + 1 and bool((np.diff(self.order) == 1).all())
-            found = found[:, : len(self.order)] if plain else np.take(found, self.order, axis=1)
+            highest = highest[:, : len(self.order)] if plain else np.take(highest, self.order, axis=1)
         if last - first > high - low:
-            found = np.maximum.reduceat(found, self.bounds[low:high] - first, axis=0)
-        return np.ascontiguousarray(found)
+            highest = np.maximum.reduceat(highest, self.bounds[low:high] - first, axis=0)
+        return np.ascontiguousarray(highest)
 
     def compare(self, chunk: int, low: int, high: int, runs: Sequence[tuple[int, int, int]]) -> None:
         """Add the rows that may be among the best of the concepts low to high; runs: (bucket, first, end column)."""

@@ -34,8 +34,8 @@ class Concept(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
-        return {"name": given, "prompts": [given]} if isinstance(given, str) else given
+    def _named(cls, value: Any) -> Any:
+        return {"name": value, "prompts": [value]} if isinstance(value, str) else value
 
     def texts(self) -> list[list[str]]:
         """The texts of each query, in all templates: the prompts together, then each sub-category."""
@@ -83,10 +83,10 @@ class RetrieveSettings(Section):
         names = [c.name for c in self.concepts]
         if len(set(names)) != len(names):
             raise ValueError(f"two concepts have the same name: {sorted({n for n in names if names.count(n) > 1})}")
-        known: dict[str, str] = {}
+        first_with: dict[str, str] = {}
         for c in self.concepts:
             queries = repr([c.prompts, c.templates, c.subcategories, c.negatives])
-            if (other := known.setdefault(queries, c.name)) != c.name:
+            if (other := first_with.setdefault(queries, c.name)) != c.name:
                 raise ValueError(f"the concepts {other!r} and {c.name!r} have the same prompts")
         if BACKGROUND in names:
             raise ValueError(f"no concept may be named {BACKGROUND!r}: it is the class of everything else")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -30,11 +30,11 @@ class Workplace:
     threads: int = 1
     """cores that decoding may use; never changes a record"""
 
-    def path(self, given: str) -> Path:
+    def path(self, text: str) -> Path:
         """Where a path of the run file is on this machine; of an s3:// address, where its download is."""
-        if given.startswith("s3://"):
-            return self.work / given.removeprefix("s3://").rstrip("/")
-        return resolve_path(given, self.base)
+        if text.startswith("s3://"):
+            return self.work / text.removeprefix("s3://").rstrip("/")
+        return resolve_path(text, self.base)
 
 
 HERE = Workplace()  # the working directory
@@ -89,6 +89,22 @@ class FileSource(Source):
         """An address is part of it, a path is not: its content is."""
         address = {"address": self.path} if stage == "ingest" and "://" in self.path else {}
         return super().identity(stage) | address
+
+
+def numbered(
+    chunks: Iterable[Sequence[Any]], skip: int, record: Callable[[Any, int], Mapping[str, Any]], empty: BadInput
+) -> Iterator[pa.RecordBatch]:
+    """A batch of records for each chunk, without the first `skip`. record: (what a chunk holds, its row) → record.
+    Raises `empty` for chunks that hold nothing."""
+    from driftline.curate.metadata.schema import batch_of
+
+    row = 0
+    for chunk in chunks:
+        if row + len(chunk) > skip and chunk:
+            yield batch_of([record(one, row + i) for i, one in enumerate(chunk)]).slice(max(0, skip - row))
+        row += len(chunk)
+    if row == 0:
+        raise empty
 
 
 def degrees_of(value: Any, most: float) -> float | None:

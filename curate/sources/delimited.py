@@ -57,7 +57,7 @@ class Delimited(FileSource):
         (path,) = self.inputs(at)
         root = (path.parent if self.root is None else at.path(self.root)).resolve()
         row = skip
-        with _opened(path) as file:
+        with _open_text(path) as file:
             is_json = path.name.removesuffix(".gz").endswith(JSON_LINES)
             records = self._json(file) if is_json else self._csv(file, path)
             rest = islice(records, skip, None)
@@ -163,7 +163,7 @@ def _record(values: dict[str, Any], columns: Mapping[str, str], row: int, root: 
     return record_of(values, columns, row, root)
 
 
-def _opened(path: Path) -> IO[str]:
+def _open_text(path: Path) -> IO[str]:
     """Text in which bytes that are not UTF-8 are kept as escapes, so that only their own row is faulty."""
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     raw = opener(path, "rb")

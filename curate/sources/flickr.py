@@ -27,13 +27,14 @@ from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.settings import SPEED, Positive, Time
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
-from driftline.curate.metadata.schema import batch_of, rebatch
-from driftline.curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span
+from driftline.curate.metadata.schema import rebatch
+from driftline.curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span, numbered
 
 ENDPOINT = "https://api.flickr.com/services/rest/"
 CEILING = 4000  # results that a query shows
 HALVED_ABOVE = 3000  # results that a window may promise: well below the ceiling, because totals are not exact
 PER_PAGE = 500
+READ = 4096  # photos that become records at a time
 MISSING = 0.05  # share of a window's total that may be missing before the window is halved
 SHORTEST = 60  # seconds: a shorter window that misses photos is not halved, because then the total is wrong
 EXTRAS = "date_upload,date_taken,license,owner_name,tags,geo,description,media,url_m,url_l,url_o"
@@ -125,17 +126,10 @@ class Flickr(Source):
         yield from rebatch(self._read(at, skip), rows)
 
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
-        api = Api(self.endpoint, self.rate)
-        row = 0
-        ledger = self.ledger(at)
-        for photos in (some for window in self._span(ledger) for some in self._windows(api, window, ledger)):
-            for start in range(0, len(photos), 4096):
-                chunk = photos[start : start + 4096]
-                if row + len(chunk) > skip:
-                    yield batch_of([self._record(p, row + i) for i, p in enumerate(chunk)]).slice(max(0, skip - row))
-                row += len(chunk)
-        if row == 0:
-            raise empty_span("Flickr")
+        api, ledger = Api(self.endpoint, self.rate), self.ledger(at)
+        windows = (photos for window in self._span(ledger) for photos in self._windows(api, window, ledger))
+        chunks = (photos[low : low + READ] for photos in windows for low in range(0, len(photos), READ))
+        yield from numbered(chunks, skip, self._record, empty_span("Flickr"))
 
     def ledger(self, at: Workplace = HERE) -> Path:
         """Folder of the finished windows of this query, one JSON file each: photos that were promised and received."""
@@ -197,7 +191,10 @@ class Flickr(Source):
         partial = window.end - window.start > SHORTEST and missing > max(5, MISSING * total)
         if splits and (len(seen) > HALVED_ABOVE or partial):
             return {"halved": True, "total": total, "unique": len(seen)}
-        ordered = sorted(seen.values(), key=lambda p: (_when(p), _key(p).rjust(20, "0")))
+        ordered = sorted(
+            seen.values(),
+            key=lambda p: (_count(p.get("dateupload") if isinstance(p, dict) else None), _key(p).rjust(20, "0")),
+        )
         return {"halved": False, "total": total, "returned": returned, "unique": len(seen), "photos": ordered}
 
     def _record(self, photo: Any, row: int) -> dict[str, Any]:
@@ -215,7 +212,7 @@ class Flickr(Source):
         wanted = {"medium": ("url_m",), "large": ("url_l", "url_m"), "original": ("url_o", "url_l", "url_m")}[self.size]
         description = photo.get("description")
         x, y = degrees_of(photo.get("longitude"), 180), degrees_of(photo.get("latitude"), 180)
-        known = (x, y) != (0.0, 0.0)  # what Flickr writes for an unknown position
+        located = (x, y) != (0.0, 0.0)  # what Flickr writes for an unknown position
         return {
             "id": str(photo["id"]),
             "row": row,
@@ -231,8 +228,8 @@ class Flickr(Source):
             "licence_url": licence_url or None,
             "page_url": f"https://www.flickr.com/photos/{quote(owner, safe='@')}/{photo['id']}/" if owner else None,
             "media": "video" if photo.get("media") == "video" else "photo",
-            "longitude": x if known else None,
-            "latitude": y if known else None,
+            "longitude": x if located else None,
+            "latitude": y if located else None,
         }
 
 
@@ -247,7 +244,9 @@ class Api:
                 "Expected a key of Flickr's API.",
                 "Get one at https://www.flickr.com/services/apps/create/ and export it.",
             )
-        self._api = JsonApi("Flickr", rate, {}, self._busy, leaves_public(endpoint), True, self._key)
+        self._api = JsonApi(
+            "Flickr", rate, {}, self._busy, refused=leaves_public(endpoint), odd_again=True, secret=self._key
+        )
 
     def photos(self, arguments: Mapping[str, str]) -> dict[str, Any]:
         """`flickr.photos.search` → its `photos`. Raises BadConfig for a refused key, DriftlineError where Flickr does
@@ -274,11 +273,6 @@ class Api:
 
 def _key(photo: Any) -> str:
     return str(photo.get("id")) if isinstance(photo, dict) else json.dumps(photo)[:200]
-
-
-def _when(photo: Any) -> int:
-    value = str(photo.get("dateupload", "")) if isinstance(photo, dict) else ""
-    return int(value) if is_count(value) else 0
 
 
 def _count(value: Any) -> int:

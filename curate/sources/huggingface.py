@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from driftline.curate.core.errors import BadInput, MissingFile, reason
 from driftline.curate.core.outside.tables import check_offsets
 from driftline.curate.images.local_files import cell_path
-from driftline.curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
+from driftline.curate.metadata.column_mapping import check_columns, check_names, record_of, rows_of_batch
 from driftline.curate.metadata.schema import batch_of, rebatch
 from driftline.curate.sources.base import HERE, FileSource, Workplace
 
@@ -63,9 +63,9 @@ class HuggingFace(FileSource):
                 if row + len(batch) > skip:
                     records = []
                     for i, values in enumerate(rows_of_batch(batch)):
-                        for column, known in names.items():
-                            if isinstance(values.get(column), int) and 0 <= values[column] < len(known):
-                                values[column] = known[values[column]]
+                        for column, labels in names.items():
+                            if isinstance(values.get(column), int) and 0 <= values[column] < len(labels):
+                                values[column] = labels[values[column]]
                         inside = row + i - begin
                         name = f"{path.relative_to(folder).with_suffix('').as_posix()}-{inside}"
                         record = record_of({"": name, **values}, {"id": "", **plain}, row + i, root)
@@ -84,14 +84,14 @@ def _batches(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[pa.Record
         if path.suffix == ".parquet":
             parquet = pq.ParquetFile(path)
             names = _class_labels(parquet.schema_arrow)
-            plain = _plain(path, parquet.schema_arrow, columns)
+            plain = _columns_without_images(path, parquet.schema_arrow, columns)
             for batch in parquet.iter_batches(4096, columns=plain):
                 yield batch, names
             return
         with pa.memory_map(str(path)) as source:
             reader = pa.ipc.open_stream(source)
             names = _class_labels(reader.schema)
-            plain = _plain(path, reader.schema, columns)
+            plain = _columns_without_images(path, reader.schema, columns)
             for batch in reader:
                 chosen = batch.select(plain)
                 check_offsets(chosen.columns)
@@ -102,15 +102,8 @@ def _batches(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[pa.Record
         ) from None
 
 
-def _plain(path: Path, schema: pa.Schema, columns: Mapping[str, str]) -> list[str]:
-    if twice := [column for column in columns.values() if schema.names.count(column) > 1]:
-        raise BadInput(f"{path} has more than one column {twice[0]!r}.", f"It has {schema.names}.")
-    if missing := sorted(set(columns.values()) - set(schema.names)):
-        raise BadInput(
-            f"{path} has no column {', '.join(map(repr, missing))}.",
-            f"It has {schema.names}.",
-            "Correct collection.columns.",
-        )
+def _columns_without_images(path: Path, schema: pa.Schema, columns: Mapping[str, str]) -> list[str]:
+    check_names(path, schema.names, columns)
     return sorted({column for name, column in columns.items() if name != "image"})
 
 

@@ -30,8 +30,8 @@ from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.settings import SPEED, Time
 from driftline.curate.metadata.column_mapping import LONGEST_RAW, printable
-from driftline.curate.metadata.schema import batch_of, rebatch
-from driftline.curate.sources.base import HERE, FileSource, Workplace, degrees_of
+from driftline.curate.metadata.schema import rebatch
+from driftline.curate.sources.base import HERE, FileSource, Workplace, check_span, degrees_of, numbered
 
 SIZES = {"large": 1024, "medium": 500, "small": 240}  # pixels of the longer edge
 IMAGES = "https://inaturalist-open-data.s3.amazonaws.com/photos"
@@ -126,8 +126,8 @@ class INaturalist(FileSource):
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> INaturalist:
-        if self.start is not None and self.end is not None and self.start >= self.end:
-            raise ValueError(f"The span [{self.start}, {self.end}) is empty. Expected start < end")
+        if self.start is not None and self.end is not None:
+            check_span(self.start, self.end)
         return self
 
     def requested(self, url: str) -> str:
@@ -145,35 +145,29 @@ class INaturalist(FileSource):
                 "Expected the folder of iNaturalist's tables, or their archive.",
                 "Check collection.path.",
             )
-        return [found for name in NEEDED if (found := _table(path, name)) is not None]
+        return [table for name in NEEDED if (table := _table(path, name)) is not None]
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a photo, in order of photo ids; lines of the tables that cannot be read come last."""
         yield from rebatch(self._read(at, skip), rows)
 
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
-        row = 0
-        for name in (PHOTOS, REJECTS):
-            with pq.ParquetFile(self._joined(at) / name) as file:
-                for batch in file.iter_batches(READ):
-                    if row + len(batch) > skip:
-                        records = [self._record(values, row + i) for i, values in enumerate(batch.to_pylist())]
-                        yield batch_of(records).slice(max(0, skip - row))
-                    row += len(batch)
-        if row == 0:
-            raise BadInput(
-                f"{self.path} is empty: no photo fits the settings.",
-                "Expected at least one.",
-                "Check collection.taxa, collection.quality, collection.start and collection.end.",
-            )
+        empty = BadInput(
+            f"{self.path} is empty: no photo fits the settings.",
+            "Expected at least one.",
+            "Check collection.taxa, collection.quality, collection.start and collection.end.",
+        )
+        tables = (pq.ParquetFile(self._joined(at) / name) for name in (PHOTOS, REJECTS))
+        chunks = (batch.to_pylist() for table in tables for batch in table.iter_batches(READ))
+        yield from numbered(chunks, skip, self._record, empty)
 
     def _joined(self, at: Workplace) -> Path:
         """Folder with the photos, their observations and taxa as Parquet; made once for these tables and settings."""
         work = at.work / "inaturalist"
         work.mkdir(parents=True, exist_ok=True)
         digests = [full_digest(path, work / "digests.sqlite") for path in self.inputs(at)]
-        known = self.model_dump(mode="json", exclude={"path", "s3", "size", "images"})
-        out = work / fingerprint([digests, known])[:16]
+        settings = self.model_dump(mode="json", exclude={"path", "s3", "size", "images"})
+        out = work / fingerprint([digests, settings])[:16]
         if not out.is_dir():
             folder = at.path(self.path)
             if folder.is_file():

@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from driftline.curate.core.errors import BadInput, MissingFile, reason
 from driftline.curate.core.settings import PLACE, PathText
 from driftline.curate.images.local_files import cell_path
-from driftline.curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
+from driftline.curate.metadata.column_mapping import check_columns, check_names, record_of, rows_of_batch
 from driftline.curate.metadata.schema import batch_of, rebatch
 from driftline.curate.sources.base import HERE, FileSource, Workplace
 
@@ -58,10 +58,10 @@ class Parquet(FileSource):
         for path in files:
             start = (root or (path.parent if isinstance(path, Path) else Path.cwd())).resolve()
             try:
-                with _opened(path) as file:
+                with _open_bytes(path) as file:
                     parquet = pq.ParquetFile(file)
                     size = parquet.metadata.num_rows
-                    _check(path, parquet, self.columns)
+                    check_names(path, parquet.schema_arrow.names, self.columns)
                     if row + size <= skip:
                         row += size
                         continue
@@ -91,19 +91,9 @@ class Parquet(FileSource):
         return record
 
 
-def _opened(path: Path | str) -> Any:
+def _open_bytes(path: Path | str) -> Any:
     if isinstance(path, Path):
         return path.open("rb")
     import fsspec
 
     return fsspec.open(path, "rb")
-
-
-def _check(path: Path | str, parquet: pq.ParquetFile, columns: Mapping[str, str]) -> None:
-    names = parquet.schema_arrow.names
-    if twice := [column for column in columns.values() if names.count(column) > 1]:
-        raise BadInput(f"{path} has more than one column {twice[0]!r}.", f"It has {names}.")
-    if missing := sorted(set(columns.values()) - set(names)):
-        raise BadInput(
-            f"{path} has no column {', '.join(map(repr, missing))}.", f"It has {names}.", "Correct collection.columns."
-        )

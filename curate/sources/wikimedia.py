@@ -11,11 +11,9 @@ texts that people wrote, with HTML in them.
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 from urllib.parse import quote, quote_plus, urlsplit
@@ -25,14 +23,14 @@ from pydantic import Field, model_validator
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.outside.dates import seconds_of
-from driftline.curate.core.outside.json_api import JsonApi, agent, text_of
+from driftline.curate.core.outside.dates import iso, seconds_of
+from driftline.curate.core.outside.json_api import JsonApi, agent, text_of, text_of_html
 from driftline.curate.core.settings import SPEED, Positive, Text, Time
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
 from driftline.curate.metadata.columns import safe_id
-from driftline.curate.metadata.schema import batch_of, rebatch
-from driftline.curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span
+from driftline.curate.metadata.schema import rebatch
+from driftline.curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span, numbered
 
 ENDPOINT = "https://commons.wikimedia.org/w/api.php"
 PAGE = 500  # files a page
@@ -81,15 +79,9 @@ class Wikimedia(Source):
 
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
         api = JsonApi("Wikimedia", self.rate, {"User-Agent": agent(self.contact)}, busy, leaves_public(self.endpoint))
-        row = 0
-        for start, end in days(self.start, self.end):
-            for images in self._pages(api, start, end, self.ledger(at) / f"{start}-{end}"):
-                if row + len(images) > skip and images:
-                    records = [self._record(image, row + i) for i, image in enumerate(images)]
-                    yield batch_of(records).slice(max(0, skip - row))
-                row += len(images)
-        if row == 0:
-            raise empty_span("Wikimedia")
+        spans = ((start, end, self.ledger(at) / f"{start}-{end}") for start, end in days(self.start, self.end))
+        chunks = (images for span in spans for images in self._pages(api, *span))
+        yield from numbered(chunks, skip, self._record, empty_span("Wikimedia"))
 
     def ledger(self, at: Workplace = HERE) -> Path:
         """Folder of the pages that were read: START-END/NNNNN.json, with files and cursor."""
@@ -114,7 +106,7 @@ class Wikimedia(Source):
             if cursor is not None and (token in met or idle == EMPTY):
                 why = "repeats" if token in met else f"gives no new file for {EMPTY} pages"
                 raise DriftlineError(
-                    f"Wikimedia's cursor {why} in {_iso(start)} … {_iso(end)}: {token[:200]}.",
+                    f"Wikimedia's cursor {why} in {iso(start)} … {iso(end)}: {token[:200]}.",
                     "Expected every page to lead further.",
                     f"Remove {folder} and run the same command again.",
                 )
@@ -126,8 +118,8 @@ class Wikimedia(Source):
             "generator": "allimages",
             "gaisort": "timestamp",
             "gaidir": "newer",
-            "gaistart": _iso(start),
-            "gaiend": _iso(end - 1),
+            "gaistart": iso(start),
+            "gaiend": iso(end - 1),
             "gailimit": str(PAGE),
             "iiprop": "timestamp|user|url|size|mime|extmetadata",
         }
@@ -173,8 +165,8 @@ class Wikimedia(Source):
             )
         if "error" in document:
             error = document["error"] if isinstance(document["error"], dict) else {}
-            said = f"{error.get('code')}: {str(error.get('info', ''))[:200]}"
-            raise BadConfig(f"Wikimedia refuses the query ({said}).", "", "Check the section collection.")
+            problem = f"{error.get('code')}: {str(error.get('info', ''))[:200]}"
+            raise BadConfig(f"Wikimedia refuses the query ({problem}).", "", "Check the section collection.")
         return document
 
     def _record(self, image: Any, row: int) -> dict[str, Any]:
@@ -192,27 +184,27 @@ class Wikimedia(Source):
             return bad("not_a_photo")
         if uploaded < self.start:
             return bad("uploaded_before_start")
-        found = image.get("extmetadata")
-        extra: dict[str, Any] = found if isinstance(found, dict) else {}  # PHP writes an empty object as a list
+        metadata = image.get("extmetadata")
+        extra: dict[str, Any] = metadata if isinstance(metadata, dict) else {}  # PHP writes an empty object as a list
 
-        def said(key: str) -> str | None:
+        def text(key: str) -> str | None:
             entry = extra.get(key)
             return plain(entry.get("value")) if isinstance(entry, dict) else None
 
-        x, y = degrees_of(said("GPSLongitude"), 180), degrees_of(said("GPSLatitude"), 90)
+        x, y = degrees_of(text("GPSLongitude"), 180), degrees_of(text("GPSLatitude"), 90)
         return {
             "id": safe_id(name),
             "row": row,
             "url": self._url(name, image),
             "uploaded": uploaded,
-            "taken": _taken(said("DateTimeOriginal")),
+            "taken": _taken(text("DateTimeOriginal")),
             "user": text_of(image["first"].get("user")),
-            "nickname": said("Artist"),
+            "nickname": text("Artist"),
             "title": name.rpartition(".")[0].replace("_", " ") or name,
-            "description": said("ImageDescription"),
-            "tags": ",".join(quote_plus(t) for t in (said("Categories") or "").split("|") if t.strip()) or None,
-            "licence": said("LicenseShortName"),
-            "licence_url": said("LicenseUrl"),
+            "description": text("ImageDescription"),
+            "tags": ",".join(quote_plus(t) for t in (text("Categories") or "").split("|") if t.strip()) or None,
+            "licence": text("LicenseShortName"),
+            "licence_url": text("LicenseUrl"),
             "page_url": text_of(image.get("descriptionurl")),
             "media": "photo",
             "longitude": x if y is not None else None,
@@ -268,7 +260,7 @@ def plain(value: Any) -> str | None:
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    return text_of(" ".join(html.unescape(re.sub(r"<[^<>]{0,2000}>", " ", str(value))).split()))
+    return text_of_html(str(value))
 
 
 def _taken(text: str | None) -> int | None:
@@ -294,7 +286,3 @@ def _image(title: str, versions: list[Any]) -> dict[str, Any]:
 
 def _key(image: Any) -> str:
     return f"{image.get('timestamp')} {image.get('name')}"
-
-
-def _iso(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

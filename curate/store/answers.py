@@ -20,7 +20,7 @@ import pyarrow as pa
 from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.store.database import Place, Store, opened
+from driftline.curate.store.database import Place, Store, open_store
 from driftline.curate.validation.answers.answers import ANSWERS, Line, read_answers
 from driftline.curate.validation.asking.batches import NONE
 
@@ -47,7 +47,7 @@ class Answers:
     def take_batch(self, facts: Mapping[str, Any]) -> None:
         """Record a batch (content of batch.json) before anybody answers it."""
         digests = self.digests(set(facts["items"].values()))
-        with opened(self.place.folder) as store, store.transaction() as base:
+        with open_store(self.place.folder) as store, store.transaction() as base:
             base.execute(
                 "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)",
                 (facts["batch"], json.dumps(facts), json.dumps(dict(digests)), json.dumps(dict(self.options))),
@@ -55,25 +55,25 @@ class Answers:
 
     def take_lines(self, lines: Mapping[str, Sequence[Line]]) -> set[str]:
         """Take all answers to known batches; returns the names of these batches. lines: by batch."""
-        with opened(self.place.folder) as store:
-            known = {name for (name,) in store.base.execute("SELECT name FROM batches")}
-            for name in sorted(known & lines.keys()):
+        with open_store(self.place.folder) as store:
+            batches = {name for (name,) in store.base.execute("SELECT name FROM batches")}
+            for name in sorted(batches & lines.keys()):
                 _take(store, name, lines[name], self.key)
-        return known
+        return batches
 
     def earlier(self, batch: Mapping[str, Any]) -> pa.Table:
         """What was answered about the images of a batch on other pages, as a table of ANSWERS with the names of this
         batch, sorted by item and worker."""
         ids = {id_: item for item, id_ in batch["items"].items()}
         rows: list[dict[str, Any]] = []
-        with opened(self.place.folder) as store:
+        with open_store(self.place.folder) as store:
             for id_, digest in self.digests(ids).items():
-                found = store.base.execute(
+                answers = store.base.execute(
                     "SELECT worker, options, assignment, labels, sensitive, seconds, fault FROM answers "
                     "WHERE sha = ? AND batch <> ? ORDER BY batch, worker, number",
                     (bytes.fromhex(digest), batch["batch"]),
                 )
-                for worker, options, assignment, labels, sensitive, seconds, fault in found:
+                for worker, options, assignment, labels, sensitive, seconds, fault in answers:
                     if not _counts(json.loads(options), self.options):
                         continue
                     ticked = [label for label in json.loads(labels) if label in self.options]

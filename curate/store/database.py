@@ -124,7 +124,7 @@ class Store:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Store]:
+def open_store(folder: Path) -> Iterator[Store]:
     """Open a store, and create it if needed. Raises BadInput for a store of another version or a damaged index, Busy,
     and DriftlineError if the disk is full."""
     path = folder / "index.sqlite"
@@ -152,8 +152,8 @@ def opened(folder: Path) -> Iterator[Store]:
 
 
 def _prepare(base: sqlite3.Connection, path: Path) -> None:
-    (known,) = base.execute("PRAGMA user_version").fetchone()
-    if known == 0:
+    (version,) = base.execute("PRAGMA user_version").fetchone()
+    if version == 0:
         base.execute("PRAGMA journal_mode = WAL")
         base.execute("BEGIN IMMEDIATE")
         if base.execute("PRAGMA user_version").fetchone()[0] == 0:  # no other process was faster
@@ -162,7 +162,7 @@ def _prepare(base: sqlite3.Connection, path: Path) -> None:
             base.execute(f"PRAGMA user_version = {FORMAT}")
         base.execute("COMMIT")
     else:
-        check_format(path.absolute(), known, FORMAT, "Set store.path to another folder.")
+        check_format(path.absolute(), version, FORMAT, "Set store.path to another folder.")
     base.execute("PRAGMA synchronous = NORMAL")
     base.execute("PRAGMA cache_size = -65536")
 
@@ -178,7 +178,7 @@ def reuse_part(place: Place | None, key: bytes, out: Path) -> bool:
     Damaged files are not used."""
     if place is None or not place.reads:
         return False
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         query = (
             "SELECT p.output, f.name FROM parts p JOIN files f ON f.number = p.file WHERE p.key = ? ORDER BY position"
         )

@@ -75,27 +75,27 @@ def _outcome(row: tuple[Any, ...]) -> Outcome:
     return Outcome(
         rules,
         moment,
-        fault,
-        detail,
-        validator,
-        None if sha is None else sha.hex(),
-        suffix or "",
-        width or 0,
-        height or 0,
-        None if source is None else source.hex(),
-        changes,
+        fault=fault,
+        detail=detail,
+        validator=validator,
+        sha256=None if sha is None else sha.hex(),
+        suffix=suffix or "",
+        width=width or 0,
+        height=height or 0,
+        source_sha256=None if source is None else source.hex(),
+        changes=changes,
     )
 
 
 def outcomes(store: Store, urls: Iterable[str]) -> dict[str, Outcome]:
     """The last answer of each address that was asked before; the last attempt if it never answered."""
     last = f"COALESCE(a.fault, '') IN ({', '.join('?' * len(NETWORK_REASONS))}), a.number DESC LIMIT 1"
-    found = {}
+    latest = {}
     for url in urls:
         row = store.base.execute(SELECT + last, (address_key(url), *NETWORK_REASONS)).fetchone()
         if row is not None:
-            found[url] = _outcome(row)
-    return found
+            latest[url] = _outcome(row)
+    return latest
 
 
 def history(store: Store, url: str) -> list[Outcome]:

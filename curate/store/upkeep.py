@@ -84,9 +84,9 @@ def unneeded(store: Store, needed: Collection[str]) -> list[str]:
         "INSERT OR IGNORE INTO used SELECT p.file FROM parts p JOIN parts f ON f.key = p.key AND f.position = 0 "
         "WHERE f.file IN (SELECT file FROM used)"
     )
-    names = [name for (name,) in base.execute("SELECT name FROM files WHERE number NOT IN (SELECT file FROM used)")]
-    known = {name for (name,) in base.execute("SELECT name FROM files")}
-    return sorted(names + [path.name for path in (store.folder / "files").glob("*") if path.name not in known])
+    unused = [name for (name,) in base.execute("SELECT name FROM files WHERE number NOT IN (SELECT file FROM used)")]
+    names = {name for (name,) in base.execute("SELECT name FROM files")}
+    return sorted(unused + [path.name for path in (store.folder / "files").glob("*") if path.name not in names])
 
 
 def remove(store: Store, names: Collection[str]) -> None:

@@ -28,7 +28,7 @@ class Look:
 
 def looks(store: Store, encoder: str, digests: Sequence[str]) -> dict[str, Look]:
     """SHA-256 → what is known of these images; vector files are verified, and what fails is left out."""
-    found: dict[str, Look] = {}
+    stored: dict[str, Look] = {}
     sound: dict[str, bool] = {}
     query = (
         "SELECT i.unusable, i.phash, f.name, v.row FROM images i "
@@ -42,13 +42,13 @@ def looks(store: Store, encoder: str, digests: Sequence[str]) -> dict[str, Look]
             continue
         fault, phash, name, position = row
         if fault is not None:
-            found[digest] = Look(fault, None)
+            stored[digest] = Look(fault, None)
         elif phash is not None and name is not None:
             if name not in sound:
                 sound[name] = store.is_sound(name)
             if sound[name]:
-                found[digest] = Look(None, phash % (1 << 64), name, position)
-    return found
+                stored[digest] = Look(None, phash % (1 << 64), name, position)
+    return stored
 
 
 def read_vectors(store: Store, wanted: Sequence[Look]) -> list[npt.NDArray[np.float16]]:
@@ -57,8 +57,8 @@ def read_vectors(store: Store, wanted: Sequence[Look]) -> list[npt.NDArray[np.fl
     return [np.array(arrays[look.file][look.row]) for look in wanted]
 
 
-def keep_vectors(store: Store, encoder: str, npy: Path, made: Mapping[str, Look]) -> None:
-    """Take a complete file of vectors. made: SHA-256 → its look, with the row in this file."""
+def keep_vectors(store: Store, encoder: str, npy: Path, new: Mapping[str, Look]) -> None:
+    """Take a complete file of vectors. new: SHA-256 → its look, with the row in this file."""
     with store.transaction() as base:
         base.executemany(
             "UPDATE images SET phash = ?, unusable = ? WHERE sha = ?",
@@ -68,10 +68,10 @@ def keep_vectors(store: Store, encoder: str, npy: Path, made: Mapping[str, Look]
                     look.fault,
                     bytes.fromhex(sha),
                 )
-                for sha, look in made.items()
+                for sha, look in new.items()
             ],
         )
-    keep_rows(store, encoder, npy, {sha: look.row for sha, look in made.items() if look.fault is None})
+    keep_rows(store, encoder, npy, {sha: look.row for sha, look in new.items() if look.fault is None})
 
 
 def keep_rows(store: Store, encoder: str, npy: Path, rows: Mapping[str, int]) -> None:

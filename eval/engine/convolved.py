@@ -59,8 +59,8 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, ends: Any, stride: int, borders: Any, places: tuple[int, int]) -> Any:
-        ctx.whole, ctx.given = weight.shape, (..., slice(*ends[0]), slice(*ends[1]))
-        weight = weight[ctx.given]
+        ctx.whole, ctx.slices = weight.shape, (..., slice(*ends[0]), slice(*ends[1]))
+        weight = weight[ctx.slices]
         outside, inside, high, broad = weight.shape
         left, right, above, below = borders
         framed = pad(x.permute(0, 2, 3, 1), (0, 0, left, right, above, below)).contiguous()
@@ -80,7 +80,7 @@ class _Product(torch.autograd.Function):
         weight_gradient = (g.t() @ patches).view(outside, high, broad, inside).permute(0, 3, 1, 2).to(kind)
         if weight_gradient.shape != ctx.whole:  # channels last, as the weights are: autograd keeps it without a copy
             whole = torch.empty(ctx.whole, dtype=kind, memory_format=torch.channels_last).zero_()
-            whole[ctx.given] = weight_gradient
+            whole[ctx.slices] = weight_gradient
             weight_gradient = whole
         if not ctx.needs_input_grad[0]:
             return None, weight_gradient, None, None, None, None

@@ -154,7 +154,7 @@ class Deep:
         it."""
         import torch
 
-        self.module.train(not self.frozen)
+        self.module.train(not self.frozen and len(x) > 1)  # one image, as in a correction, has no statistics
         params = list(self.module.parameters())[-2 if self.frozen else 0 :]
 
         def gradient_of(rows: slice) -> Params:

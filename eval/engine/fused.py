@@ -235,8 +235,8 @@ def train(
         y = np.concatenate([target[part] for step in parts for _, target, part in step])
         sizes = np.array([sum(len(part) for *_, part in step) for step in parts], np.int64)
         rates = np.array([rate for rate, *_ in steps], np.float32)
-        given = [array.ctypes.data for array in (rows, y, sizes, rates)]
-        run(products, *given, len(steps), sources[0].shape[1], len(bias), len(weights), *places, momentum, decay)
+        pointers = [array.ctypes.data for array in (rows, y, sizes, rates)]
+        run(products, *pointers, len(steps), sources[0].shape[1], len(bias), len(weights), *places, momentum, decay)
         done += len(steps)
     classes, features = params[0].shape
     params[0].copy_(weights[:classes, :features])

@@ -243,7 +243,7 @@ def fit(
         if simple and fused.fits(data, head.half, len(head.params[1]), epochs=settings.epochs):
             targets = [np.asarray(labels, np.int64) for _, labels in both]
             steps = fused.train(
-                head.params, head.velocity, data, targets, drawn, settings.momentum, settings.weight_decay
+                head.params, head.velocity, data, targets, drawn, settings.momentum, decay=settings.weight_decay
             )
         else:
             steps = _train(head, data, [on(labels, head) for _, labels in both], drawn, settings, rule)
@@ -257,14 +257,14 @@ def batches(
 ) -> Iterator[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """Learning rate, rows of the data and rows of the memory of each step. sizes: of the data, and of the memory."""
     queue: list[int] = []
-    kept = sizes[1] if len(sizes) > 1 else 0
-    replayed = min(settings.batch, kept)
+    stored = sizes[1] if len(sizes) > 1 else 0
+    replayed = min(settings.batch, stored)
     for epoch in range(settings.epochs):
         lr = settings.lr * settings.decay ** (epoch // settings.decay_after)
         order = rng.permutation(sizes[0])
         for start in range(0, sizes[0], settings.batch):
             while len(queue) < replayed:
-                queue += rng.permutation(kept).tolist()
+                queue += rng.permutation(stored).tolist()
             yield lr, order[start : start + settings.batch], np.array(queue[:replayed], np.int64)
             del queue[:replayed]
 
@@ -292,7 +292,7 @@ def _train(
             torch.index_select(x, 0, rows, out=buffer[filled : filled + len(part)])
             filled += len(part)
             targets.append(y[rows])
-        step(head, head.view(buffer[:filled]), torch.cat(targets), lr, settings, rule, adam, parts[0])
+        step(head, head.view(buffer[:filled]), torch.cat(targets), lr, settings, rule, descend=adam, rows=parts[0])
         steps += 1
     return steps
 

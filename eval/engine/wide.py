@@ -92,7 +92,7 @@ class Wide:
             gradient = torch.mm(g[:, rows].T, x)
             if self.rounded is None:
                 move(weights, velocity, gradient, lr, momentum, decay)
-            elif not fused.descend_rounded(weights, velocity, gradient, self.rounded[rows], lr, momentum, decay):
+            elif not fused.descend_rounded(weights, velocity, gradient, self.rounded[rows], lr, momentum, decay=decay):
                 move(weights, velocity, gradient.float(), lr, momentum, decay)
                 self.rounded[rows] = weights
 

@@ -15,7 +15,7 @@ from driftline.eval import rows as row_files
 from driftline.eval.abilities import samples_trained
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.learner import Learner
-from driftline.eval.training.sgd_learner import NetLearner
+from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.stream import Stream
 
 SHARE = 0.75  # share of that rate that training reaches (benchmarks/clear_grid.py, bench_mlp.py)
@@ -91,7 +91,7 @@ def _key(learner: Learner) -> str:
 
 def _work(stream: Stream, learner: Learner, sizes: Sequence[int], rate: float) -> float:
     """Seconds of a learner's training by its arithmetic; 0 if it trains no network, NaN if not known."""
-    if not isinstance(learner, NetLearner):
+    if not isinstance(learner, NetworkLearner):
         return 0.0
     operations = learner.operations(int(np.prod(stream.x_shape)), len(stream.classes))
     return (

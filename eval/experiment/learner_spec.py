@@ -38,7 +38,7 @@ class LearnerSpec:
     """what rows call it"""
     kind: type[Learner]
     """its class"""
-    given: Mapping[str, Any] = field(default_factory=dict)
+    with_name: Mapping[str, Any] = field(default_factory=dict)
     """settings that came with the name"""
     instance: Learner | None = None
     """the learner itself, if the user gave an instance; it is used unless settings change it"""
@@ -51,18 +51,18 @@ class LearnerSpec:
     @property
     def own(self) -> set[str]:
         """Names of the settings that the user gave with it; of an instance those that are no defaults."""
-        return set(self.given if self.instance is None else changed_settings(self.instance))
+        return set(self.with_name if self.instance is None else changed_settings(self.instance))
 
-    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The given settings, unchanged. Raises BadConfig as `check_settings`."""
-        return check_settings(self.kind, given, self.name.partition("(")[0])
+        return check_settings(self.kind, values, self.name.partition("(")[0])
 
     def __call__(self, **changed: Any) -> Learner:
         """A learner with these settings in place of its own. Raises BadPlugin for a class that cannot be created."""
         if self.instance is not None:
             return replace(self.instance, **changed) if changed else self.instance  # type: ignore[type-var]
         try:
-            return self.kind(**{**self.given, **changed})
+            return self.kind(**{**self.with_name, **changed})
         except TypeError as error:
             raise BadPlugin(f"The learner {self.name!r} cannot be created: {error}.") from None
 
@@ -71,9 +71,9 @@ def spec_of(learner: str | Learner | type[Learner]) -> LearnerSpec:
     """Raises UnknownName or BadPlugin for a name or a class, BadConfig for settings that cannot be read or do not
     fit."""
     if isinstance(learner, str):
-        name, given = parsed(learner)
+        name, with_name = parsed(learner)
         spec = LearnerSpec(learner, _checked(LEARNERS.resolve(name)))
-        return replace(spec, given=spec.check(given))
+        return replace(spec, with_name=spec.check(with_name))
     _checked(learner if isinstance(learner, type) else type(learner))
     if isinstance(learner, type):
         return LearnerSpec(learner.__name__, learner)
@@ -106,10 +106,10 @@ def parsed(learner: str) -> tuple[str, dict[str, Any]]:
     ('reservoir', {'alpha': 5, 'start': 'scratch'})
     """
     name, bracket, rest = learner.partition("(")
-    given: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for part in rest.removesuffix(")").split(",") if bracket else ():
         key, equals, value = (p.strip() for p in part.partition("="))
         if not rest.endswith(")") or not equals:
             raise BadConfig(f"The learner {learner!r} holds {part.strip()!r}.", "Expected NAME(setting=value,…).")
-        given[key] = value_of(value)
-    return name.strip(), given
+        settings[key] = value_of(value)
+    return name.strip(), settings

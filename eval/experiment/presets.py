@@ -1,19 +1,57 @@
-"""The papers' hyper-parameters by name, as settings of `evaluate`; --set overrides the preset.
+"""The papers' hyper-parameters by name, for the learners and protocols that they are about; --set overrides the preset.
 
-A new preset is one dictionary here and one line in `PRESETS`; it applies to every learner that has its settings.
+A new preset is one value here and one line in `PRESETS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from driftline.curate.core.registry import Registry
 from driftline.eval.experiment.settings import setting_names
 
-CLEAR_LINEAR = {"net": "linear", "lr": 1.0, "batch": 256, "epochs": 100, "decay_after": 60}  # [CLEAR, supplement 5]
-CLEAR_MLP = CLEAR_LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
-CLEAR_RESNET18 = {  # [CLEAR, supplement 5]
+STEPWISE = (  # trained step by step: CLEAR's methods, and ours beside them
+    "nap", "scratch", "finetune", "cumulative", "joint", "er", "reservoir", "der", "der++", "cls-er", "gdumb", "agem",
+    "ewc", "si", "lwf", "cwr", "self-training",
+)  # fmt: skip
+ONLINE = ("overadapt", "er-online", "fc-only", "ace", "acm", "cosine-fc")  # learn batch after batch
+BATCHWISE = ("finetune", "der", "der++", "cls-er", "agem", "ewc", "si", "lwf")  # of STEPWISE, those that can, too
+CORRECTED = ("online-linear", "static-linear", "knn-lm", *BATCHWISE)  # learn seed data, then corrections
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings of a paper, and whose they are."""
+
+    learners: Sequence[str] = ()
+    """names of driftline's own learners that `settings` are for, as far as they have them"""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """of these learners; `NAME.setting` of one of them"""
+    protocols: Sequence[str] = ()
+    """names of driftline's own protocols that `rules` are for"""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    """settings of these protocols"""
+
+
+def _clear(code: bool, **settings: Any) -> Preset:
+    """code: with what CLEAR's published numbers come from."""
+    if not code:
+        return Preset(STEPWISE, settings)
+    same = {"scale": "none", "variant": "reference"}
+    return Preset(STEPWISE, settings | same, ("clear-iid", "clear-streaming"), {"splits": "random"})
+
+
+LINEAR: dict[str, Any] = {
+    "net": "linear",
+    "lr": 1.0,
+    "batch": 256,
+    "epochs": 100,
+    "decay_after": 60,
+}  # [CLEAR, suppl. 5]
+MLP: dict[str, Any] = LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
+RESNET18: dict[str, Any] = {  # [CLEAR, supplement 5]
     "net": "resnet18",
     "lr": 0.01,
     "weight_decay": 1e-5,
@@ -22,30 +60,39 @@ CLEAR_RESNET18 = {  # [CLEAR, supplement 5]
     "decay_after": 30,
     "augment": "flip+crop",
 }
-CODE = {"scale": "none", "variant": "reference", "splits": "random"}  # what CLEAR's published numbers come from
-CLEAR_LINEAR_CODE, CLEAR_MLP_CODE, CLEAR_RESNET18_CODE = CLEAR_LINEAR | CODE, CLEAR_MLP | CODE, CLEAR_RESNET18 | CODE
+CLEAR_LINEAR, CLEAR_LINEAR_CODE = _clear(False, **LINEAR), _clear(True, **LINEAR)
+CLEAR_MLP, CLEAR_MLP_CODE = _clear(False, **MLP), _clear(True, **MLP)
+CLEAR_RESNET18, CLEAR_RESNET18_CODE = _clear(False, **RESNET18), _clear(True, **RESNET18)
 
-CGLM = {"batch": 64, "shift": 256, "updates": 10, "weight_decay": 1e-4}  # [near-future accuracy, sec. 5: slow stream]
-# Its learning rate, 0.005, is for networks on images, where it is the first candidate of lr=auto.
-CLOC = CGLM | {"batch": 128, "shift": 16_384, "updates": 5}
-OCRR = {
-    "optimiser": "adamw",
-    "lr": 0.01,
-    "weight_decay": 1e-4,
-    "batch": 256,
-    "epochs": 30,
-    "decay_after": 30,
-    "scale": "none",
-    "correct_lr": 0.05,
-    "ewc.strength": 1000.0,
-    "agem.memory": 1000,
-    "agem.sample": 64,
-    "lwf.weight": 1.0,
-    "lwf.temperature": 2.0,
-}
-SEQ_TO_FINAL = {"budget": "paper", "fidelity": "clean"}
-SEQ_TO_FINAL_CODE = {"budget": "paper", "fidelity": "paper-code"}  # the source of its published numbers
-CGLM_FAST, CLOC_FAST = CGLM | {"updates": 1}, CLOC | {"updates": 1}
+
+def _near_future(batch: int, shift: int, updates: int) -> Preset:
+    """Its learning rate, 0.005, is for networks on images, where it is the first candidate of lr=auto."""
+    rules = {"batch": batch, "shift": shift, "updates": updates}
+    return Preset((*ONLINE, *BATCHWISE), {"weight_decay": 1e-4}, ("near-future",), rules)
+
+
+CGLM, CGLM_FAST = _near_future(64, 256, 10), _near_future(64, 256, 1)  # [near-future accuracy, sec. 5: slow, fast]
+CLOC, CLOC_FAST = _near_future(128, 16_384, 5), _near_future(128, 16_384, 1)
+OCRR = Preset(
+    CORRECTED,
+    {
+        "optimiser": "adamw",
+        "lr": 0.01,
+        "weight_decay": 1e-4,
+        "batch": 256,
+        "epochs": 30,
+        "decay_after": 30,
+        "scale": "none",
+        "correct_lr": 0.05,
+        "ewc.strength": 1000.0,
+        "agem.memory": 1000,
+        "agem.sample": 64,
+        "lwf.weight": 1.0,
+        "lwf.temperature": 2.0,
+    },
+)
+SEQ_TO_FINAL = Preset(protocols=("seq-to-final",), rules={"budget": "paper", "fidelity": "clean"})
+SEQ_TO_FINAL_CODE = Preset(protocols=("seq-to-final",), rules={"budget": "paper", "fidelity": "paper-code"})
 
 PRESETS = Registry(
     "preset",
@@ -67,9 +114,17 @@ PRESETS = Registry(
 )
 
 
-def fitting(name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """The preset's settings that some of the protocols and learners (name → class) have: the blind classifier has no
-    learning rate."""
-    names = {owner: setting_names(kind) for owner, kind in kinds.items()}
-    known = {name for owner, own in names.items() for setting in own for name in (setting, f"{owner}.{setting}")}
-    return {key: value for key, value in PRESETS[name].items() if key in known}
+def fitting(preset: str, kinds: Mapping[str, type]) -> dict[str, dict[str, Any]]:
+    """What a preset gives to each of some learners and protocols (name → class): name → settings. It gives nothing to
+    those that it does not name, and a learner gets what it has: the blind classifier has no learning rate."""
+    chosen: Preset = PRESETS[preset]
+    given: dict[str, dict[str, Any]] = {}
+    for name, kind in kinds.items():
+        settings = chosen.settings if name in chosen.learners else chosen.rules if name in chosen.protocols else {}
+        if not kind.__module__.startswith("driftline.eval."):  # a stranger's, of the same name
+            settings = {}
+        of_one = {key: value for key, value in settings.items() if "." not in key}
+        of_one |= {key.partition(".")[2]: value for key, value in settings.items() if key.startswith(f"{name}.")}
+        own = setting_names(kind)
+        given[name] = {key: value for key, value in of_one.items() if key in own}
+    return given

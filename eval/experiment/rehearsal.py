@@ -25,15 +25,15 @@ def rehearsal(stream: Stream, data: Split, rng: np.random.Generator, steps: int 
         )
     shuffled = rng.permutation(len(data))
     order = shuffled if data.time is None else shuffled[np.argsort(data.time[shuffled], kind="stable")]
-    made = []
+    parts = []
     for t, rows in enumerate(np.array_split(order, steps)):
         is_test = np.zeros(len(rows), bool)
         is_test[rng.permutation(len(rows))[: max(1, round(TEST_SHARE * len(rows)))]] = True
         splits = {"train": data.take(np.sort(rows[~is_test])), "test": data.take(np.sort(rows[is_test]))}
-        made.append(Step(t, str(t), splits))
+        parts.append(Step(t, str(t), splits))
     return Stream(
         f"{stream.name}: settings",
-        made,
+        parts,
         stream.classes,
         stream.prior,
         facts=stream.facts,

@@ -80,22 +80,22 @@ def _docstrings(kind: type) -> dict[str, str]:
     }  # fmt: skip
 
 
-def check_settings(kind: type, given: Mapping[str, Any], owner: str = "") -> dict[str, Any]:
+def check_settings(kind: type, values: Mapping[str, Any], owner: str = "") -> dict[str, Any]:
     """The given settings, unchanged. kind: a learner or protocol. owner: its name in messages; default: of the class.
 
     Values are not converted: an integer is a valid float, but "5" is no number and True is no integer. Raises BadConfig
     for an unknown setting and for a value of another type, out of range or not among the choices.
     """
-    owner, known = owner or kind.__name__, setting_names(kind)
-    for key, value in given.items():
-        if key not in known:
-            raise unknown_setting(key, known, f"{owner}: ")
+    owner, names = owner or kind.__name__, setting_names(kind)
+    for key, value in values.items():
+        if key not in names:
+            raise unknown_setting(key, names, f"{owner}: ")
         try:
             _adapter(kind, key).validate_python(value, strict=True)
         except ValidationError as error:
             expected = " or ".join(_expected(problem["msg"]) for problem in error.errors())
             raise BadConfig(f"{owner}: {key} is {value!r}.", f"Expected {expected}.") from None
-    return dict(given)
+    return dict(values)
 
 
 def changed_settings(instance: object) -> dict[str, Any]:
@@ -110,13 +110,13 @@ def check_instance(instance: object, owner: str = "") -> None:
     check_settings(type(instance), changed_settings(instance), owner)
 
 
-def unknown_setting(key: str, known: Iterable[str], prefix: str = "") -> BadConfig:
+def unknown_setting(key: str, candidates: Iterable[str], prefix: str = "") -> BadConfig:
     """The error for a setting that nothing has.
 
     >>> str(unknown_setting("epochz", ["lr", "epochs"]))
     "Unknown setting 'epochz'. Did you mean 'epochs'? Available: epochs, lr."
     """
-    names = sorted(known)
+    names = sorted(candidates)
     available = f"Available: {', '.join(names) or 'none'}."
     return BadConfig(f"{prefix}Unknown setting {key!r}.", did_you_mean(key, names), available)
 

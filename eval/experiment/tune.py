@@ -12,10 +12,11 @@ from typing import Any
 
 from driftline.curate.core.errors import BadPlugin, Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import candidates, check_stream, spent
+from driftline.eval.abilities import candidates, check_needs, check_stream, spent
 from driftline.eval.experiment.learner_spec import LearnerSpec
 from driftline.eval.learner import Learner
-from driftline.eval.protocol import Protocol, Ran, Result, Start
+from driftline.eval.protocol import Protocol, Ran, Result, Start, score_of
+from driftline.eval.protocol_abilities import defaults, learners_per_pass, run_many, trials
 from driftline.stream_builder.stream import Stream
 
 Grid = Mapping[str, Sequence[Any]]
@@ -33,21 +34,21 @@ class Choice:
 
 
 def planned(
-    protocol: Protocol, spec: LearnerSpec, given: Mapping[str, Any], grid: Grid
+    protocol: Protocol, spec: LearnerSpec, own: Mapping[str, Any], grid: Grid
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """A learner's settings under a protocol, and setting → values to choose from: the part of `grid` that the learner
     has settings for, and its own candidates for settings that are "auto".
 
-    given: settings of the user. Raises BadConfig for a value that the setting refuses.
+    own: settings of the user. Raises BadConfig for a value that the setting refuses.
     """
-    settings, grid_of = dict(given), {key: list(values) for key, values in grid.items() if key in spec.settings}
+    settings, grid_of = dict(own), {key: list(values) for key, values in grid.items() if key in spec.settings}
     for key, values in grid_of.items():
         for value in values:
             spec.check({key: value})
     try:
         learner = spec(**settings)
-        defaults = {key: value for key, value in protocol.defaults(learner).items() if getattr(learner, key) != value}
-        settings = {key: value for key, value in defaults.items() if key not in spec.own} | settings
+        others = {key: value for key, value in defaults(protocol, learner).items() if getattr(learner, key) != value}
+        settings = {key: value for key, value in others.items() if key not in spec.own} | settings
         return settings, candidates(spec(**settings)) | grid_of
     except BadPlugin:  # the run says so, and the other learners go on
         return settings, grid_of
@@ -57,6 +58,7 @@ def started(
     protocol: Protocol, stream: Stream, name: str, learner: Learner, seed: int, store: Path | None = None
 ) -> Start:
     """A learner after `begin`. name: of the protocol. store: as in `Task`."""
+    check_needs(learner, protocol.refuses)
     check_stream(learner, stream)
     task = replace(protocol.task(stream), seed=seed, store=store, prior=stream.prior, class_texts=stream.class_texts)
     learner.begin(task, rng_for(seed, name, "learner"))
@@ -66,31 +68,31 @@ def started(
 def choose(
     protocol: Protocol, stream: Stream, name: str, make: Callable[..., Learner], grid: Grid, seed: int
 ) -> Choice:
-    """The settings of `grid` (name → values) with the best primary score on `Protocol.trials`, mean over these; among
-    equals the first.
+    """The settings of `grid` (name → values) with the best primary score on the protocol's `trials`, mean over these;
+    among equals the first.
 
     name: of the protocol. make: settings → a learner; all candidates have the same seed. Candidates that diverge are
     left out. Raises IncompatibleStream if all do, and whatever else stops one.
     """
     clock = time.process_time()
-    trials = protocol.trials(stream, rng_for(seed, name, "walk"), seed)
+    parts = trials(protocol, stream, rng_for(seed, name, "walk"), seed)
     settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     results: list[list[Result | None]] = []  # of each trial, for each candidate; None: it diverged
     updates = 0.0
-    for within, part in trials:
+    for within, part in parts:
         starts = [started(within, part, name, make(**candidate), seed) for candidate in settings]
         results.append(_results(within, part, starts))
         updates += sum(spent(start.learner) for start in starts)
     learned = [result for trial in results for result in trial if result is not None]
     if not learned:
         raise IncompatibleStream("Every candidate diverged.", "Expected one that learns.", "Try smaller values.")
-    goal = protocol.goal(learned[0])
+    goal = score_of(type(protocol), protocol.primary or next(iter(learned[0].scores)))
     values = [_mean([result and result.scores[goal.name] for result in of]) for of in zip(*results, strict=True)]
     best = max(range(len(settings)), key=lambda i: (goal.gain(values[i]), -i))
     record = {
         "score": goal.name,
         "candidates": [{**candidate, goal.name: value} for candidate, value in zip(settings, values, strict=True)],
-        "samples": sum(len(step["train"]) for step in trials[0][1].steps),
+        "samples": sum(len(step["train"]) for step in parts[0][1].steps),
         "seconds": round(time.process_time() - clock, 3),
         "updates": round(updates, 3),
     }
@@ -99,16 +101,17 @@ def choose(
 
 def _results(protocol: Protocol, part: Stream, starts: Sequence[Start]) -> list[Result | None]:
     """Of each candidate; None for one that diverged. Raises whatever else stops one."""
-    found: list[Ran | Exception] = []
-    for low in range(0, len(starts), protocol.learners_per_pass):
-        runs = dict(protocol.run_many(part, starts[low : low + protocol.learners_per_pass]))
-        found += [runs[i] for i in sorted(runs)]
-    if failed := [ran for ran in found if isinstance(ran, Exception) and not isinstance(ran, Diverged)]:
+    results: list[Ran | Exception] = []
+    share = learners_per_pass(protocol)
+    for low in range(0, len(starts), share):
+        runs = dict(run_many(protocol, part, starts[low : low + share]))
+        results += [runs[i] for i in sorted(runs)]
+    if failed := [ran for ran in results if isinstance(ran, Exception) and not isinstance(ran, Diverged)]:
         raise failed[0]
-    return [None if isinstance(ran, Exception) else protocol.score(ran.rows, len(part.steps)) for ran in found]
+    return [None if isinstance(ran, Exception) else protocol.score(ran.rows, len(part.steps)) for ran in results]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     """None if one of them is."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if len(numbers) == len(values) else None

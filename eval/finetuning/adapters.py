@@ -34,7 +34,7 @@ def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
             out.parts[name].append(_module(out, name, kind))
             newest = len(out.parts[name]) - 1
             out.used[name] = [[newest]] if name in (STEM, HEAD) else [[*out.used[name][-1], newest]]
-    out.made.append({"sides": kind})
+    out.additions.append({"sides": kind})
     out.only(out.names)
     return out.to(net.device)
 
@@ -60,7 +60,7 @@ def over_times(net: Net, times: int, kind: str, shared: Sequence[str], rng: np.r
                 whole = kind == "all" or name in (STEM, HEAD)
                 out.parts[name].append(out.blocks.make[name]() if whole else _module(out, name, kind))
             out.used[name] = [[t] if kind == "all" else list(range(t + 1)) for t in range(times)]
-    out.made.append({"times": times, "kind": kind, "shared": list(shared)})
+    out.additions.append({"times": times, "kind": kind, "shared": list(shared)})
     out.requires_grad_(True)
     return out.to(net.device)
 
@@ -81,7 +81,7 @@ def with_low_rank(net: Net, kind: str, rank: int, rng: np.random.Generator) -> N
     ("lowrank-mul"), A (out, r), B (r, in); these and the biases learn. Its first output equals the network's."""
     out = net.copy()
     out.requires_grad_(False)
-    out.made.append({"low rank": kind, "rank": rank})
+    out.additions.append({"low rank": kind, "rank": rank})
     layers = [m for m in out.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     with seeded(rng):
         for layer in layers:
@@ -95,10 +95,10 @@ def with_low_rank(net: Net, kind: str, rank: int, rng: np.random.Generator) -> N
     return out
 
 
-def remade(net: Net, made: Sequence[Mapping[str, Any]]) -> Net:
+def remade(net: Net, additions: Sequence[Mapping[str, Any]]) -> Net:
     """The plain network with the additions of another one; its weights must be loaded afterwards."""
     rng = np.random.default_rng(0)
-    for added in made:
+    for added in additions:
         if "sides" in added:
             net = with_sides(net, added["sides"], rng)
         elif "times" in added:

@@ -90,8 +90,8 @@ def svcca(a: Matrix, b: Matrix, share: float) -> float:
     for activation in (a, b):
         left, sizes, _ = np.linalg.svd(activation - activation.mean(0), full_matrices=False)
         sizes = np.where(sizes > 1e-10 * max(sizes[0], 1e-300), sizes, 0)
-        kept = int(np.searchsorted(np.cumsum(sizes) / max(sizes.sum(), 1e-300), share) + 1)
-        bases.append(left[:, :kept])
+        components = int(np.searchsorted(np.cumsum(sizes) / max(sizes.sum(), 1e-300), share) + 1)
+        bases.append(left[:, :components])
     return float(np.linalg.svd(bases[0].T @ bases[1], compute_uv=False).clip(0, 1).mean())
 
 

@@ -159,22 +159,22 @@ class Fit:
             **{name: getattr(self, name) for name in ("epoch", "steps", "curve", "best", "best_epoch", "over")},
         }
 
-    def take(self, kept: dict[str, Any]) -> None:
+    def take(self, state: dict[str, Any]) -> None:
         """Continue from a state of `keep`."""
-        self.net.load_state_dict(kept["net"])
-        self.optimiser.load_state_dict(kept["optimiser"])
-        self.rng.bit_generator.state = kept["rng"]
+        self.net.load_state_dict(state["net"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.rng.bit_generator.state = state["rng"]
         for name in ("epoch", "steps", "curve", "best", "best_epoch", "over"):
-            setattr(self, name, kept[name])
+            setattr(self, name, state[name])
 
     def _mask(self, x: Any, p: float) -> Any:
         """Zeros with probability p (in units of 1/256), else 1/(1 − p); drawn on the CPU, the same on every device."""
         drawn = np.frombuffer(self.rng.bytes(x.numel()), np.uint8)
-        kept = torch.from_numpy(drawn >= round(256 * p)).to(x.device).to(x.dtype).div_(1 - p)
+        mask = torch.from_numpy(drawn >= round(256 * p)).to(x.device).to(x.dtype).div_(1 - p)
         if x.dim() != 4:
-            return kept.view(x.shape)
+            return mask.view(x.shape)
         n, channels, height, width = x.shape
-        return kept.view(n, height, width, channels).permute(0, 3, 1, 2)
+        return mask.view(n, height, width, channels).permute(0, 3, 1, 2)
 
     def _epoch(self) -> None:
         net, rule = self.net.train(), self.rule

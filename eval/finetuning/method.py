@@ -23,7 +23,7 @@ from driftline.eval.finetuning.fit import Fitted, Hyper, scores_of
 from driftline.eval.finetuning.fit_cache import digest_of
 from driftline.eval.finetuning.modes import LOW_RANK, SEARCHES, SIDES, Method
 from driftline.eval.finetuning.regularisers import Pull, fisher
-from driftline.eval.finetuning.samples import Samples, plain, pooled
+from driftline.eval.finetuning.samples import Samples, decoded, pooled
 from driftline.eval.finetuning.stage import Work
 from driftline.eval.nets import build
 from driftline.eval.nets.chain import Net
@@ -101,12 +101,12 @@ def adapt(
         return work.tuned(stage, low, train, val, work.grid("base", lr))
     pulled, decays = _regular(method, work, net, earlier)
     if method.final in SEARCHES:
-        return _searched(method, work, net, data, t, lr, pulled, decays)[0]
+        return _searched(method, work, net, data, t, lr, pulled=pulled, decays=decays)[0]
     for names in layers.phases(method.final, net.names):
         net = net.copy()
         net.only(names)
         grid = _strong(method, work, decays, work.grid("base", lr))
-        net, fitted = work.tuned(f"{stage}, {'+'.join(names)}", net, train, val, grid, "erm", pulled, decays)
+        net, fitted = work.tuned(f"{stage}, {'+'.join(names)}", net, train, val, grid, pulled=pulled, decays=decays)
     return net, fitted
 
 
@@ -123,7 +123,7 @@ def _searched(
         candidate.only(names)
         stage = f"step {t}, {'+'.join(names)} alone"
         grid = _strong(method, work, decays, work.grid("base", lr, least=rates))
-        tuned.append(work.tuned(stage, candidate, [data.train[t]], data.val[t], grid, "erm", pulled, decays))
+        tuned.append(work.tuned(stage, candidate, [data.train[t]], data.val[t], grid, pulled=pulled, decays=decays))
     return sorted(tuned, key=lambda pair: -pair[1].accuracy)[: method.beam]
 
 
@@ -223,10 +223,14 @@ def _step_by_step(
     for t in range(1, len(data.train)):
         if method.final in SEARCHES:
             pulled, decays = _regular(method, work, beam[0][0], earlier)
-            grown = [p for net, _ in beam for p in _searched(method, work, net, data, t, lrs[t], pulled, decays)]
+            grown = [
+                p
+                for net, _ in beam
+                for p in _searched(method, work, net, data, t, lrs[t], pulled=pulled, decays=decays)
+            ]
             beam = sorted(grown, key=lambda pair: -pair[1].accuracy)[: method.beam]
         else:
-            beam = [adapt(method, work, beam[0][0], data, t, earlier, lrs[t])]
+            beam = [adapt(method, work, beam[0][0], data, t, earlier, lr=lrs[t])]
         earlier.append((beam[0][0], data.train[t]))
     return beam[0]
 
@@ -238,9 +242,9 @@ def _joint(method: Method, data: Data, work: Work, start: Net) -> Net:
     kind = "joint" if method.final == "all" else "joint-side"
     grid = work.grid(kind, least=len({point.adjacent for point in work.rules.grids[kind]}))
     pulled: Pulled = ("adjacent", adapters.adjacent) if method.final == "all" else None
-    return work.tuned("all times", net, data.train, data.val[-1], grid, "joint", pulled)[0]
+    return work.tuned("all times", net, data.train, data.val[-1], grid, "joint", pulled=pulled)[0]
 
 
 def scores(net: Net, x: Any, work: Work) -> Any:
     """Scores (N, C) of the last time's model; x as in a stream."""
-    return scores_of(net, torch.from_numpy(plain(x)).to(work.rules.device), work.rules.rule)
+    return scores_of(net, torch.from_numpy(decoded(x)).to(work.rules.device), work.rules.rule)

@@ -40,7 +40,7 @@ class Samples:
         return Samples(self.x, self.y, f"{self.digest}*{weight}", weights)
 
 
-def plain(x: Any) -> npt.NDArray[Any]:
+def decoded(x: Any) -> npt.NDArray[Any]:
     """A copy in main memory: images stay uint8, features become float32."""
     array = np.array(x)
     return array if array.dtype == np.uint8 else array.astype(np.float32)
@@ -48,7 +48,7 @@ def plain(x: Any) -> npt.NDArray[Any]:
 
 def samples(split: Split, device: str = "cpu") -> Samples:
     """A split, decoded, on the device."""
-    x, y = plain(split.x[:]), np.array(split.y, np.int64)
+    x, y = decoded(split.x[:]), np.array(split.y, np.int64)
     digest = hashlib.sha256(f"{x.dtype.str}{x.shape}".encode())
     digest.update(x.tobytes())
     digest.update(y.tobytes())

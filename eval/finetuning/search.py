@@ -41,7 +41,7 @@ class Book:
     """the selected fit of each stage: key in the store, accuracy, hyper-parameters"""
     tried: int = 0
     """points of all grids"""
-    found: int = 0
+    reused: int = 0
     """points that were in the store, from this or another method"""
     steps: int = 0
     """updates of the weights of all points: the cost of the method"""
@@ -95,30 +95,30 @@ def fitted_or_found(
     unless `wait`. weights: one without weights does not count as found."""
     key = job.key
 
-    def known() -> Fitted | str | None:
-        found = store.get(key)
-        return None if weights and isinstance(found, Fitted) and not found.state else found
+    def look_up() -> Fitted | str | None:
+        stored = store.get(key)
+        return None if weights and isinstance(stored, Fitted) and not stored.state else stored
 
-    if (found := known()) is not None:
-        book.found += 1
-        return found
+    if (fitted := look_up()) is not None:
+        book.reused += 1
+        return fitted
     with store.claim(key, wait) as claimed:
         if not claimed:
             return None
-        if (found := known()) is not None:  # while this process waited
-            book.found += 1
-            return found
+        if (fitted := look_up()) is not None:  # while this process waited
+            book.reused += 1
+            return fitted
         clock = time.process_time()
-        kept = store.state(key)
+        checkpoint = store.state(key)
         result: Fitted | str
         try:
             fit = job.make()
-            if kept is not None and (state := kept.load({})) is not None:
+            if checkpoint is not None and (state := checkpoint.load({})) is not None:
                 fit.take(state[0])
             while not fit.over:
                 fit.run(fit.epoch + 1)
-                if kept is not None and not fit.over:
-                    kept.keep(fit.keep())
+                if checkpoint is not None and not fit.over:
+                    checkpoint.keep(fit.keep())
             result = replace(fit.result(), seconds=time.process_time() - clock)
         except Diverged as error:
             result = str(error)
@@ -132,10 +132,10 @@ def _raced(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
     race = fingerprint({"race": [job.key for job in jobs]})
     keys = [fingerprint({"race": race, "point": i}) for i in range(len(jobs))]
     with store.claim(race, wait=True):
-        found = [store.get(key) for key in keys]
-        if all(result is not None for result in found):
-            book.found += len(found)
-            return [result for result in found if result is not None]
+        reused = [store.get(key) for key in keys]
+        if all(result is not None for result in reused):
+            book.reused += len(reused)
+            return [result for result in reused if result is not None]
         fits = {i: job.make() for i, job in enumerate(jobs)}
         spent = [0.0] * len(jobs)
 

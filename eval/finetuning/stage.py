@@ -99,14 +99,25 @@ class Work:
             "seed": self.seed,
             "pulled": pulled[0] if pulled else "",
         }
-        further = {"made": net.made, "decays": decays if decays != "l2" else "", "compiled": self.rules.compiled}
+        further = {"made": net.additions, "decays": decays if decays != "l2" else "", "compiled": self.rules.compiled}
         base |= {key: value for key, value in further.items() if value}  # absent unless used: old keys stay valid
 
         def job(hyper: Hyper) -> Job:
             def make() -> Fit:
                 pulls = (lambda copy: pulled[1](copy, hyper)) if pulled else (lambda copy: ())
                 rule, compiled = self.rules.rule, self.rules.compiled
-                return Fit(net.copy(), train, val, hyper, rule, self.seed, objective, pulls, decays, compiled)
+                return Fit(
+                    net.copy(),
+                    train,
+                    val,
+                    hyper,
+                    rule,
+                    self.seed,
+                    objective=objective,
+                    pulls_of=pulls,
+                    decays=decays,
+                    compiled=compiled,
+                )
 
             return Job(base | {"hyper": asdict(hyper)}, make, hyper)
 

@@ -70,13 +70,13 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     alone = len(earlier) == len(fits)  # one stage for all steps: erm, jm
     before = None if alone or not earlier else network(store, earlier[-1], start)
     after = network(store, fits[-1], start)
-    return Trained(about["learner"], about["seed"], after, before, start, protocol.rules(stream).rule, stages)
+    return Trained(about["learner"], about["seed"], after, before, start, protocol.rules(stream).rule, stages=stages)
 
 
 def network(store: Store, fit: str, start: Net) -> Net:
     """A fit's network with its best weights. Raises BadInput if the store lacks it or it is of another network."""
-    found = store.get(fit)
-    if not isinstance(found, Fitted) or not found.state:
+    stored = store.get(fit)
+    if not isinstance(stored, Fitted) or not stored.state:
         raise BadInput(
             f"{store.folder} has no weights of the fit {fit}.",
             "Expected the folder fits next to the runs.",
@@ -85,7 +85,7 @@ def network(store: Store, fit: str, start: Net) -> Net:
     identity = read_json(store.place(fit) / "fit.json")["identity"]
     net = remade(start.copy(), identity.get("made", []))
     try:
-        net.load_state_dict(found.state)
+        net.load_state_dict(stored.state)
     except RuntimeError as error:
         reason = str(error).partition("\n\t")[2].partition("\n")[0]
         raise BadInput(f"The fit {fit} is of another network: {reason}", "Expected a fit of the same run.") from None
@@ -102,11 +102,11 @@ def between(trained: Trained, share: float, norm: str = "interpolate") -> Net:
     net = trained.after.copy()
     if share == 1:
         return net
-    if any("low rank" in added for added in net.made):
+    if any("low rank" in added for added in net.additions):
         raise IncompatibleStream(
             f"{trained.learner} adapts by low-rank matrices.", "Expected whole weights or side modules."
         )
-    kept = norm == "initial"
+    initial = norm == "initial"
     for name in net.names:
         old, new, sided = _ends(trained, name)
         target = net.parts[name][len(net.parts[name]) - 1]
@@ -117,7 +117,7 @@ def between(trained: Trained, share: float, norm: str = "interpolate") -> Net:
             old_state = old.state_dict()
             mixed = dict(new.state_dict())
             for key, value in new.state_dict().items():
-                fixed = kept and (_of_norm(new, key) or "shortcut" in key)
+                fixed = initial and (_of_norm(new, key) or "shortcut" in key)
                 if value.is_floating_point():
                     mixed[key] = old_state[key] if fixed else torch.lerp(old_state[key], value, share)
             target.load_state_dict(mixed)

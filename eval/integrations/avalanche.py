@@ -11,6 +11,7 @@ import numpy as np
 from driftline.eval.engine.seeded import seeded
 from driftline.eval.integrations.torch import Torch
 from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.training.budget import Budget
 from driftline.stream_builder.stream import Step
 
 
@@ -28,21 +29,25 @@ class Avalanche(Learner):
         self.rng, self.task, self.gradient_steps = rng, task, 0
         with seeded(rng):
             self.model = self.strategy(task)
-        self.cost = task.cost_of(self.model.train_mb_size)
+        self.cost, self.budget = task.cost_of(self.model.train_mb_size), Budget(task)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Learn the batch as one experience."""
+        """Learn the batch as one experience; under a budget, for as many whole epochs as it pays for."""
         import torch
         from avalanche.benchmarks import benchmark_from_datasets
         from avalanche.benchmarks.utils import as_taskaware_classification_dataset, make_avalanche_dataset
         from avalanche.benchmarks.utils.data_attribute import DataAttribute
 
+        epochs = self.budget.take(self.cost * -(-len(y) // self.model.train_mb_size))
+        if epochs == 0:
+            return
+        self.model.train_epochs = epochs or self.model.train_epochs
         labels = y.tolist()
         tensors = torch.utils.data.TensorDataset(Torch._tensor(x), torch.tensor(labels))
         attributes = [DataAttribute(labels, "targets"), DataAttribute([0] * len(labels), "targets_task_labels", True)]
         data = as_taskaware_classification_dataset(make_avalanche_dataset(tensors, data_attributes=attributes))
-        made = benchmark_from_datasets(train=[data])
-        (experience,) = made.train_stream
+        benchmark = benchmark_from_datasets(train=[data])
+        (experience,) = benchmark.train_stream
         experience.current_experience = int(self.model.clock.train_exp_counter)
         with seeded(self.rng):
             self.model.train(experience)

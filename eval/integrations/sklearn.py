@@ -11,6 +11,7 @@ from pydantic import PositiveInt
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.training.budget import Budget, batches_of
 
 
 def flat(x: Array) -> Array:
@@ -28,7 +29,8 @@ class Sklearn(Learner):
     estimator: Any
     """the classifier; it is cloned"""
     epochs: PositiveInt = 1
-    """passes over each batch of data, each in random order"""
+    """passes over each batch of data, each in random order; a budget of updates replaces them"""
+    budgeted = ("epochs",)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A clone of the estimator, with a random_state from `rng` if it has one."""
@@ -38,6 +40,7 @@ class Sklearn(Learner):
             problem = f"{type(self.estimator).__name__} has no partial_fit."
             raise BadConfig(problem, "Expected an estimator that learns incrementally, such as SGDClassifier.")
         self.task, self.rng, self.fitted, self.gradient_steps = task, rng, False, 0
+        self.budget = Budget(task)
         self.model = clone(self.estimator)
         if "random_state" in self.model.get_params():
             self.model.set_params(random_state=int(rng.integers(2**31)))
@@ -45,11 +48,10 @@ class Sklearn(Learner):
     def learn(self, x: Array, y: Labels) -> None:
         """partial_fit with all classes."""
         rows = flat(x)
-        for _ in range(self.epochs):
-            order = self.rng.permutation(len(y))
+        for order in batches_of(len(y), len(y), self.epochs, self.rng, self.budget.take()):
             self.model.partial_fit(rows[order], y[order], classes=np.arange(self.task.n_classes))
             self.gradient_steps += 1  # a pass over a batch
-        self.fitted = True
+            self.fitted = True
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
         """The estimator's answers, class 0 before it has learned; with predict_proba if it has that."""

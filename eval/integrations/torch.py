@@ -12,6 +12,7 @@ from pydantic import PositiveInt
 from driftline.curate.core.errors import Diverged
 from driftline.eval.engine.seeded import seeded
 from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.training.budget import Budget, batches_of
 
 
 @dataclass
@@ -25,14 +26,15 @@ class Torch(Learner):
     optimiser: Callable[[Any], Any]
     """parameters → optimiser, a new one for every call of `learn`"""
     epochs: PositiveInt = 1
-    """passes over each batch of data"""
+    """passes over each batch of data; a budget of updates replaces them"""
     batch: PositiveInt = 64
     """samples per update"""
+    budgeted = ("epochs",)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new module."""
         self.rng, self.gradient_steps = rng, 0
-        self.cost = task.cost_of(self.batch)
+        self.cost, self.budget = task.cost_of(self.batch), Budget(task)
         with seeded(rng):
             self.net = self.module(task)
 
@@ -44,17 +46,14 @@ class Torch(Learner):
         optimiser = self.optimiser(self.net.parameters())
         self.net.train()
         with seeded(self.rng):
-            for _ in range(self.epochs):
-                order = self.rng.permutation(len(y))
-                for low in range(0, len(y), self.batch):
-                    rows = order[low : low + self.batch]
-                    loss = cross_entropy(self.net(self._tensor(x[rows])), torch.from_numpy(np.asarray(y[rows])))
-                    if not bool(torch.isfinite(loss)):
-                        raise Diverged(f"The loss of {self.name} is not finite.", "", "Lower its learning rate.")
-                    optimiser.zero_grad()
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    optimiser.step()
-                    self.gradient_steps += 1
+            for rows in batches_of(len(y), self.batch, self.epochs, self.rng, self.budget.take(self.cost)):
+                loss = cross_entropy(self.net(self._tensor(x[rows])), torch.from_numpy(np.asarray(y[rows])))
+                if not bool(torch.isfinite(loss)):
+                    raise Diverged(f"The loss of {self.name} is not finite.", "", "Lower its learning rate.")
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                self.gradient_steps += 1
 
     def scores(self, x: Array) -> Array:
         """Outputs of the module (N, C), in blocks of 1,024."""

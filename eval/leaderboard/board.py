@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.outside.escaping import markdown
 from driftline.eval.protocol import Score, primary_of, scores_of
-from driftline.eval.scoring.ranking import protocol_settings, ranked
+from driftline.eval.reporting import detail, value_text
+from driftline.eval.scoring.ranking import mean_of, protocol_settings, ranked
 
 if TYPE_CHECKING:
     from driftline.eval.leaderboard.verification import Verdict
@@ -79,8 +80,9 @@ def _table(protocol: str, settings: str, sha: str, entries: Sequence[Entry]) -> 
     lines += ["|---" * (len(scores) + 5) + "|"]
     for learner, result, _, best in ranked(document):
         values = [_value(score, result, best and score == primary) for score in scores]
-        over = result.get("budget", {}).get("overspent")
-        shown = markdown(f"{learner} (overspent {over} ×)" if over else learner)
+        budget = result.get("budget", {})
+        share = [f"{word} {budget[word]} ×" for word in ("overspent", "underspent") if word in budget]
+        shown = markdown(f"{learner} ({share[0]})" if share else learner)
         verdict = owners[id(result)]
         values += [*drawn(result), checked(verdict, result["runs"]), markdown(verdict.name)]
         lines.append(f"| {shown} | {' | '.join(values)} |")
@@ -88,8 +90,8 @@ def _table(protocol: str, settings: str, sha: str, entries: Sequence[Entry]) -> 
 
 
 def _value(score: Score, result: Mapping[str, Any], best: bool) -> str:
-    mean, detail = score.text(score.mean(result)), score.detail(result)
-    return f"{f'**{mean}**' if best else mean} {detail}".rstrip()
+    mean = value_text(score, mean_of(score, result))
+    return f"{f'**{mean}**' if best else mean} {detail(score, result)}".rstrip()
 
 
 def drawn(result: Mapping[str, Any]) -> tuple[str, str]:
@@ -105,7 +107,7 @@ def drawn(result: Mapping[str, Any]) -> tuple[str, str]:
 
 def code(entries: Sequence[Entry]) -> str:
     """A sentence: which code made the rows of a table, as they record it."""
-    names = {str(name)[:60] for _, result in entries for name in result.get("code", ["not recorded"])}
+    names = {str(name)[:60] for _, result in entries for name in result.get("codes") or ["not recorded"]}
     return f"Code: {', '.join(sorted(names))}."
 
 

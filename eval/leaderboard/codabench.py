@@ -28,6 +28,7 @@ from driftline.eval import outcomes
 from driftline.eval.leaderboard.rescoring import Replay
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Start, stored_protocol
+from driftline.eval.protocol_abilities import run_many
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.aggregate import summary
@@ -187,9 +188,9 @@ def ingest(input_data: Path, output: Path, program: Path, submission: Path) -> N
     if not isinstance(learner, Learner):
         raise BadInput(f"make_learner() returned {type(learner).__name__}.", "Expected a driftline.ext.Learner.")
     stream = Stream.load(input_data / "stream")
-    found = evaluate(stream, task["protocol"], [learner], task["seeds"], out=output / "runs")
-    if found["skipped"]:
-        raise BadInput(f"The learner failed: {found['skipped'][0]['because']}")
+    results = evaluate(stream, task["protocol"], [learner], task["seeds"], out=output / "runs")
+    if results["skipped"]:
+        raise BadInput(f"The learner failed: {results['skipped'][0]['because']}")
 
 
 def score(folder: Path, output: Path, program: Path) -> dict[str, float | None]:
@@ -224,7 +225,7 @@ def _rescored(run: Run, stream: Stream, name: str) -> Run:
     kind: Any = Learner  # its abilities: a protocol of BLIND asks for none
     replay = Replay(kind, [row.answers for row in run.rows if row.answers is not None])
     seed = run.about["seed"]
-    ((_, ran),) = protocol.run_many(stream, [Start(replay, rng_for(seed, name, "walk"), seed)])
+    ((_, ran),) = run_many(protocol, stream, [Start(replay, rng_for(seed, name, "walk"), seed)])
     if isinstance(ran, Exception):
         raise BadInput(f"The answers cannot be scored ({ran}).") from None
     rows = ran.rows
@@ -243,8 +244,8 @@ def _files(stream: Stream) -> dict[str, bytes]:
     """The files of a stream folder, below stream/."""
     with TemporaryDirectory() as folder:
         stream.save(Path(folder) / "stream")
-        found = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+        paths = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _zip(members: Mapping[str, bytes]) -> bytes:

@@ -19,6 +19,7 @@ from driftline.curate.core.errors import DriftlineError
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.system.calls import collect_rarely, forked, leave_network, limit
 from driftline.curate.core.system.enclosure import NotEnclosed, enclose
+from driftline.eval.protocol import protocol_named
 
 ENVIRONMENT = (
     "PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
@@ -26,6 +27,7 @@ ENVIRONMENT = (
 )  # fmt: skip
 HEAVY = ("torch", "pandas", "scipy.stats")  # imported once for several runs
 GUARDED = ("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo")
+TRUSTED: list[str] = []  # protocols of the user's own, as `package.module:Name`, which child processes import, too
 BOOT = (
     "import json, sys; asked = json.load(sys.stdin); sys.path += asked['path']; "
     "from driftline.eval.leaderboard.isolation import child; child(asked)"
@@ -71,7 +73,7 @@ def isolated_each(
     # The working folder could hold a json.py: neither it nor "" is on the child's path; driftline itself always is.
     path = [entry for entry in sys.path if entry and Path(entry).is_absolute() and Path(entry) != here]
     asked = {"task": task, "requests": list(requests), "limits": asdict(limits), "enclosed": enclosed}
-    asked["path"] = [*path, str(_home())]
+    asked |= {"path": [*path, str(_home()), *([str(here)] if TRUSTED else [])], "trusted": TRUSTED}
     environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
         environment |= {"HOME": folder, "TMPDIR": folder}
@@ -97,12 +99,21 @@ def _answer(folder: Path, limits: Limits) -> Any:
     return errors.get(value["error"], Stopped)(*value["parts"])
 
 
+def trust(plugin: str) -> None:
+    """Admit a protocol of the user's own, as `package.module:Name`, here and in child processes: rows then may name it.
+    Raises UnknownName and BadPlugin."""
+    protocol_named(protocol_named(plugin)[1])  # rows name the class or, from a command line, package.module:Name
+    TRUSTED.append(plugin)
+
+
 def child(asked: Mapping[str, Any]) -> None:
     """The child's side: close everything, then fork a process for each request."""
     collect_rarely()
     limits = asked["limits"]
     limit(limits["seconds"], limits["memory"], limits["file"])
     close_network(own_namespace=not asked["enclosed"])
+    for plugin in asked["trusted"]:
+        trust(plugin)
     Registry.by_path = False
     module, _, name = asked["task"].partition(":")
     function = getattr(importlib.import_module(module), name)
@@ -155,5 +166,5 @@ def close_network(own_namespace: bool = True) -> None:
 
 
 def _home() -> Path:
-    """The folder of driftline's packages."""
-    return Path(__file__).resolve().parents[2]
+    """The folder that holds the package driftline."""
+    return Path(__file__).absolute().parents[3]

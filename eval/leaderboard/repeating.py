@@ -45,12 +45,12 @@ def reach(about: Mapping[str, Any], coded: bool = False) -> str:
     if not isinstance(tuned, dict):
         raise BadConfig(f"tune is {tuned!r}.", "Expected settings and their candidates.")
     sources = [(learner, in_name), (learner, settings), (learner, tuned), (protocol, about["protocol_settings"])]
-    for kind, given in sources:
+    for kind, values in sources:
         if kind is None:
             continue
-        if unknown := sorted(set(given) - set(setting_names(kind))):
+        if unknown := sorted(set(values) - set(setting_names(kind))):
             raise BadConfig(f"{kind.__name__} has no setting {unknown[0]!r}.", "Expected settings of its class.")
-        for key, value in given.items():
+        for key, value in values.items():
             if value and key in kind.reaches:
                 return f"{key} names {kind.reaches[key]}"
             if any(MODULE.fullmatch(text.strip()) for text in _texts(value)):
@@ -85,7 +85,7 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
     base = about["learner"].partition("(")[0].strip()
     settings = {f"{base}.{key}": value for key, value in about["settings"].items() if key != "tune"}
     settings |= {f"{about['protocol']}.{key}": value for key, value in about["protocol_settings"].items()}
-    kept: list[Run] = []
+    runs: list[Run] = []
 
     def failed(text: str) -> dict[str, str]:
         """What code of somebody else says is not repeated: it may have read files."""
@@ -96,7 +96,7 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
             _admit(base, modules_of(members))
         document = evaluate(
             Stream.load(request["stream"]), about["protocol"], [about["learner"]], [about["seed"]], settings,
-            tune=about["settings"].get("tune"), keep_run=kept.append,
+            tune=about["settings"].get("tune"), keep_run=runs.append,
         )  # fmt: skip
     except MemoryError:
         raise
@@ -106,7 +106,7 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
         return failed(f"it cannot be run: {type(error).__name__}: {error}")
     if document["skipped"]:
         return failed(f"it was skipped, because {document['skipped'][0]['because']}")
-    return {"differs": _difference(kept[0], run), "because": ""}
+    return {"differs": _difference(runs[0], run), "because": ""}
 
 
 def _admit(name: str, modules: Mapping[str, bytes]) -> None:
@@ -124,21 +124,21 @@ def _admit(name: str, modules: Mapping[str, bytes]) -> None:
 def _difference(again: Run, run: Run) -> str:
     """How a submitted run differs from the repeated one; "" if not at all."""
     for key in IDENTITY:
-        if _plain(again.about[key]) != _plain(run.about[key]):
-            return f"its {key} are {_plain(again.about[key])}, submitted {_plain(run.about[key])}"
+        if _json(again.about[key]) != _json(run.about[key]):
+            return f"its {key} are {_json(again.about[key])}, submitted {_json(run.about[key])}"
     repeated, submitted = ([counted(row) for row in one.rows] for one in (again, run))
     for k, (a, b) in enumerate(zip(repeated, submitted, strict=False)):
-        if _plain(a) != _plain(b):
+        if _json(a) != _json(b):
             return f"row {k} has {a['n_correct']} right of {a['n']}, submitted {b['n_correct']} of {b['n']}"
-    for k, (made, given) in enumerate(zip(again.rows, run.rows, strict=False)):
-        if made.answers is not None and given.answers is not None:
-            others = int((made.answers.predicted != given.answers.predicted).sum())
+    for k, (again_row, run_row) in enumerate(zip(again.rows, run.rows, strict=False)):
+        if again_row.answers is not None and run_row.answers is not None:
+            others = int((again_row.answers.predicted != run_row.answers.predicted).sum())
             if others:
-                return f"row {k} has {others} other answers of {made.n}"
+                return f"row {k} has {others} other answers of {again_row.n}"
     return "" if len(repeated) == len(submitted) else f"{len(repeated)} rows, submitted {len(submitted)}"
 
 
-def _plain(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=list)
 
 

@@ -14,6 +14,7 @@ from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.outcomes import numbered
 from driftline.eval.protocol import Protocol, Start, stored_protocol
+from driftline.eval.protocol_abilities import run_many
 from driftline.eval.rows import Answers, Row, Run
 from driftline.stream_builder.stream import Stream
 
@@ -62,11 +63,11 @@ def rescored(run: Run, stream: Stream) -> str:
         if about["steps"] != len(stream.steps):
             return f"it says {about['steps']} steps, the stream has {len(stream.steps)}"
         name = about["learner"].partition("(")[0].strip()
-        known = name in LEARNERS  # code of the submission is not imported
-        learner = LEARNERS[name] if known else Learner
+        built_in = name in LEARNERS  # code of the submission is not imported
+        learner = LEARNERS[name] if built_in else Learner
         replay = Replay(learner, [row.answers for row in run.rows if row.answers is not None])
         start = Start(replay, rng_for(about["seed"], about["protocol"], "walk"), about["seed"])
-        ((_, ran),) = protocol.run_many(numbered(stream), [start])
+        ((_, ran),) = run_many(protocol, numbered(stream), [start])
     except MemoryError:
         raise
     except DriftlineError as error:
@@ -86,8 +87,8 @@ def rescored(run: Run, stream: Stream) -> str:
 
 def _difference(row: Row, expected: Row) -> str:
     for name in META:
-        if (given := getattr(row, name)) != (right := getattr(expected, name)):
-            return f"its {name} is {given!r}; the protocol gives {right!r}"
+        if (value := getattr(row, name)) != (right := getattr(expected, name)):
+            return f"its {name} is {value!r}; the protocol gives {right!r}"
     if bool(row.class_n) != bool(expected.class_n):
         return "its counts of classes are not those of the protocol"
     if row.answers is None or expected.answers is None:

@@ -14,12 +14,13 @@ from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, check
 from driftline.eval.leaderboard.isolation import Limits, isolated
 from driftline.eval.leaderboard.submission import opened, runs_of, with_records
 from driftline.eval.protocol import primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.compared import facts_of, letters
 from driftline.eval.reporting.pages import slug
 from driftline.eval.rows import digest, grouped
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling
-from driftline.eval.scoring.ranking import protocol_settings, ranked, upper_bound
+from driftline.eval.scoring.ranking import bound, protocol_settings, ranked
 from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ def write_site(
     ties = isolated("driftline.eval.leaderboard.site:ties_of", request, limits) if paths else {}
     about = {stream.sha256: _about(stream) for stream in map(Stream.load, streams)}
     tables = _tables(verdicts, files, ties, about)
-    said = ((UNVERIFIED, any(v.unverified for v in verdicts)), (OWN_CODE, any(v.code for v in verdicts)))
-    notices = [text.replace("*", "") for text, is_true in said if is_true]
+    notes = ((UNVERIFIED, any(v.unverified for v in verdicts)), (OWN_CODE, any(v.code for v in verdicts)))
+    notices = [text.replace("*", "") for text, is_true in notes if is_true]
     listed = [
         {"name": v.name, "path": files[v.sha256], "sha256": v.sha256, "runs": len(v.again) + len(v.not_again)}
         for v in verdicts
@@ -66,14 +67,14 @@ def ties_of(request: Mapping[str, Any]) -> dict[str, str]:
     for archive in request["archives"]:
         members, _ = opened(Path(archive))
         runs += [with_records(run, members, number) for number, run in enumerate(runs_of(members))]
-    found: dict[str, str] = {}
+    ties: dict[str, str] = {}
     for (sha, protocol, name), group in grouped(runs).items():
         document = summary(group, name, sha, protocol)
         compared = letters(document | {"compared": facts_of(group, document, Resampling(FEW))})
         for position, text in compared.items():
-            found |= dict.fromkeys(document["results"][position]["runs"], text)
+            ties |= dict.fromkeys(document["results"][position]["runs"], text)
     digests = {digest(run) for run in runs}
-    return {key: text for key, text in found.items() if key in digests}
+    return {key: text for key, text in ties.items() if key in digests}
 
 
 def _about(stream: Stream) -> str:
@@ -115,7 +116,7 @@ def _tables(
             rows.append(
                 {
                     "learner": place.name,
-                    "values": [(score.spread(result), place.best and score == primary) for score in scores],
+                    "values": [(spread(score, result), place.best and score == primary) for score in scores],
                     "tie": next((ties[run] for run in result["runs"] if run in ties), ""),
                     "seconds": f"{result['seconds'] / max(1, len(result['seeds'])):.3g}",
                     "bytes": f"{result['stored_bytes']:,}",
@@ -136,7 +137,7 @@ def _tables(
                 "primary": primary.label,
                 "scores": [score.label for score in scores],
                 "ties": any(row["tie"] for row in rows),
-                "bounds": ", ".join(name for name in map(str, (row["learner"] for row in rows)) if upper_bound(name)),
+                "bounds": ", ".join(place.name for place in ranked(document) if bound(place.result)),
                 "lite": seconds <= 60 * LITE_MINUTES,
                 "rows": rows,
             }
@@ -148,5 +149,7 @@ def _rendered(**values: Any) -> str:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     loader = ChoiceLoader([PackageLoader("driftline.eval.leaderboard"), PackageLoader("driftline.eval.reporting")])
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return made.get_template("site.html.j2").render(**values)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("site.html.j2").render(**values)

@@ -154,7 +154,7 @@ def _members(path: Path, file: zipfile.ZipFile) -> dict[str, bytes]:
 
 def runs_of(members: Mapping[str, bytes]) -> list[Run]:
     """Raises BadInput for a member that is no run, for rows that are too many, and for one run twice."""
-    runs, known = [], set()
+    runs, names = [], set()
     for member in sorted(m for m in members if m.endswith("/run.json")):
         about = _parsed(members[member], member)
         for key, kind in NEEDED.items():
@@ -165,10 +165,10 @@ def runs_of(members: Mapping[str, bytes]) -> list[Run]:
         if max(len(about["learner"]), len(about["protocol"]), len(about["stream"]["name"])) > LONGEST:
             raise BadInput(f"{member} has a name of more than {LONGEST} characters.", "Expected a run.")
         identity = json.dumps([about[key] for key in NEEDED], sort_keys=True)
-        if identity in known:
+        if identity in names:
             problem = f"{member} is a run that is there twice: {about['learner'][:60]!r}, seed {about['seed']}."
             raise BadInput(problem, "Expected every learner once for a seed.")
-        known.add(identity)
+        names.add(identity)
         runs.append(Run(about, _rows(members, member.replace("run.json", "rows.parquet"))))
     if not runs:
         raise BadInput("It has no runs.", "Expected runs/NNNN/run.json.")
@@ -177,8 +177,8 @@ def runs_of(members: Mapping[str, bytes]) -> list[Run]:
 
 def modules_of(members: Mapping[str, bytes]) -> dict[str, bytes]:
     """The modules of its learners: name → source."""
-    found = {m: data for m, data in members.items() if m.startswith("code/")}
-    return {m.removeprefix("code/").removesuffix(".py"): data for m, data in found.items()}
+    modules = {m: data for m, data in members.items() if m.startswith("code/")}
+    return {m.removeprefix("code/").removesuffix(".py"): data for m, data in modules.items()}
 
 
 def with_records(run: Run, members: Mapping[str, bytes], number: int) -> Run:
@@ -196,9 +196,9 @@ def _rows(members: Mapping[str, bytes], member: str) -> list[Row]:
         with pq.ParquetFile(io.BytesIO(members[member])) as file:
             if file.metadata.num_rows > MOST_ROWS:
                 raise BadInput(f"{member} has {file.metadata.num_rows:,} rows.", f"Expected at most {MOST_ROWS:,}.")
-            known = row_files.schema()
-            if odd := [column.name for column in file.schema_arrow if column not in list(known)]:
-                raise BadInput(f"{member} has a column {odd[0][:60]!r}.", f"Expected {', '.join(known.names)}.")
+            schema = row_files.schema()
+            if odd := [column.name for column in file.schema_arrow if column not in list(schema)]:
+                raise BadInput(f"{member} has a column {odd[0][:60]!r}.", f"Expected {', '.join(schema.names)}.")
             rows: list[Row] = []
             for batch in file.iter_batches(4096, use_threads=False):
                 rows += [Row(**row) for row in batch.to_pylist()]

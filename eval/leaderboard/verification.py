@@ -91,12 +91,12 @@ def verify(
     path = path.resolve()
     if not path.is_file():  # said here: a process for it takes a second
         raise missing(path)
-    found = isolated(
+    examination = isolated(
         "driftline.eval.leaderboard.verification:examined", {"archive": str(path), "streams": folders}, limits
     )
     sha256, public_value = sha256_file(path), public_value or secrets.token_hex(8)
-    left: list[dict[str, Any]] = found["runs"]
-    problems: list[str] = found["problems"]
+    left: list[dict[str, Any]] = examination["runs"]
+    problems: list[str] = examination["problems"]
     for run in left:
         if run["code"] and not run_code:
             run["because"] = run["because"] or OWN_CODE
@@ -119,7 +119,17 @@ def verify(
     not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
     unverified = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
     code = [run["digest"] for run in left if run["code"]]
-    return Verdict(found["name"], found["documents"], done, not_again, unverified, problems, code, sha256, public_value)
+    return Verdict(
+        examination["name"],
+        examination["documents"],
+        done,
+        not_again,
+        unverified,
+        problems,
+        code=code,
+        sha256=sha256,
+        public_value=public_value,
+    )
 
 
 def _repeated(
@@ -134,8 +144,8 @@ def _repeated(
             for run in part
         ]
         if asked:
-            found = isolated_each("driftline.eval.leaderboard.repeating:repeat", asked, limits, enclosed=coded)
-            answers |= zip((run["run"] for run in part), found, strict=True)
+            results = isolated_each("driftline.eval.leaderboard.repeating:repeat", asked, limits, enclosed=coded)
+            answers |= zip((run["run"] for run in part), results, strict=True)
     for answer in answers.values():
         if isinstance(answer, DriftlineError) and not isinstance(answer, Stopped):
             raise answer
@@ -198,17 +208,17 @@ def _odd(run: Run, code: str) -> str:
     """Why a run is none that `evaluate` writes: names of modules, unknown names, impossible counts; "" if it is. code:
     the submission's own module that its learner is in."""
     protocol, learner = run.about["protocol"], run.about["learner"].partition("(")[0].strip()
-    for kind, given, registry in (("protocol", protocol, PROTOCOLS), ("learner", learner, LEARNERS)):
-        if given in registry or (code and kind == "learner"):
+    for kind, name, registry in (("protocol", protocol, PROTOCOLS), ("learner", learner, LEARNERS)):
+        if name in registry or (code and kind == "learner"):
             continue
-        if ":" in given:
+        if ":" in name:
             return (
-                f"the {kind} {given!r} names a Python module, which is not imported from a submission. "
+                f"the {kind} {name!r} names a Python module, which is not imported from a submission. "
                 f"{'Submit its code (--code), or register' if kind == 'learner' else 'Register'} the {kind} in an "
                 f"installed package (entry point driftline.{kind}s)."
             )
         try:
-            registry[given]
+            registry[name]
         except DriftlineError as error:
             return str(error)
     for k, row in enumerate(run.rows):

@@ -13,7 +13,7 @@ from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.deep import CHUNK, Deep
 from driftline.eval.engine.linear import tensor
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 from driftline.eval.memory.knn_index import MEASURED, Memory
 from driftline.eval.training.sgd_learner import Device, place
 
@@ -37,6 +37,7 @@ class Acm(Learner):
     """cpu, cuda or auto; of the model"""
 
     reaches = MappingProxyType({"weights": "a file"})
+    guide = Guide("nearest neighbours", "near-future accuracy, sec. 5", "n N D", "all samples may be stored")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory. Raises IncompatibleStream for samples that are no images if `net` is given."""
@@ -45,7 +46,7 @@ class Acm(Learner):
             if len(task.x_shape) != 3 or task.x_shape[-1] != 3:
                 problem = f"net is {self.net!r}, which takes images; the samples have shape {task.x_shape}."
                 raise IncompatibleStream(problem, "Expected uint8 images (H, W, 3).", "Leave net empty on features.")
-            self.model = Deep.new(self.net, task.n_classes, (), rng, place(self.device), False, self.weights)
+            self.model = Deep.new(self.net, task.n_classes, (), rng, place(self.device), False, weights=self.weights)
             width = int(self.model.params[-2].shape[1])
         self.memory = Memory(width, self.exact_below, self.limit_mb)
         self.labels: list[Labels] = []

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt
 
+from driftline.eval.abilities import bytes_of
 from driftline.eval.engine.linear import Net, Params, Rule, on
 from driftline.eval.history import Past
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.memory.buffers import Share, balanced
+from driftline.eval.memory.dark import ON_STREAMS
+from driftline.eval.memory.samplers import Uniform
 from driftline.eval.training.sgd_learner import NetLearner
+
+SAMPLE = 256  # samples of the memory that an update uses [Chaudhry et al. 2018, sec. 5.3]
 
 
 class Project(Rule):
@@ -46,27 +51,39 @@ class Agem(NetLearner):
     """Finetuning whose gradient never opposes the gradient on a memory of past steps."""
 
     memory: NonNegativeInt = 0
-    """samples in all, shared evenly by past steps; 0: as many as the first step has (one bucket)"""
-    sample: PositiveInt = 256
-    """samples of the memory that an update uses"""
+    """samples in all, shared evenly by past steps; 0: as many as the first step has (one bucket), 500 on streams of
+    batches, where they are a uniform sample of the past"""
+    sample: NonNegativeInt = 0
+    """samples of the memory that an update uses; 0: 256, on streams of batches as many as a batch has"""
     variant: Literal["paper", "reference"] = "paper"
     """`reference` keeps `memory` samples of *every* step and uses equal numbers of each, as Avalanche does"""
-    cost = 2.0  # two gradients: on the data and on the memory
+    cost = 2.0  # two gradients: on the data, and on as many samples of the memory
+    guide = Guide("replay", "Chaudhry et al. 2018", "2 E n D C", "an update may not hurt the memory")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
-        self.kept: list[Share] = []
+        self.used = self.sample or task.batch or SAMPLE
+        self.cost = 1 + (self.used / task.batch if task.batch else 1)
+        self.shares: list[Share] = []
+        self.past = Uniform(self.rng, self.memory or ON_STREAMS)
+        self.sample_bytes = 0
 
     def learn_from(self, past: Past) -> None:
-        """On a stream the memory is all of the past, of which as many samples are used as the newest batch has."""
+        """Train on the newest batch under the constraint, then offer it to the memory."""
         rule = None
         if past.start:
-            drawn = self.rng.choice(past.start, min(past.seen - past.start, past.start), replace=False)
-            x, y = past.take(drawn)
-            rule = Project(on(self.inputs(x), self.head), on(y, self.head), len(y), self.rng)
-        self.train(*past.newest(), rule=rule)
+            x, y = past.take(self.past.positions)
+            rule = Project(on(self.inputs(x), self.head), on(y, self.head), self.used, self.rng)
+        x, y = past.newest()
+        self.train(x, y, rule=rule)
+        self.past.grow(past)
+        self.sample_bytes = x[:1].nbytes + y[:1].nbytes
+
+    def stored_bytes(self) -> int:
+        """Weights and stored samples."""
+        return bytes_of([self.head, self.shares]) + len(self.past.positions) * self.sample_bytes
 
     def on_correction(self) -> Rule | None:
         """The same constraint; corrections do not enter the memory."""
@@ -74,15 +91,15 @@ class Agem(NetLearner):
 
     def _constraint(self, parts: Sequence[int]) -> Rule | None:
         """The constraint on the memory, sampled by `parts`; None while the memory is empty."""
-        if not self.kept:
+        if not self.shares:
             return None
-        x, y = (np.concatenate([pair[i] for pair in self.kept]) for i in (0, 1))
-        return Project(on(self.inputs(x), self.head), on(y, self.head), self.sample, self.rng, parts)
+        x, y = (np.concatenate([pair[i] for pair in self.shares]) for i in (0, 1))
+        return Project(on(self.inputs(x), self.head), on(y, self.head), self.used, self.rng, parts)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the constraint, then store."""
         self.limit = self.limit or len(y)
-        parts = [len(labels) for _, labels in self.kept] if self.variant == "reference" else []
+        parts = [len(labels) for _, labels in self.shares] if self.variant == "reference" else []
         self.train(x, y, rule=self._constraint(parts))
-        limit = self.limit * (len(self.kept) + 1 if self.variant == "reference" else 1)
-        self.kept = balanced(self.kept, x, y, limit, self.rng)
+        limit = self.limit * (len(self.shares) + 1 if self.variant == "reference" else 1)
+        self.shares = balanced(self.shares, x, y, limit, self.rng)

@@ -13,7 +13,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.deep import Deep, planes
 from driftline.eval.engine.linear import net_scores, on
-from driftline.eval.learner import Array, Labels, Needs
+from driftline.eval.learner import Array, Guide, Labels, Needs
 from driftline.eval.training.sgd_learner import HEADS, NetLearner
 
 
@@ -30,6 +30,8 @@ class BnStats(NetLearner):
     smaller than that]"""
 
     needs = Needs(images=True)
+    guide = Guide("adaptation without labels", "Schneider et al. 2020", "a network",
+                  "images are darker, noisier or of other cameras at test time")  # fmt: skip
 
     def reset(self) -> None:
         """New weights. Raises BadConfig for a network without batch normalisation."""
@@ -72,14 +74,14 @@ class BnStats(NetLearner):
         share = self.source / (self.source + len(shown))
         trained = normalisations(self.head)
 
-        def take(layer: Any, given: Any) -> None:
-            x, of_training = given[0].float(), trained[layers.index(layer)]
+        def take(layer: Any, inputs: Any) -> None:
+            x, of_training = inputs[0].float(), trained[layers.index(layer)]
             means = (x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=False))
-            for kept, old, new in zip(
+            for running, old, new in zip(
                 (layer.running_mean, layer.running_var), (of_training.running_mean, of_training.running_var), means,
                 strict=True,
             ):  # fmt: skip
-                kept.copy_(share * old + (1 - share) * new)
+                running.copy_(share * old + (1 - share) * new)
 
         layers = normalisations(net)
         hooks = [layer.register_forward_pre_hook(take) for layer in layers]
@@ -118,14 +120,14 @@ def entropy(scores: Any) -> Any:
 def batch_statistics(net: Any) -> Iterator[None]:
     """Layers of batch normalisation use the statistics of their batch and keep those that they have."""
     layers = normalisations(net)
-    kept = [(layer.running_mean, layer.running_var) for layer in layers]
+    statistics = [(layer.running_mean, layer.running_var) for layer in layers]
     net.module.eval()
     for layer in layers:
         layer.running_mean = layer.running_var = None
     try:
         yield
     finally:
-        for layer, (mean, variance) in zip(layers, kept, strict=True):
+        for layer, (mean, variance) in zip(layers, statistics, strict=True):
             layer.running_mean, layer.running_var = mean, variance
 
 
@@ -139,6 +141,9 @@ class Tent(BnStats):
     """learning rate of Adam [sec. 4: 0.001 for CIFAR]"""
     adapt_steps: PositiveInt = 1
     """updates for each batch [the authors' code: 1]"""
+
+    guide = Guide("adaptation without labels", "Wang et al. 2021", "a network",
+                  "as bn-stats, and batches of test samples are large")  # fmt: skip
 
     def start(self) -> Any:
         """A copy of the trained network, and a new optimiser."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeInt
 
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 
 GRID = (1, 2, 5, 10, 20, 30, 40, 60, 75, 100, 250, 500, 1000, 5000, 25_000, 75_000)  # [EvalOCL]
 
@@ -46,6 +46,10 @@ class Blind(Learner):
     often so far, at this shift (ties: the smaller k)"""
 
     needs = Needs(single_samples=True)
+    guide = Guide("references", "near-future accuracy", "n",
+                  "how far labels predict each other; choose the shift by it")  # fmt: skip
+
+    blind = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without labels."""

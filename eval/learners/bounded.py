@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
 
 from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 from driftline.eval.learners.substrate import agreement, votes
 from driftline.eval.memory.knn_index import QuerySlices, unit
 
@@ -24,6 +24,8 @@ class BoundedReservoir(Learner):
     """neighbours"""
     margin: NonNegativeFloat = 0.05
     """neighbours vote if their cosine is at most this much below the nearest one's"""
+
+    guide = Guide("nearest neighbours", "OCRR", "n M D", "neighbours in a memory of fixed size")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""
@@ -93,6 +95,8 @@ class BoundedReservoir(Learner):
 @dataclass
 class BoundedFifo(BoundedReservoir):
     """`substrate` on the newest samples; seed data in the order of classes leave few classes in it."""
+
+    guide = Guide("nearest neighbours", "OCRR", "n M D", "as above, the newest samples")
 
     def slot(self) -> int | None:
         """Place of the oldest sample."""

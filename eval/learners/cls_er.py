@@ -9,9 +9,8 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from driftline.eval.engine.linear import Net, Params, Rule, net_scores
-from driftline.eval.learner import Array, Labels, Task
-from driftline.eval.learners.der import ON_STREAMS
-from driftline.eval.memory.dark import Dark
+from driftline.eval.learner import Array, Guide, Labels, Task
+from driftline.eval.memory.dark import ON_STREAMS, Dark
 from driftline.eval.training.sgd_learner import NetLearner
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -82,6 +81,7 @@ class ClsEr(NetLearner):
     """share of updates that the stable copy follows [the default of the authors' models/clser.py]"""
 
     cost = 8 / 3  # two gradients, and a forward pass of each copy
+    guide = Guide("replay", "Arani et al. 2022", "3 E n D C", "averages of weights over time, with replay")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

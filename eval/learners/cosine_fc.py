@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driftline.eval.learner import Guide
 from driftline.eval.training.online_learner import OnlineLearner
 
 
@@ -13,3 +14,4 @@ class CosineFc(OnlineLearner):
 
     head_only = True
     cosine = True
+    guide = Guide("online", "Hou et al. 2019", "n D C", "frequent classes dominate")

@@ -11,7 +11,7 @@ from driftline.eval.engine.augment import augmented, draw
 from driftline.eval.engine.deep import Deep, planes
 from driftline.eval.engine.linear import on
 from driftline.eval.engine.seeded import seeded
-from driftline.eval.learner import Array
+from driftline.eval.learner import Array, Guide
 from driftline.eval.learners.batch_norm import BnStats, batch_statistics
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -38,6 +38,9 @@ class Cotta(BnStats):
     """p_th, mean confidence of the trained network below which views are averaged [same file: 0.92]"""
     views: PositiveInt = 32
     """N [cifar/cotta.py: 32]"""
+
+    guide = Guide("adaptation without labels", "Wang et al. 2022, CVPR", "three networks",
+                  "as tent, if no reset may be made for long")  # fmt: skip
 
     def start(self) -> Any:
         """The teacher; beside it the student, its optimiser and the trained weights."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -20,6 +20,7 @@ class Cumulative(NetLearner):
     """whether training continues from the current weights, or starts from random ones"""
 
     needs = Needs(whole_steps="it trains on all data after every step; er-online draws from them")
+    guide = Guide("trained heads", "CLEAR, table 4", "E N D C", "all data so far, if memory and time are no limit")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

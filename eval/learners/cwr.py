@@ -9,7 +9,7 @@ import numpy as np
 
 from driftline.eval.engine.deep import Deep
 from driftline.eval.engine.linear import Net, Params, Rule, on, zeros
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -32,6 +32,7 @@ class Cwr(NetLearner):
     """
 
     needs = Needs(whole_steps="it consolidates after a whole step")
+    guide = Guide("regularised", "Lomonaco et al. 2020", "E n D C", "classes that come in few steps only")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without consolidated weights."""
@@ -56,5 +57,5 @@ class Cwr(NetLearner):
         past = on(ratio.astype(np.float32), self.head)
         self.consolidated[rows] = (self.consolidated[rows] * past + trained) / (past + 1)
         self.past += current
-        known = on(np.flatnonzero(self.past), self.head)
-        weights[known] = self.consolidated[known]
+        learned = on(np.flatnonzero(self.past), self.head)
+        weights[learned] = self.consolidated[learned]

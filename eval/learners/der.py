@@ -10,11 +10,9 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from driftline.eval.engine.linear import Net, Params, Rule
-from driftline.eval.learner import Array, Labels, Task
-from driftline.eval.memory.dark import Dark
+from driftline.eval.learner import Array, Guide, Labels, Task
+from driftline.eval.memory.dark import ON_STREAMS, Dark
 from driftline.eval.training.sgd_learner import NetLearner
-
-ON_STREAMS = 500  # samples in memory where a step is a small batch [Buzzega et al. 2020, table 2: 200, 500, 5,120]
 
 
 class Remember(Rule):
@@ -50,6 +48,7 @@ class Der(NetLearner):
 
     beta = 0.0  # DER has no stored labels
     cost = 2.0  # gradients on the data and on the memory
+    guide = Guide("replay", "Buzzega et al. 2020", "2 E n D C", "a memory of fixed size, steps without borders")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""
@@ -79,3 +78,4 @@ class DerPlusPlus(Der):
     """β, weight of stored labels [the authors' utils/best_args.py: 0.5 to 1]"""
 
     cost = 3.0
+    guide = Guide("replay", "Buzzega et al. 2020", "3 E n D C", "as der, a stronger row for one more pass")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeInt
 
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.memory.buffers import Share, balanced
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -22,12 +22,13 @@ class Er(NetLearner):
     random subset of its share before"""
 
     needs = Needs(whole_steps="it keeps equal shares of whole steps; er-online replays on streams")
+    guide = Guide("replay", "Chaudhry et al. 2019", "2 E n D C", "a memory of fixed size; hard to beat")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
-        self.kept: list[Share] = []
+        self.shares: list[Share] = []
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
         """From the second step on, every batch comes with as many samples from the memory."""
@@ -38,7 +39,7 @@ class Er(NetLearner):
         """Train with replay, then update the memory."""
         self.limit = self.limit or len(y)
         replay = None
-        if self.kept:
-            replay = (np.concatenate([a for a, _ in self.kept]), np.concatenate([b for _, b in self.kept]))
+        if self.shares:
+            replay = (np.concatenate([a for a, _ in self.shares]), np.concatenate([b for _, b in self.shares]))
         self.train(x, y, replay)
-        self.kept = balanced(self.kept, x, y, self.limit, self.rng)
+        self.shares = balanced(self.shares, x, y, self.limit, self.rng)

@@ -11,7 +11,7 @@ from pydantic import NonNegativeFloat
 
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.linear import Net, Params, Rule, on, zeros
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -69,6 +69,7 @@ class Ewc(NetLearner):
     """`paper` takes the Fisher information of single samples; `reference` that of Avalanche: squared gradients of batch
     means, a hundred times smaller, and a penalty without the factor 1/2"""
     batch_cost = 1.0  # Fisher information: one pass after the updates
+    guide = Guide("regularised", "Kirkpatrick et al. 2017", "E n D C", "no sample may be stored")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without anchors."""

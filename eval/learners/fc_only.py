@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driftline.eval.learner import Guide
 from driftline.eval.training.online_learner import OnlineLearner
 
 
@@ -12,3 +13,4 @@ class FcOnly(OnlineLearner):
     """Trains the classifier only, on samples drawn uniformly [near-future accuracy, sec. 5, FC-Only]."""
 
     head_only = True
+    guide = Guide("online", "near-future accuracy, sec. 5", "n D C", "the base row on fast streams")

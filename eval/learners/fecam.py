@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
+from driftline.curate.core.vectors import unit
+from driftline.eval.learner import Guide
 from driftline.eval.training.closed_form import ClosedForm, Floats, Moments, add_squares, solve
 
 JITTER = 1e-8  # of a correlation matrix
@@ -31,6 +33,8 @@ class Fecam(ClosedForm):
     """γ₂: the mean covariance times this is added to all others [eq. 8: 1; 0 in the authors' code for ViT]"""
 
     squares = "class"
+    guide = Guide("closed form", "Goswami et al. 2023", "n D² + C D³",
+                  "classes of different shape, with many samples each; slow for many")  # fmt: skip
 
     def lift(self, x: Floats) -> Floats:
         """The power."""
@@ -45,18 +49,18 @@ class Fecam(ClosedForm):
     def solve(self) -> tuple[Floats, ...]:
         """Means (C, D) of unit length, and the inverse of each class's correlations (D, D)."""
         means = self.moments.means()
-        unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-        known = np.flatnonzero(self.known())
+        directions = unit(means, means.dtype)
+        seen = np.flatnonzero(self.with_samples())
         if self.covariance == "common":
             total, all_means = self.moments.counts.sum(), self.moments.sums.sum(0)[None]
-            return unit, self._inverse(self.moments.squares[0], total, all_means / total)
+            return directions, self._inverse(self.moments.squares[0], total, all_means / total)
         inverses = [
             self._inverse(self.moments.squares[k], self.moments.counts[k], means[k][None])
-            if k in known
+            if k in seen
             else np.zeros((0, 0))
             for k in range(len(means))
         ]
-        return unit, *inverses
+        return directions, *inverses
 
     def _inverse(self, square: Floats | None, n: float, mean: Floats) -> Floats:
         """Inverse (D, D) of the shrunk correlations of samples with sums of squares and this mean; the identity for a
@@ -79,10 +83,10 @@ class Fecam(ClosedForm):
 
     def of_solution(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
         """Negative distances (n, C)."""
-        unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        x = unit(x, x.dtype)
         means, *inverses = solution
         scores = np.full((len(x), len(means)), -np.inf)
-        for k in np.flatnonzero(self.known()).tolist():
-            off = unit - means[k]
+        for k in np.flatnonzero(self.with_samples()).tolist():
+            off = x - means[k]
             scores[:, k] = -((off @ inverses[0 if len(inverses) == 1 else k]) * off).sum(1)
         return scores

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeInt
 
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.memory.buffers import class_reservoirs, greedy_balanced
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -26,6 +26,7 @@ class Gdumb(NetLearner):
     classes only, so that it equals `nap` where all classes come at once"""
 
     needs = Needs(whole_steps="it trains from random weights on its memory after every step")
+    guide = Guide("replay", "Prabhu et al. 2020", "E M D C", "whether a method is better than a balanced memory alone")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

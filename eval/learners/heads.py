@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.linear import grown
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.memory.knn_index import Memory, TrackedQueries
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -33,6 +33,8 @@ class OnlineLinear(NetLearner):
     classes: Literal["closed", "open"] = "closed"
     """a correction to an undeclared class: `open` adds the class, with weights of zero; `closed` refuses it"""
 
+    guide = Guide("online", "OCRR", "E n D C", "one step of SGD for each correction")
+
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD."""
         missing = int(np.max(y)) + 1 - len(self.head.params[-1])
@@ -43,7 +45,26 @@ class OnlineLinear(NetLearner):
 
 @dataclass
 class StaticLinear(OnlineLinear):
-    """Same linear head, frozen after the seed data (ignores corrections)."""
+    """The same linear head, frozen after the first step or the seed data: ignores later steps and corrections."""
+
+    needs = Needs(first_step="its head is fitted to it, and then frozen")
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start untrained."""
+        super().begin(task, rng)
+        self.frozen = False
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Fit the head at the first call; ignore later ones."""
+        if not self.frozen:
+            super().learn(x, y)
+        self.frozen = True
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        """The first step only."""
+        return super().samples_trained(sizes[:1])
+
+    guide = Guide("online", "OCRR", "E n D C", "what corrections add to a head")
 
     def correct(self, x: Array, y: Labels) -> None:
         """Ignored."""
@@ -63,6 +84,9 @@ class KnnLm(StaticLinear):
     share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """weight of the neighbours; the head has the rest"""
 
+    guide = Guide("nearest neighbours", "Khandelwal et al. 2020", "E n D C + n N D",
+                  "a frozen head and neighbours together")  # fmt: skip
+
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with a new head and an empty memory."""
         super().begin(task, rng)
@@ -71,7 +95,7 @@ class KnnLm(StaticLinear):
         self.tracked: TrackedQueries | None = None
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Fit the head and store all samples."""
+        """Fit the head at the first call; store all samples."""
         super().learn(x, y)
         self.correct(x, y)
 
@@ -98,10 +122,10 @@ class KnnLm(StaticLinear):
         """(m, C) probabilities."""
         import torch
 
-        known = None if self.tracked is None else self.tracked.nearest(x)
+        neighbours = None if self.tracked is None else self.tracked.nearest(x)
         self.labels = [np.concatenate(self.labels)]
         with one_thread(), torch.inference_mode():
-            cosines, positions = self.memory.search(np.asarray(x), self.k) if known is None else known
+            cosines, positions = self.memory.search(np.asarray(x), self.k) if neighbours is None else neighbours
             head = torch.softmax(self.head.scores(torch.from_numpy(np.array(self.inputs(x)))), 1).numpy()
         near = np.exp((cosines - cosines[:, :1]) / self.temperature)
         near /= near.sum(1, keepdims=True)

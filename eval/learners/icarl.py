@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import PositiveInt
 
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 from driftline.eval.memory.knn_index import unit
 
 
@@ -24,6 +24,9 @@ class Icarl(Learner):
 
     memory: PositiveInt = 2000
     """exemplars of all classes together, K [sec. 4: 2,000]"""
+
+    guide = Guide("replay", "Rebuffi et al. 2017", "n D + M² D / C",
+                  "a small memory on frozen features, nothing trained")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

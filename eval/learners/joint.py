@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from driftline.eval.learner import Needs
+from driftline.eval.learner import Guide, Needs
 from driftline.eval.training.sgd_learner import NetLearner
 from driftline.stream_builder.stream import Step
 
@@ -20,6 +20,7 @@ class Joint(NetLearner):
     """
 
     needs = Needs(whole_steps="it learns from all steps at once", future=True)
+    guide = Guide("references", "", "E n D C", "an upper bound that sees the future")
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
         """All steps at once."""

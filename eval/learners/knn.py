@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 from driftline.eval.memory.knn_index import Memory
 from driftline.eval.training.sgd_learner import Device, place
 
@@ -30,6 +30,8 @@ class Knn(Learner):
     """samples up to which the search is exact; above, a faiss index is used"""
     device: Device = "cpu"
     """cpu, cuda or auto; of the products, which change no answer"""
+
+    guide = Guide("nearest neighbours", "Wu et al. 2018", "n N D", "neighbours whose votes decay with age")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""

@@ -16,7 +16,8 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.deep import check_model, load_weights, planes
 from driftline.eval.engine.seeded import seeded
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
+from driftline.eval.training.budget import Budget, batches_of
 from driftline.eval.training.sgd_learner import Device, place
 
 CHUNK = 256  # images predicted at once
@@ -58,6 +59,9 @@ class L2p(Learner):
 
     needs = Needs(images=True)
     reaches = MappingProxyType({"weights": "a file"})
+    budgeted = ("epochs",)
+    guide = Guide("adapters and language models", "Wang et al. 2022, L2P", "a network",
+                  "a frozen vision transformer, and no sample is stored")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new pool and classifier. Raises BadConfig for another network, and for more chosen prompts than the pool
@@ -71,6 +75,8 @@ class L2p(Learner):
             )
         check_model(self.net)
         self.task, self.rng, self.gradient_steps, self.place = task, rng, 0, place(self.device)
+        self.cost = 4 / 3 * task.cost_of(self.batch)  # the query is a forward pass of its own
+        self.budget = Budget(task)
         with seeded(rng):
             vit: Any = None
             with suppress(TypeError, AssertionError):  # it is no vision transformer, or patches do not fit
@@ -128,11 +134,8 @@ class L2p(Learner):
 
         optimiser = torch.optim.Adam(self.learned(), lr=self.lr * self.batch / 256)
         with one_thread():
-            for _ in range(self.epochs):
-                order = self.rng.permutation(len(y))
-                for low in range(0, len(y), self.batch):
-                    rows = order[low : low + self.batch]
-                    self._step(optimiser, np.asarray(x)[rows], np.asarray(y)[rows])
+            for rows in batches_of(len(y), self.batch, self.epochs, self.rng, self.budget.take(self.cost)):
+                self._step(optimiser, np.asarray(x)[rows], np.asarray(y)[rows])
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from driftline.eval.engine.linear import on
 from driftline.eval.engine.scores import softmax
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 Floats = npt.NDArray[np.float64]
@@ -106,6 +106,9 @@ class Mlls(HoldsOut):
     """softmax(z T + b) with the least cross-entropy on held-out samples: T alone; with b, the paper's choice, which
     needs many held-out samples of each class; or neither"""
 
+    guide = Guide("adaptation without labels", "Alexandari et al. 2020", "E n D C",
+                  "classes are more or less frequent at test time")  # fmt: skip
+
     def forget(self) -> None:
         """Forget test samples, and a calibration of older weights."""
         super().forget()
@@ -148,21 +151,23 @@ def calibrated(scores: Floats, y: Labels, biased: bool) -> tuple[float, Floats]:
 
 def em(probabilities: Floats, prior: Floats) -> Floats:
     """q ← mean of p(y|x) q / p, normalised for each sample, from q = p on [Saerens et al. 2002, eq. 2.9]."""
-    found = prior.copy()
+    estimate = prior.copy()
     for _ in range(ROUNDS):
-        weighted = probabilities * np.where(prior > 0, found / np.where(prior > 0, prior, 1), 0)
+        weighted = probabilities * np.where(prior > 0, estimate / np.where(prior > 0, prior, 1), 0)
         new = (weighted / np.maximum(weighted.sum(1, keepdims=True), 1e-300)).mean(0)
-        close = float(np.abs(new - found).max()) < CLOSE
-        found = new
+        close = float(np.abs(new - estimate).max()) < CLOSE
+        estimate = new
         if close:
             break
-    return found / found.sum()
+    return estimate / estimate.sum()
 
 
 @dataclass
 class Bbse(HoldsOut):
     """Black-box shift estimation: w = C⁻¹ μ, with the confusions C on held-out source samples and the frequencies μ of
     answers to test samples [Lipton et al. 2018, sec. 4, eq. 4]."""
+
+    guide = Guide("adaptation without labels", "Lipton et al. 2018", "E n D C", "as mlls, from answers alone")
 
     def forget(self) -> None:
         """Forget test samples, and confusions of older weights."""
@@ -180,5 +185,5 @@ class Bbse(HoldsOut):
             return prior
         joint = self.confusions / self.confusions.sum()
         weights = np.linalg.lstsq(joint, answers, rcond=None)[0].clip(min=0)
-        found = weights * joint.sum(0)
-        return np.asarray(found / found.sum()) if found.any() else prior
+        shares = weights * joint.sum(0)
+        return np.asarray(shares / shares.sum()) if shares.any() else prior

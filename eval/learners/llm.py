@@ -18,9 +18,9 @@ import numpy as np
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadInput, IncompatibleStream
-from driftline.curate.core.hashed_ngrams import hashed_ngrams
 from driftline.curate.core.outside.http import Client, Policy, Temporary, repeat
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.curate.core.vectors import hashed_ngrams
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.memory.knn_index import Memory
 
 LARGEST = 1 << 20  # bytes of an answer
@@ -55,7 +55,10 @@ class Llm(Learner):
     """concurrent requests"""
 
     needs = Needs(texts=True)
+    knows = True
     reaches = MappingProxyType({"endpoint": "an address", "model": "a model", "key_env": "a key"})
+    guide = Guide("adapters and language models", "OCRR", "an endpoint",
+                  "what a language model answers with nearest examples")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory. Raises IncompatibleStream without an endpoint and for anything but texts."""
@@ -100,7 +103,7 @@ class Llm(Learner):
         self.memory.add(hashed_ngrams(texts, WIDTH))
         self.texts += texts
         self.labels += np.asarray(y).tolist()
-        self.number |= {_plain(self.classes[label]): label for label in np.unique(y).tolist()}
+        self.number |= {_folded(self.classes[label]): label for label in np.unique(y).tolist()}
 
     def predict(self, x: Array) -> Labels:
         """One request per text; 0 before anything was learned."""
@@ -134,8 +137,8 @@ class Llm(Learner):
     def _messages(self, text: str, near: Sequence[int]) -> list[dict[str, str]]:
         examples = [(self.texts[i], self.classes[self.labels[i]]) for i in reversed(near)]  # nearest last
         shown = [f"Text: {example[:SHOWN]}\nClass: {name}" for example, name in examples]
-        known = ", ".join(self.classes[label] for label in sorted(self.number.values()))
-        prompt = "\n\n".join([f"Classes: {known}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
+        names = ", ".join(self.classes[label] for label in sorted(self.number.values()))
+        prompt = "\n\n".join([f"Classes: {names}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
 
     def _label(self, body: bytes) -> int:
@@ -157,7 +160,7 @@ class Llm(Learner):
         if reply.status != 200:
             raise reply.again(f"status {reply.status}")
         try:
-            return self.number[_plain(str(json.loads(reply.body)["choices"][0]["message"]["content"]))]
+            return self.number[_folded(str(json.loads(reply.body)["choices"][0]["message"]["content"]))]
         except (ValueError, KeyError, IndexError, TypeError, RecursionError):
             raise Temporary("nonsense") from None
 
@@ -171,6 +174,6 @@ class Llm(Learner):
         return {"requests": dict(sorted(self.counts.items()))}
 
 
-def _plain(name: str) -> str:
+def _folded(name: str) -> str:
     """Without case, quotes, spaces and underscores: `"Card arrival."` matches card_arrival."""
     return re.sub(r"[\W_]+", "", name).casefold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -13,7 +14,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, not_loaded
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.seeded import seeded
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
+from driftline.eval.training.budget import Budget, batches_of
 from driftline.eval.training.sgd_learner import Device, place
 
 CHUNK = 64  # samples predicted at once
@@ -52,6 +54,9 @@ class Lora(Learner):
 
     needs = Needs(texts=True)
     reaches = MappingProxyType({"model": "a model"})
+    budgeted = ("epochs",)
+    guide = Guide("adapters and language models", "Hu et al. 2021", "a network",
+                  "raw texts or images and a pre-trained transformer")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier and new adapters. Raises IncompatibleStream for features and without a model, MissingFile
@@ -68,7 +73,7 @@ class Lora(Learner):
         except ImportError:
             raise BadConfig("peft is not installed.", "", "Install the extra: pip install 'driftline[lora]'.") from None
 
-        self.cost = task.cost_of(self.batch)
+        self.cost, self.budget = task.cost_of(self.batch), Budget(task)
         self.task, self.rng, self.place, self.texts = task, rng, place(self.device), not task.x_shape
         kind = getattr(transformers, f"AutoModelFor{'Sequence' if self.texts else 'Image'}Classification")
         transformers.utils.logging.set_verbosity_error()  # no warning about the new classifier
@@ -100,10 +105,10 @@ class Lora(Learner):
     def _inputs(self, x: Array) -> dict[str, Any]:
         if self.texts:
             texts = [str(text) for text in x]
-            made = self.reader(texts, padding=True, truncation=True, max_length=self.length, return_tensors="pt")
+            tokens = self.reader(texts, padding=True, truncation=True, max_length=self.length, return_tensors="pt")
         else:
-            made = self.reader(images=[np.asarray(image) for image in x], return_tensors="pt")
-        return {name: value.to(self.place) for name, value in made.items()}
+            tokens = self.reader(images=[np.asarray(image) for image in x], return_tensors="pt")
+        return {name: value.to(self.place) for name, value in tokens.items()}
 
     def _step(self, optimiser: Any, inputs: dict[str, Any], y: Labels) -> None:
         import torch
@@ -126,12 +131,9 @@ class Lora(Learner):
         tokens = self._inputs(x) if self.texts else {}  # once for all passes; normalised pixels would take much memory
         with seeded(self.rng), one_thread():  # the seed of dropout
             self.net.train()
-            for _ in range(self.epochs):
-                order = self.rng.permutation(len(y))
-                for low in range(0, len(y), self.batch):
-                    rows = order[low : low + self.batch]
-                    inputs = cut(tokens, rows) if self.texts else self._inputs(np.asarray(x)[rows])
-                    self._step(optimiser, inputs, np.asarray(y)[rows])
+            for rows in batches_of(len(y), self.batch, self.epochs, self.rng, self.budget.take(self.cost)):
+                inputs = cut(tokens, rows) if self.texts else self._inputs(np.asarray(x)[rows])
+                self._step(optimiser, inputs, np.asarray(y)[rows])
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD without dropout. Raises BadConfig for an undeclared class."""
@@ -177,13 +179,15 @@ class LoraMerged(Lora):
     "ema": each step starts from the merged weights M, then M ← (1 - s) M + s θ [Dziadzio et al. 2025, sec. 5, Best-in-
     TIME: the average starts and answers]; the first step is taken whole. "arithmetic": each step starts from the first
     weights θ₀, and θ₀ + s Σ (θₜ - θ₀) answers [Ilharco et al. 2023, sec. 2]. The two matrices of an adapter are merged
-    one by one. A batch of a stream counts as a step.
+    one by one. A batch of a stream counts as a step, and so does a correction.
     """
 
     merge: Literal["ema", "arithmetic"] = "ema"
     """how"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """s"""
+
+    guide = Guide("adapters and language models", "Dziadzio et al. 2025", "a network", "steps must not undo each other")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """As LoRA; remembers the first weights."""
@@ -193,21 +197,28 @@ class LoraMerged(Lora):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train, then merge."""
+        self._merge(lambda: super(LoraMerged, self).learn(x, y))
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """As a step of one sample: one step of SGD, then merge."""
+        self._merge(lambda: super(LoraMerged, self).correct(x, y))
+
+    def _merge(self, train: Callable[[], None]) -> None:
         import torch
 
         before = self.merged or self.first
         with torch.no_grad():
             if self.merge == "arithmetic":
                 self._set(self.first)
-            super().learn(x, y)
-            found = [p.detach().clone() for p in self.learned()]
+            train()
+            weights = [p.detach().clone() for p in self.learned()]
             if self.merge == "arithmetic":
-                steps = zip(before, found, self.first, strict=True)
+                steps = zip(before, weights, self.first, strict=True)
                 self.merged = [old + self.share * (new - start) for old, new, start in steps]
             elif self.merged:
-                self.merged = [torch.lerp(old, new, self.share) for old, new in zip(before, found, strict=True)]
+                self.merged = [torch.lerp(old, new, self.share) for old, new in zip(before, weights, strict=True)]
             else:
-                self.merged = found
+                self.merged = weights
             self._set(self.merged)
 
     def _set(self, weights: list[Any]) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.eval.engine.linear import Net, Pull, Rule
-from driftline.eval.learner import Array, Labels
+from driftline.eval.learner import Array, Guide, Labels
 from driftline.eval.training.sgd_learner import HEADS, NetLearner
 
 
@@ -71,6 +71,7 @@ class Lwf(NetLearner):
     temperature: PositiveFloat = 1.0
     """temperature T of the distillation"""
     cost = 4 / 3  # the teacher's forward pass
+    guide = Guide("regularised", "Li & Hoiem 2016", "E n D C", "no sample may be stored; the old model teaches")
 
     def reset(self) -> None:
         """New weights; no teacher yet."""

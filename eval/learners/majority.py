@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 
 
 @dataclass
 class Majority(Learner):
     """Predicts the most frequent class so far (ties: the lowest label; before any: 0)."""
+
+    blind = True
+    guide = Guide("references", "", "n", "what a model reaches that ignores the samples")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with counts of zero."""

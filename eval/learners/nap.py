@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -15,7 +15,9 @@ from driftline.eval.training.sgd_learner import NetLearner
 class Nap(NetLearner):
     """Trains on the first step only: the cost of not learning later."""
 
-    needs = Needs(whole_steps="it learns the first step as a whole")
+    needs = Needs(first_step="it learns nothing else")
+    guide = Guide("trained heads", "CLEAR, table 4", "E n D C, first step only",
+                  "how fast a model ages that is never trained again")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained."""
@@ -31,3 +33,6 @@ class Nap(NetLearner):
         if not self.trained:
             self.train(x, y)
             self.trained = True
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """Ignored."""

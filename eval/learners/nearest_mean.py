@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driftline.eval.learner import Guide
 from driftline.eval.training.closed_form import ClosedForm, Floats
 
 
@@ -23,6 +24,7 @@ class NearestMean(ClosedForm):
     """
 
     squares = "none"
+    guide = Guide("closed form", "Mensink et al. 2013", "n D", "the cheapest row; always")
 
     def solve(self) -> tuple[Floats, ...]:
         """Means (D, C), and minus half of their squared lengths (C,): the highest score is the nearest mean."""

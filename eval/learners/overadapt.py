@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driftline.eval.learner import Guide
 from driftline.eval.memory.samplers import SamplerName
 from driftline.eval.training.online_learner import OnlineLearner
 
@@ -14,3 +15,4 @@ class Overadapt(OnlineLearner):
 
     sampler: SamplerName = "fifo"
     head_only = True
+    guide = Guide("online", "near-future accuracy", "n D C", "to show that online accuracy misleads")

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 
 
 @dataclass
 class Random(Learner):
     """Predicts classes uniformly at random; within a run the same batch always gets the same guesses."""
+
+    blind = True
+    guide = Guide("references", "", "one draw", "chance")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Draw the run's seed."""

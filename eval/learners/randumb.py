@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
+from driftline.eval.learner import Guide
 from driftline.eval.learners.slda import Slda
 from driftline.eval.training.closed_form import FourierLift
 
@@ -23,3 +24,5 @@ class Randumb(FourierLift, Slda):
     priors: Literal["uniform", "observed"] = "observed"
     width: PositiveInt = 1000
     """random features M; the paper has 25,000, of which the matrix of second moments takes 5 GB"""
+
+    guide = Guide("closed form", "Prabhu et al. 2024", "n M² + M³", "whether a learned representation is needed at all")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, NonNegativeInt
 
-from driftline.eval.learner import Array, Labels, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.memory.buffers import biased_reservoir
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -51,6 +51,7 @@ class Reservoir(NetLearner):
     shuffle"""
 
     needs = Needs(whole_steps="it trains on its buffer after every step; er-online has memory and alpha")
+    guide = Guide("replay", "CLEAR, supplement 4", "E M D C", "a memory that prefers recent samples (alpha)")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty buffer."""
@@ -73,7 +74,9 @@ class Reservoir(NetLearner):
         self.limit = self.limit or len(y)
         self.seen += len(y)
         shuffle = self.variant == "paper"
-        keep = biased_reservoir(len(self.y), len(y), self.seen, self.limit, self.fixed_alpha(), self.rng, shuffle)
+        keep = biased_reservoir(
+            len(self.y), len(y), self.seen, self.limit, self.fixed_alpha(), self.rng, shuffle=shuffle
+        )
         self.x = np.concatenate([self.x.astype(x.dtype, copy=False), x])[keep]
         self.y = np.concatenate([self.y, y])[keep]
         if self.start == "scratch":

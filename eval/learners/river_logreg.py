@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import PositiveFloat, PositiveInt
 
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 from driftline.eval.memory.knn_index import unit
 
 
@@ -21,6 +21,8 @@ class RiverLogreg(Learner):
     """learning rate"""
     seed_rows: PositiveInt = 3000
     """samples of the seed data, at most"""
+
+    guide = Guide("online", "River; OCRR", "n D C", "a second implementation of an online head")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier."""

@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.engine.scores import sureness
-from driftline.eval.learner import Needs, Task
+from driftline.eval.learner import Guide, Needs, Task
 from driftline.eval.training.sgd_learner import NetLearner
 from driftline.stream_builder.stream import Step, pick
 
@@ -31,6 +31,7 @@ class SelfTraining(NetLearner):
     """how often the predictions are repeated"""
 
     needs = Needs(whole_steps="unlabelled samples come with whole steps", unlabelled=True)
+    guide = Guide("trained heads", "Lee 2013", "twice E n D C", "unlabelled samples come with the steps")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained."""

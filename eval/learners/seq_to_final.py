@@ -12,13 +12,14 @@ from pydantic import PositiveInt
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.sgd_learner import Device, place
 from driftline.stream_builder.stream import Step
 
 YesNo = bool | Literal["auto", "yes", "no"]  # the command line reads yes and no as booleans
 
 WHOLE = "it learns from all steps at once, for the last one"
+OF_ALL_STEPS = Guide("for the last step", "Seq-to-Final", "E N D C", "a combination of your own")
 
 
 @dataclass
@@ -53,6 +54,8 @@ class ToFinal(Learner):
     """cpu, cuda or auto"""
 
     needs = Needs(whole_steps=WHOLE, all_steps=WHOLE)
+    obeys = True
+    guide = OF_ALL_STEPS
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
@@ -65,9 +68,9 @@ class ToFinal(Learner):
         paper = task.rules.paper
         sees_final = yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled")
         shared = tuple(name for name in str(self.shared).split("+") if name)
-        given = {field.name: getattr(self, field.name) for field in fields(Method)}
-        given |= {"sees_final": sees_final, "shared": shared, "resets": yes(self.resets, not paper)}
-        self.method = Method(**given)
+        settings = {field.name: getattr(self, field.name) for field in fields(Method)}
+        settings |= {"sees_final": sees_final, "shared": shared, "resets": yes(self.resets, not paper)}
+        self.method = Method(**settings)
         rules = replace(task.rules, device=place(self.device))
         self.task, self.work = task, Work(rules, task.seed, Store(task.store))
         self.net: Any = None
@@ -110,7 +113,7 @@ class ToFinal(Learner):
         and dropped."""
         book = self.work.book
         counts = {"stages": book.fits, "network": [] if self.net is None else self.net.fits}
-        counts |= {"fits": book.tried, "found": book.found, "dropped": book.dropped}
+        counts |= {"fits": book.tried, "found": book.reused, "dropped": book.dropped}
         counts |= {"fits_allowed": self.work.rules.fits} if self.work.rules.fits else {}
         return counts | {"fit_seconds": round(book.seconds, 1)}
 
@@ -124,44 +127,51 @@ def yes(setting: YesNo, auto: bool) -> bool:
     return auto if setting == "auto" else setting in (True, "yes")
 
 
-def _method(name: str, summary: str, **defaults: Any) -> Any:
+def _method(name: str, summary: str, use: str, source: str = OF_ALL_STEPS.source, **defaults: Any) -> Any:
     """A method of the paper: other defaults, the same settings."""
     types = {setting: ToFinal.__annotations__[setting] for setting in defaults}
     kind: Any = dataclass(type(name, (ToFinal,), {"__annotations__": types, **defaults}))
     kind.__doc__, kind.__module__ = summary, __name__
+    kind.guide = replace(OF_ALL_STEPS, source=source, use=use)
     return kind
 
 
-Baseline = _method("Baseline", "ERM on the last step only.", history="none")
-Oracle = _method("Oracle", "ERM on as much data of the last distribution as the whole sequence has.", history="none")
+Baseline = _method("Baseline", "ERM on the last step only.", "the last step alone", history="none")
+Oracle = _method("Oracle", "ERM on as much data of the last distribution as the whole sequence has.",
+                 "an upper bound with data of the last step's distribution", history="none")  # fmt: skip
 Oracle.needs = replace(ToFinal.needs, oracle=True)
-Erm = _method("Erm", "ERM on all steps pooled.", final="pooled")
-Irm = _method("Irm", "Invariant risk minimisation over all steps.", history="irm", final="pooled")
-Dro = _method("Dro", "Minimises the largest loss among all steps (group DRO).", history="dro", final="pooled")
-Ft = _method("Ft", "ERM on history, then fine-tuning of all layers on the last step.")
-LpFt = _method("LpFt", "ERM on history, then the classifier, then all layers on the last step.", final="fc-all")
-IFt = _method("IFt", "IRM on history, then fine-tuning of all layers on the last step.", history="irm")
-DFt = _method("DFt", "DRO on history, then fine-tuning of all layers on the last step.", history="dro")
-St1 = _method("St1", "ERM on history, then one-layer side modules on the last step.", final="side-1")
-StB = _method("StB", "ERM on history, then side blocks on the last step.", final="side-b")
-Sft = _method("Sft", "Fine-tuning step after step.", history="each")
-SftLinear = _method(
-    "SftLinear", "Fine-tuning step after step; learning rates fall linearly.", history="each", schedule="linear"
-)
-SftExponential = _method(
-    "SftExponential",
-    "Fine-tuning step after step; learning rates fall exponentially.",
-    history="each",
-    schedule="exponential",
-)
-SeqEwc = _method(
-    "SeqEwc",
-    "Fine-tuning step after step, pulled towards all earlier models by Fisher information.",
-    history="each",
-    regulariser="fisher-all",
-)
-Sst1 = _method("Sst1", "One-layer side modules, step after step.", history="each", final="side-1")
-SstB = _method("SstB", "Side blocks, step after step.", history="each", final="side-b")
-Jm = _method("Jm", "One model per step, trained jointly; adjacent models are pulled to each other.", history="joint")
-Jst1 = _method("Jst1", "One-layer side modules per step, trained jointly.", history="joint", final="side-1")
-JstB = _method("JstB", "Side blocks per step, trained jointly.", history="joint", final="side-b")
+Oracle.guide = replace(Oracle.guide, family="references", cost="E n D C")
+Baseline.guide = replace(Baseline.guide, cost="E n D C")
+Erm = _method("Erm", "ERM on all steps pooled.", "all steps as one", final="pooled")
+Irm = _method("Irm", "Invariant risk minimisation over all steps.", "what holds in every step", "Arjovsky et al. 2019",
+              history="irm", final="pooled")  # fmt: skip
+Dro = _method("Dro", "Minimises the largest loss among all steps (group DRO).", "the worst step counts",
+              "Sagawa et al. 2020", history="dro", final="pooled")  # fmt: skip
+Ft = _method("Ft", "ERM on history, then fine-tuning of all layers on the last step.",
+             "pooled history, then fine-tuning")  # fmt: skip
+LpFt = _method("LpFt", "ERM on history, then the classifier, then all layers on the last step.",
+               "as ft, the head first", "Kumar et al. 2022", final="fc-all")  # fmt: skip
+IFt = _method("IFt", "IRM on history, then fine-tuning of all layers on the last step.",
+              "invariant history, then fine-tuning", history="irm")  # fmt: skip
+DFt = _method("DFt", "DRO on history, then fine-tuning of all layers on the last step.",
+              "robust history, then fine-tuning", history="dro")  # fmt: skip
+St1 = _method("St1", "ERM on history, then one-layer side modules on the last step.", "side tuning of one module",
+              final="side-1")  # fmt: skip
+StB = _method("StB", "ERM on history, then side blocks on the last step.", "side tuning of every block", final="side-b")
+Sft = _method("Sft", "Fine-tuning step after step.", "sequential fine-tuning, one rate", history="each")
+SftLinear = _method("SftLinear", "Fine-tuning step after step; learning rates fall linearly.",
+                    "as sft, rates that fall linearly", history="each", schedule="linear")  # fmt: skip
+SftExponential = _method("SftExponential", "Fine-tuning step after step; learning rates fall exponentially.",
+                         "as sft, rates that fall exponentially", history="each", schedule="exponential")  # fmt: skip
+SeqEwc = _method("SeqEwc", "Fine-tuning step after step, pulled towards all earlier models by Fisher information.",
+                 "sequential fine-tuning with a penalty", history="each", regulariser="fisher-all")  # fmt: skip
+Sst1 = _method("Sst1", "One-layer side modules, step after step.", "sequential side tuning of one module",
+               history="each", final="side-1")  # fmt: skip
+SstB = _method("SstB", "Side blocks, step after step.", "sequential side tuning of every block", history="each",
+               final="side-b")  # fmt: skip
+Jm = _method("Jm", "One model per step, trained jointly; adjacent models are pulled to each other.",
+             "one model with weights for each step", history="joint")  # fmt: skip
+Jst1 = _method("Jst1", "One-layer side modules per step, trained jointly.", "joint side tuning of one module",
+               history="joint", final="side-1")  # fmt: skip
+JstB = _method("JstB", "Side blocks per step, trained jointly.", "joint side tuning of every block", history="joint",
+               final="side-b")  # fmt: skip

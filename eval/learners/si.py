@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
 from driftline.eval.engine.linear import Net, Params, Rule, zeros
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -57,20 +57,31 @@ class Si(NetLearner):
     gradient of the penalty is part of the path. Avalanche 0.6 does the same on a GPU and is plain finetuning on a CPU,
     where its record of old weights is the live weights"""
 
+    guide = Guide("regularised", "Zenke et al. 2017", "E n D C", "as ewc, without a pass for the importance")
+
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with importances of zero."""
         super().begin(task, rng)
         self.omega = zeros(self.head.params)
+        self.trained = 0  # updates up to the last step
+
+    def on_correction(self) -> Rule | None:
+        """The pull towards the weights of the last step; a correction is no step and changes no importance."""
+        if self.gradient_steps == self.trained:
+            self.anchor = [p.clone() for p in self.head.params]
+        return self._path(self.anchor)[0]
+
+    def _path(self, start: Params) -> tuple[Path, float, float]:
+        """The rule of a training from these weights; what keeps Ω finite, and the least importance."""
+        if self.variant == "reference":
+            return WholePath(start, [o.clamp(max=1e-3) for o in self.omega], self.strength / 2), 1e-7, -np.inf
+        return Path(start, self.omega, self.strength), self.damping, 0.0
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the penalty, then add this step's importances (equation 5)."""
         start = [p.clone() for p in self.head.params]
-        if self.variant == "reference":
-            rule: Path = WholePath(start, [o.clamp(max=1e-3) for o in self.omega], self.strength / 2)
-            damping, least = 1e-7, -np.inf
-        else:
-            rule = Path(start, self.omega, self.strength)
-            damping, least = self.damping, 0.0
+        rule, damping, least = self._path(start)
         self.train(x, y, rule=rule)
         parts = zip(self.omega, rule.path, self.head.params, start, strict=True)
         self.omega = [o + (path / ((p - old) ** 2 + damping)).clamp(min=least) for o, path, p, old in parts]
+        self.trained = self.gradient_steps

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from driftline.eval.learner import Array
+from driftline.eval.learner import Array, Guide
 from driftline.eval.training.closed_form import ClosedForm, Floats, add_squares, mirrored, solve, upper_squares
 
 ROUNDING = 1e-12  # of the mean square of features: variance that is lost when sums are subtracted
@@ -30,9 +30,12 @@ class Slda(ClosedForm):
     priors: Literal["uniform", "observed"] = "uniform"
     """probabilities of the classes: equal, as in the paper, or as often as they came"""
 
+    guide = Guide("closed form", "Hayes & Kanan 2020", "n D² + D³",
+                  "the first strong row on frozen features; shrink for few samples")  # fmt: skip
+
     def solve(self) -> tuple[Floats, ...]:
         """Weights (D, C) and bias (C,)."""
-        counts, means = np.where(self.known(), self.moments.counts, 0), self.moments.means()
+        counts, means = np.where(self.with_samples(), self.moments.counts, 0), self.moments.means()
         total = float(counts.sum())
         square = self.moments.squares[0]
         assert square is not None  # something was learned

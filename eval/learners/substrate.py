@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.memory.knn_index import MEASURED, Memory, Neighbours, TrackedQueries
 
 Vote = Literal["band", "nearest", "sum", "count", "no-recency"]
@@ -36,6 +36,8 @@ class Substrate(Learner):
     score"""
     index: Literal["hnsw", "ivf"] = "hnsw"
     """kind of the index"""
+
+    guide = Guide("nearest neighbours", "OCRR", "n N D", "single corrections must count at once")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""
@@ -66,9 +68,9 @@ class Substrate(Learner):
 
     def nearest(self, x: Array) -> Neighbours:
         """Cosines and positions (m, k), best first: precomputed ones if `prepare` has seen x and no index is used."""
-        known = None if self.tracked is None or self.memory.index is not None else self.tracked.nearest(x)
-        if known is not None:
-            return known
+        neighbours = None if self.tracked is None or self.memory.index is not None else self.tracked.nearest(x)
+        if neighbours is not None:
+            return neighbours
         with one_thread():
             return self.memory.search(np.asarray(x), self.neighbours())
 
@@ -130,12 +132,16 @@ class SubstrateK1(Substrate):
 
     vote: Vote = "nearest"
 
+    guide = Guide("nearest neighbours", "OCRR", "n N D", "ablation: one neighbour")
+
 
 @dataclass
 class SubstrateSumsim(Substrate):
     """The substrate with the sum of cosines as the vote."""
 
     vote: Vote = "sum"
+
+    guide = Guide("nearest neighbours", "OCRR", "n N D", "ablation: sum of cosines")
 
 
 @dataclass
@@ -145,6 +151,8 @@ class SubstrateCountOnly(Substrate):
 
     vote: Vote = "count"
 
+    guide = Guide("nearest neighbours", "OCRR", "n N D", "ablation: no tie-breaks")
+
 
 @dataclass
 class SubstrateNoRecency(Substrate):
@@ -152,12 +160,23 @@ class SubstrateNoRecency(Substrate):
 
     vote: Vote = "no-recency"
 
+    guide = Guide("nearest neighbours", "OCRR", "n N D", "ablation: old samples win ties")
+
 
 @dataclass
 class StaticKnn(Substrate):
-    """The k nearest of the seed data (ignores corrections)."""
+    """The k nearest of the first step or the seed data: ignores later steps and corrections."""
 
     vote: Vote = "no-recency"
+
+    needs = Needs(first_step="its memory holds nothing else")
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Store the samples at the first call; ignore later ones."""
+        if not self.memory.n:
+            super().learn(x, y)
+
+    guide = Guide("nearest neighbours", "OCRR", "n N D", "what corrections add to neighbours")
 
     def correct(self, x: Array, y: Labels) -> None:
         """Ignored."""

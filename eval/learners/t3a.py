@@ -9,8 +9,9 @@ import numpy as np
 from pydantic import NonNegativeInt
 
 from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.vectors import unit
 from driftline.eval.engine.scores import softmax
-from driftline.eval.learner import Array, Labels
+from driftline.eval.learner import Array, Guide, Labels
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -22,6 +23,9 @@ class T3a(NetLearner):
 
     support: NonNegativeInt = 100
     """M, samples of least entropy that a class keeps [sec. 4.1: 1 to 100]; 0: all"""
+
+    guide = Guide("adaptation without labels", "Iwasawa & Matsuo 2021", "E n D C",
+                  "classes look different at test time, and no label comes")  # fmt: skip
 
     def reset(self) -> None:
         """New weights; no test samples yet."""
@@ -41,18 +45,19 @@ class T3a(NetLearner):
         """Add the batch to the support sets. Raises IncompatibleStream for another network than linear."""
         if self.net != "linear":
             raise IncompatibleStream(f"net is {self.net!r}.", "Expected linear: T3A moves the weights of a head.")
-        x = _unit(self.inputs(batch.x))
+        x = self.inputs(batch.x)
+        x = unit(x, x.dtype)
         if self.members is None:
             weights = self.head.params[0].cpu().numpy()
-            self.members = (_unit(weights), np.arange(len(weights)), self._entropy(weights))
+            self.members = (unit(weights, weights.dtype), np.arange(len(weights)), self._entropy(weights))
         rows, labels, entropy = self.members
         answers = self.scores(batch.x).argmax(1)
         rows, labels = np.concatenate([rows, x]), np.concatenate([labels, answers])
         entropy = np.concatenate([entropy, self._entropy(self.inputs(batch.x))])
         if self.support:
             order = np.argsort(entropy, kind="stable")
-            kept = np.sort(np.concatenate([order[labels[order] == k][: self.support] for k in np.unique(labels)]))
-            rows, labels, entropy = rows[kept], labels[kept], entropy[kept]
+            supports = np.sort(np.concatenate([order[labels[order] == k][: self.support] for k in np.unique(labels)]))
+            rows, labels, entropy = rows[supports], labels[supports], entropy[supports]
         self.members = (rows, labels, entropy)
         return {"support": len(labels)}
 
@@ -69,7 +74,7 @@ class T3a(NetLearner):
         rows, labels, _ = self.members
         sums = np.zeros((self.task.n_classes, rows.shape[1]), np.float32)
         np.add.at(sums, labels, rows)
-        return x @ _unit(sums).T
+        return x @ unit(sums, sums.dtype).T
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
         """The trained head's answer and probabilities; after adaptation the class of the highest score, which is no
@@ -78,7 +83,3 @@ class T3a(NetLearner):
             scores = self.scores(x)
             return np.asarray(scores.argmax(1), np.int64), softmax(scores)
         return np.asarray(self.prototypes(self.inputs(x)).argmax(1), np.int64)
-
-
-def _unit(x: Any) -> Any:
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)

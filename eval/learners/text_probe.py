@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.engine.linear import Head, net_scores
-from driftline.eval.learner import Array, Needs, Task
+from driftline.eval.learner import Array, Guide, Needs, Task
 from driftline.eval.training.sgd_learner import NetLearner
 
 
@@ -23,6 +23,8 @@ class TextProbe(NetLearner):
     """of the text vectors as first weights; with CLIP's own 100 training hardly moves them"""
 
     needs = Needs(class_texts=True)
+    knows = True
+    guide = Guide("texts of the classes", "Wortsman et al. 2022", "E n D C", "few samples, or classes that come late")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start from the texts. Raises BadConfig for another network than linear."""
@@ -49,6 +51,9 @@ class WiseFt(TextProbe):
 
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.5
     """α [sec. 3: 0.5]"""
+
+    guide = Guide("texts of the classes", "Wortsman et al. 2022", "E n D C",
+                  "training must not cost accuracy on other years")  # fmt: skip
 
     def mixed(self) -> Head:
         """The head that answers."""

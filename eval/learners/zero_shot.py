@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import PositiveFloat, PositiveInt
 
 from driftline.eval.engine.scores import softmax
-from driftline.eval.learner import Array, Labels, Learner, Needs, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.memory.knn_index import unit
 from driftline.eval.training.closed_form import Floats
 
@@ -25,6 +25,8 @@ class ZeroShot(Learner):
     """of cosines before the softmax [Radford et al. 2021, sec. 2.5: 100 after training]"""
 
     needs = Needs(class_texts=True)
+    knows = True
+    guide = Guide("texts of the classes", "Radford et al. 2021", "nothing", "row 0 of every table on vectors of CLIP")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Take the texts."""
@@ -53,6 +55,9 @@ class ZeroShotCalibrated(ZeroShot):
 
     target: Literal["uniform", "observed"] = "uniform"
     """q(y): equal, which needs no labels, or as often as the labels came so far"""
+
+    guide = Guide("texts of the classes", "Saerens et al. 2002", "n D C",
+                  "a class is answered too often; labels are not needed")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with sums of zero."""
@@ -86,6 +91,8 @@ class TipAdapter(ZeroShot):
     beta: PositiveFloat = 5.5
     """β, how fast a vote falls with the distance"""
 
+    guide = Guide("texts of the classes", "Zhang et al. 2022", "n D C", "few labelled samples of each class")
+
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty store."""
         super().begin(task, rng)
@@ -95,8 +102,8 @@ class TipAdapter(ZeroShot):
     def learn(self, x: Array, y: Labels) -> None:
         """Store the newest of each class."""
         keys, values = np.concatenate([self.keys, unit(x)]), np.concatenate([self.values, np.asarray(y, np.int64)])
-        kept = np.concatenate([np.flatnonzero(values == k)[-self.shots :] for k in np.unique(values)] or [values[:0]])
-        self.keys, self.values = keys[np.sort(kept)], values[np.sort(kept)]
+        shots = np.concatenate([np.flatnonzero(values == k)[-self.shots :] for k in np.unique(values)] or [values[:0]])
+        self.keys, self.values = keys[np.sort(shots)], values[np.sort(shots)]
 
     def scores(self, x: Array) -> Floats:
         """(N, C)."""

@@ -9,14 +9,14 @@ from driftline.eval.learner import Array, Labels
 Share = tuple[Array, Labels]  # the samples of one past step in memory, in random order
 
 
-def balanced(kept: list[Share], x: Array, y: Labels, limit: int, rng: np.random.Generator) -> list[Share]:
+def balanced(shares: list[Share], x: Array, y: Labels, limit: int, rng: np.random.Generator) -> list[Share]:
     """Every step seen so far has an equal share of `limit` samples, a random subset of its share before.
 
     Copies: a part of an array would hold all of it.
     """
     order = rng.permutation(len(y))
-    share, more = divmod(limit, len(kept) + 1)
-    past = [(a[: share + (i < more)].copy(), b[: share + (i < more)].copy()) for i, (a, b) in enumerate(kept)]
+    share, more = divmod(limit, len(shares) + 1)
+    past = [(a[: share + (i < more)].copy(), b[: share + (i < more)].copy()) for i, (a, b) in enumerate(shares)]
     return [*past, (np.asarray(x)[order[:share]], np.asarray(y)[order[:share]])]
 
 
@@ -48,11 +48,11 @@ def class_reservoirs(labels: Labels, weight: Array, limit: int) -> Array:
     """
     classes = np.unique(labels)
     share, more = divmod(limit, len(classes))
-    kept = []
+    chosen = []
     for i, label in enumerate(classes.tolist()):
         members = np.flatnonzero(labels == label)
-        kept.append(members[np.argsort(-weight[members], kind="stable")[: share + (i < more)]])
-    return np.sort(np.concatenate(kept))
+        chosen.append(members[np.argsort(-weight[members], kind="stable")[: share + (i < more)]])
+    return np.sort(np.concatenate(chosen))
 
 
 def greedy_balanced(labels: Labels, in_buffer: Array, limit: int, rng: np.random.Generator) -> Array:

@@ -285,7 +285,7 @@ def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
             payload = None if kind == ERASED else file.read(length)
             if payload is not None and sha256(payload).digest() != digest:
                 raise IntegrityError(f"{which} was changed: its payload does not match its digest.")
-            yield Entry(path, number, kind, leaf, chain, at, end, payload)
+            yield Entry(path, number, kind, leaf, chain, at, end=end, payload=payload)
             at = end
 
 
@@ -296,8 +296,8 @@ def _check_head(path: Path, head: bytes) -> None:
     version = re.match(rb"driftline ledger (\d+)\n", head)
     if version is None:
         raise IntegrityError(f"{path} does not start like a ledger.", f"Expected {HEAD!r}.")
-    given = f"{path} is a ledger of format {version[1].decode()}; this version of driftline reads and writes format 2."
-    raise BadInput(given, "", "Read it with the version that wrote it.")
+    text = f"{path} is a ledger of format {version[1].decode()}; this version of driftline reads and writes format 2."
+    raise BadInput(text, "", "Read it with the version that wrote it.")
 
 
 def verify(path: Path, head: str | None = None) -> Verdict:
@@ -319,8 +319,8 @@ def verify(path: Path, head: str | None = None) -> Verdict:
             named.add(_erased_by(entry, path))
     if unnamed := sorted(erased - named):
         raise IntegrityError(f"Entry {unnamed[0]} of {path} is empty, and no tombstone names it.")
-    if kept := sorted(named - erased):
-        raise IntegrityError(f"Entry {kept[0]} of {path} should be empty: a tombstone names it.")
+    if left := sorted(named - erased):
+        raise IntegrityError(f"Entry {left[0]} of {path} should be empty: a tombstone names it.")
     if head is not None and noted is None:
         raise IntegrityError(f"{path} never had the head {head}.", "Entries were cut off, or it is another ledger.")
     return Verdict(tree.n, chain.hex(), tree.root().hex(), tuple(sorted(erased)), noted)
@@ -339,15 +339,15 @@ def erase(path: Path, number: int) -> Verdict:
     if not path.is_file():
         raise MissingFile(f"There is no ledger {path}.")
     with Ledger(path) as ledger:
-        found = next((entry for entry in entries(path) if entry.number == number), None)
-        if found is None or found.kind != CORRECTION:
+        target = next((entry for entry in entries(path) if entry.number == number), None)
+        if target is None or target.kind != CORRECTION:
             raise BadInput(f"Entry {number} of {path} cannot be erased.", f"It has {ledger.n} entries.")
         tomb = packed({"erases": number}, None, os.urandom(SALT))
         leaf = LEAF.pack(TOMBSTONE, len(tomb), sha(tomb))
         with path.open("rb") as old, writing(path) as file:  # one rename: both records, or neither
-            _copy(old, file, found.at)
-            file.write(ERASED + found.leaf[1:] + found.chain)
-            old.seek(found.end)
+            _copy(old, file, target.at)
+            file.write(ERASED + target.leaf[1:] + target.chain)
+            old.seek(target.end)
             shutil.copyfileobj(old, file)
             file.write(leaf + sha(ledger.chain, leaf) + tomb)
     return verify(path)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+ON_STREAMS = 500  # samples in memory where a step is a small batch [Buzzega et al. 2020, table 2: 200, 500, 5,120]
+
 
 class Dark:
     """Every sample that was ever added is in memory with the same probability [Vitter 1985, algorithm R]."""

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray
+from driftline.curate.core.vectors import unit as of_length_one
 
 Vectors = npt.NDArray[np.float32]
 ROWS = 16_384  # vectors per block
@@ -206,7 +207,7 @@ def unit(x: npt.NDArray[Any]) -> Vectors:
     """(n, …) → (n, D) float32 of unit length; zero vectors stay zero."""
     rows = np.asarray(x).reshape(len(x), -1)
     rows = rows / np.float32(255) if rows.dtype == np.uint8 else np.asarray(rows, np.float32)
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
+    return of_length_one(rows)
 
 
 class QuerySlices:
@@ -286,7 +287,7 @@ def nearest(
         about.masked_fill_(torch.ones_like(about, dtype=torch.bool).triu_(), -torch.inf)
     rows, columns = _candidates(about, torch.from_numpy(best[0][:, -1:]).to(about.device) - off, k, off)
     if copy is not None and len(rows) > FEW * about.numel() + 8 * k * len(q):
-        return nearest(q, x, k, best, first, None, earlier)
+        return nearest(q, x, k, best, first, None, earlier=earlier)
     new = np.flatnonzero(np.bincount(rows, minlength=len(q)))  # the others stay as they are
     cosines = np.concatenate([best[0][new].ravel(), _cosines(q, x, rows, columns)])
     positions = np.concatenate([best[1][new].ravel(), columns + first])

@@ -75,11 +75,11 @@ def check_signature(path: Path, signature: Path, key: Path) -> Verdict:
 
     document = _document(signature, "signature")
     try:
-        signed, given = {name: document[name] for name in SIGNED}, bytes.fromhex(document["signature"])
+        signed, bytes_signed = {name: document[name] for name in SIGNED}, bytes.fromhex(document["signature"])
     except (KeyError, TypeError, ValueError):
         raise BadInput(f"{signature} is damaged.", "Expected the output of driftline ledger sign.") from None
     try:
-        public.verify(given, _message(signed))
+        public.verify(bytes_signed, _message(signed))
     except InvalidSignature:
         problem = f"{signature} was not made with the private key of {key}, or was changed."
         raise IntegrityError(problem, "Expected a valid Ed25519 signature.") from None

@@ -46,12 +46,12 @@ def siblings(number: int, n: int) -> list[tuple[int, int]]:
     >>> siblings(2, 5)
     [(3, 4), (0, 2), (4, 5)]
     """
-    low, high, found = 0, n, []
+    low, high, digests = 0, n, []
     while high - low > 1:
         cut = low + (1 << (high - low - 1).bit_length() - 1)
-        found.append((cut, high) if number < cut else (low, cut))
+        digests.append((cut, high) if number < cut else (low, cut))
         low, high = (low, cut) if number < cut else (cut, high)
-    return found[::-1]
+    return digests[::-1]
 
 
 def proof(leaves: Iterable[bytes], number: int, n: int) -> list[bytes]:

@@ -41,14 +41,14 @@ class Sampler(ABC):
             keep = biased_reservoir(len(self.positions), new, past.seen, self.memory, self.alpha, self.rng)
             self.positions = np.concatenate([self.positions, np.arange(past.start, past.seen)])[keep]
 
-    def kept(self, past: Past) -> int:
+    def stored(self, past: Past) -> int:
         """Number of samples in memory."""
         return len(self.positions) if self.memory else past.seen
 
     def uniform(self, past: Past, n: int) -> Positions:
         """n samples of the memory without repetition; all of them if it has fewer."""
         among: int | Positions = self.positions if self.memory else past.seen
-        return np.asarray(self.rng.choice(among, min(n, self.kept(past)), replace=False), np.int64)
+        return np.asarray(self.rng.choice(among, min(n, self.stored(past)), replace=False), np.int64)
 
     @abstractmethod
     def draw(self, past: Past, n: int) -> Positions:
@@ -62,7 +62,7 @@ class Fifo(Sampler):
     def grow(self, past: Past) -> None:
         """Nothing is stored."""
 
-    def kept(self, past: Past) -> int:
+    def stored(self, past: Past) -> int:
         """Size of the newest batch."""
         return past.seen - past.start
 
@@ -100,11 +100,11 @@ class Balanced(Sampler):
         newest = np.arange(past.start, past.seen)
         for position, label in zip(newest.tolist(), past.y(newest).tolist(), strict=True):
             self.members.setdefault(label, []).append(position)
-        for _ in range(self.kept(past) - self.memory if self.memory else 0):
+        for _ in range(self.stored(past) - self.memory if self.memory else 0):
             largest = max(self.members.values(), key=len)
             largest.pop(int(self.rng.integers(len(largest))))
 
-    def kept(self, past: Past) -> int:
+    def stored(self, past: Past) -> int:
         """Number of samples in memory."""
         return sum(len(positions) for positions in self.members.values())
 

@@ -43,7 +43,7 @@ class Net(nn.Module):
         self.blocks = blocks
         self.parts: Any = nn.ModuleDict({name: nn.ModuleList([make()]) for name, make in blocks.make.items()})
         self.used: dict[str, list[list[int]]] = {name: [[0]] for name in blocks.make}
-        self.made: list[dict[str, Any]] = []  # additions to the plain network, to rebuild it
+        self.additions: list[dict[str, Any]] = []  # additions to the plain network, to rebuild it
         self.fits: list[str] = []  # keys of the stored fits that made its weights, in their order
         self.shares: dict[tuple[str, int], float] = {}  # factors of parts' outputs, if not 1
         self.dropout = 0.0

@@ -18,13 +18,13 @@ from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.decay import HalfLife
+from driftline.eval.scoring.ranking import labels
 from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, since, slices
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
 EVEN = 0.2  # of an age: ages that differ by no more are named by their mean
-BLIND = ("majority", "random", "blind")  # learners that never look at a sample
 Facts = Mapping[str, Any]
 
 
@@ -293,15 +293,21 @@ def _newer_note(document: Mapping[str, Any]) -> str:
 
 
 def _shown(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
-    """Learners with facts, in the document's order."""
-    return [(r["learner"], r["ageing"]) for r in document["results"] if r.get("ageing")]
+    """Labels of learners with facts, in the document's order."""
+    results = document["results"]
+    return [(name, r["ageing"]) for name, r in zip(labels(results), results, strict=True) if r.get("ageing")]
 
 
 def _seeing(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
     """The same without learners that never look at a sample, if there are others: their level would flatten the
     curves."""
-    shown = _shown(document)
-    return [(name, facts) for name, facts in shown if name.partition("(")[0] not in BLIND] or shown
+    results = document["results"]
+    sighted = [
+        (name, r["ageing"])
+        for name, r in zip(labels(results), results, strict=True)
+        if r.get("ageing") and r.get("standing") != "blind"
+    ]
+    return sighted or _shown(document)
 
 
 def _known(x: Sequence[float], y: Sequence[float | None]) -> tuple[list[float], list[float]]:

@@ -9,11 +9,12 @@ from typing import Any
 from markupsafe import Markup
 
 from driftline.eval.protocol import Score, primary_of
-from driftline.eval.reporting.ageing import BLIND, after, half_life_text, interval, oldest, points
+from driftline.eval.reporting import spread
+from driftline.eval.reporting.ageing import after, half_life_text, interval, oldest, points
 from driftline.eval.reporting.markup import render
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ALPHA
-from driftline.eval.scoring.ranking import upper_bound
+from driftline.eval.scoring.ranking import bound, mean_of, rival
 from driftline.eval.scoring.significance import LEAST_SEEDS
 
 NAMED = 6  # learners that a sentence names
@@ -44,7 +45,7 @@ def answer(document: Mapping[str, Any]) -> list[str]:
 
 
 def _seeing(result: Result) -> bool:
-    return not upper_bound(result["learner"]) and result["learner"].partition("(")[0] not in BLIND
+    return rival(result) and result.get("standing") != "blind"
 
 
 def _name(result: Result) -> Markup:
@@ -54,10 +55,10 @@ def _name(result: Result) -> Markup:
 def _best(document: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
     """Who is first; the best is only who differs from every other one by a test."""
     top = max(results, key=lambda r: ranking.rank(score, r))
-    if score.mean(top) is None:
+    if mean_of(score, top) is None:
         return f"No learner reached a {score.label} score."
     if len(results) == 1:
-        return Markup("{}: {} {}.").format(_name(top), score.label, score.spread(top))
+        return Markup("{}: {} {}.").format(_name(top), score.label, spread(score, top))
     if not (best := ranking.best(score, results)):
         return f"No learner has the best {score.label}: none reached it with all of the most seeds."
     ahead = [_name(r) for r in results if ranking.rank(score, r) > ranking.rank(score, best[0])]
@@ -66,7 +67,7 @@ def _best(document: Mapping[str, Any], results: Sequence[Result], score: Score) 
     tie = document.get("best_tie")
     alone = len(tie) == 1 if tie else all(p is not None and p < ALPHA for p in ps)
     rank = "has the best" if alone else "is first by"
-    values = (_name(best[0]), rank, score.label, score.spread(best[0]), len(results), fewer)
+    values = (_name(best[0]), rank, score.label, spread(score, best[0]), len(results), fewer)
     return Markup("{} {} {}, {}, of {} learners{}.").format(*values)
 
 
@@ -196,8 +197,8 @@ def _list(names: Sequence[Markup]) -> Markup:
 
 
 def _bound(document: Mapping[str, Any], score: Score) -> str:
-    bounds = [r for r in document["results"] if upper_bound(r["learner"]) and score.mean(r) is not None]
+    bounds = [r for r in document["results"] if bound(r) and mean_of(score, r) is not None]
     if not bounds:
         return ""
     best = max(bounds, key=lambda r: ranking.rank(score, r))
-    return render("unsure", f"Upper bound, {best['learner']}: {score.spread(best)}.")
+    return render("unsure", f"Upper bound, {best['learner']}: {spread(score, best)}.")

@@ -13,7 +13,7 @@ from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import groups
 from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.comparing import Comparison, compare
-from driftline.eval.scoring.ranking import comparable, upper_bound
+from driftline.eval.scoring.ranking import comparable, rival
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MOST = 40  # learners with a sentence for each pair
@@ -26,7 +26,7 @@ def facts_of(runs: Sequence[Run], document: Document, resampling: Resampling) ->
     runs_of = groups(runs)
     found = []
     for group in comparable(document):
-        members = sorted(position[id(r)] for r in group if not upper_bound(r["learner"]))
+        members = sorted(position[id(r)] for r in group if rival(r))
         if len(members) < 2:
             continue
         with np.errstate(divide="ignore", invalid="ignore"):  # a replicate may draw none of a small test's samples

@@ -8,14 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 from driftline.eval.plotting.charts import Figure, points
-from driftline.eval.protocol import Document, Score, kind_of, primary_of, scores_of
+from driftline.eval.protocol import Document, Score, kind_of, primary_of, score_of, scores_of
 from driftline.eval.reporting import ageing, confidence, samples
-from driftline.eval.reporting.ageing import BLIND
 from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import ranked, upper_bound
+from driftline.eval.scoring.ranking import labels, mean_of, ranked, rival
 from driftline.stream_builder.stream import Stream
 
 MATRICES = 6  # in the page; the script draws the others, from the data of `_pair`
@@ -31,7 +30,7 @@ def shown(
     """What a page shows beyond the document: the order and the best, the answer, columns, texts, figures, the matrix's
     axes and range."""
     results, kind, page = document["results"], kind_of(document), page_of(document)
-    seeing = [r for r in results if r["learner"] not in BLIND] or results  # chance level would flatten the colours
+    seeing = [r for r in results if r.get("standing") != "blind"] or results  # chance would flatten the colours
     cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
     measures = dict.fromkeys(name for r in results for name in r.get("measures", ()))
     ties, at = letters(document), {id(result): i for i, result in enumerate(results)}
@@ -47,7 +46,7 @@ def shown(
         "primary": primary_of(document) if results else None,
         "seeds": _seeds(results),
         "varies": page.varies(document) if any(len(r["seeds"]) > 1 for r in results) else "",
-        "measures": [kind.score_of(name) for name in measures],
+        "measures": [score_of(kind, name) for name in measures],
         "texts": page,
         "figures": page.figures(document) if results else [],
         "note": page.note(document) if results else "",
@@ -153,15 +152,16 @@ def _scale(results: Sequence[Mapping[str, Any]]) -> str:
 def _cost(document: Mapping[str, Any]) -> Figure | None:
     """The primary score over the cost of a run; None for fewer than two learners."""
     score: Score = document["primary"]
-    whole = [r for r in document["results"] if ranking.rank(score, r)[0] == 1]
-    costs = {r["learner"]: (1000 * seconds_of(r), score.mean(r)) for r in whole}
+    named = dict(zip(labels(document["results"]), document["results"], strict=True))
+    whole = {name: r for name, r in named.items() if ranking.rank(score, r)[0] == 1}
+    costs = {name: (1000 * seconds_of(r), mean_of(score, r)) for name, r in whole.items()}
     places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None}
     if len(places) < 2 or score.unit != "share":
         return None
     front = [
         name
         for name, (cost, mean) in places.items()
-        if not upper_bound(name)
+        if rival(named[name])
         and not any(c <= cost and m >= mean and (c, m) != (cost, mean) for n, (c, m) in places.items() if n != name)
     ]
     caption = (
@@ -180,7 +180,7 @@ def _pair(document: Mapping[str, Any], tests: Sequence[Sequence[Any]]) -> dict[s
     learners = []
     for r in results:
         matrix = [[None if c is None else round(100 * c, 2) for c in row] for row in r["matrix"] or []]
-        means = [score.mean(r) for score in scores]
+        means = [mean_of(score, r) for score in scores]
         values = [None if mean is None else round(100 * mean, 2) for mean in means]
         learners.append({"name": r["learner"], "scores": values, "matrix": matrix or None})
     about = {"steps": document["names"], "span": [100 * end for end in document["span"]]}

@@ -11,11 +11,12 @@ from typing import Any
 from driftline.curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
 from driftline.curate.core.outside.escaping import latex, no_formula
 from driftline.eval.protocol import Document, primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.ageing import half_life_text
 from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.document import names_of
 from driftline.eval.results import COLUMNS, PUBLISHED, records
-from driftline.eval.scoring.ranking import ranked
+from driftline.eval.scoring.ranking import entry_of, ranked
 
 EXPORTED = (
     "scores.csv", "scores.tex", "scores.parquet", "cells.parquet", "half_lives.parquet", "schema.json", "results.json",
@@ -130,7 +131,7 @@ def _scores(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
             runs = result.get("runs") or [None] * len(result["seeds"])
             for score in scores_of(document):
                 kind = {"score": score.name, "unit": score.unit, "higher_is_better": score.higher_is_better}
-                values = score.of(result).get("values", ())
+                values = entry_of(score, result).get("values", ())
                 for seed, value, run in zip(result["seeds"], values, runs, strict=False):
                     own = {"learner": place.name, "settings": settings, "seed": int(seed), "value": value, "run": run}
                     yield about | own | kind
@@ -192,7 +193,7 @@ def scores_tex(documents: Sequence[Document]) -> str:
             tie = ties.get(at[id(result)], "").replace("…", "+")
             cells = []
             for score in scores:
-                text = score.spread(result).replace("±", r"\pm")
+                text = spread(score, result).replace("±", r"\pm")
                 text = rf"\mathbf{{{text}}}" if is_best and score == primary else text
                 cells.append(f"${text}^{{{tie}}}$" if tie and score == primary else f"${text}$")
             lines.append(" & ".join([latex(name), *cells]) + r" \\")

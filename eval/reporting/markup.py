@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -17,6 +17,8 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.colours import SHADES, colour, ink, shade
 from driftline.eval.protocol import Score
+from driftline.eval.reporting import detail, value_text
+from driftline.eval.scoring.ranking import mean_of
 
 SCRIPT = "report.js"  # the only file that pages of a report need, for what is more than reading
 
@@ -69,12 +71,19 @@ def _parts() -> Any:
 def environment() -> Environment:
     """The templates of a report, and the filters that they use."""
     loader = PackageLoader("driftline.eval.reporting")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"pct": Score("", "").text, "shade": shade, "island": lambda value: Markup(as_json(value))}
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    jinja.filters |= {
+        "pct": partial(value_text, Score("", "")),
+        "value_text": lambda value, score: value_text(score, value),
+        "mean_of": lambda result, score: mean_of(score, result),
+        "detail": lambda result, score: detail(score, result),
+        "shade": shade,
+        "island": lambda value: Markup(as_json(value)),
+    }
     ends = (0.0, float(SHADES))
     rules = (f".m{k}{{background:{colour(k, ends)};color:{ink(k, ends)}}}" for k in range(SHADES + 1))
-    made.globals |= {"script": SCRIPT, "shades": Markup("".join(rules))}
-    return made
+    jinja.globals |= {"script": SCRIPT, "shades": Markup("".join(rules))}
+    return jinja
 
 
 @cache

@@ -17,10 +17,11 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, ranked
 from driftline.eval.protocol import Document, Score, primary_of
+from driftline.eval.reporting import detail, value_text
 from driftline.eval.reporting.markup import Cell, link_of, render, table
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ranks_of
-from driftline.eval.scoring.ranking import comparable, differing, labels, upper_bound
+from driftline.eval.scoring.ranking import bound, comparable, differing, labels, mean_of, rival
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
         name: [ranking.rank(column.score, row[column]) if column in row else (0.0, -np.inf) for column in columns]
         for name, row in cells.items()
     }
-    ranked_names = [name for name, row in keys.items() if np.isfinite(row).all() and not upper_bound(name)]
+    ranked_names = [
+        name for name, row in keys.items() if np.isfinite(row).all() and any(rival(cells[name][c]) for c in columns)
+    ]
     if not ranked_names or not columns:
         return {}
     orders = [sorted({keys[name][c] for name in ranked_names}) for c in range(len(columns))]
@@ -109,8 +112,9 @@ def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]
 
 def grid(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
     """The table: rows by mean rank, those without a rank last."""
-    rivals = [row for name, row in cells.items() if not upper_bound(name)]
-    best = {c: ranking.best(c.score, (row[c] for row in rivals if c in row)) for c in columns}
+    best = {
+        c: ranking.best(c.score, (row[c] for row in cells.values() if c in row and not bound(row[c]))) for c in columns
+    }
     lines = [[c.protocol, c.settings, c.stream, c.score.label] for c in columns]
     heads = [Markup("<br>").join(part for part in parts if part) for parts in lines]
     rows = []
@@ -124,10 +128,12 @@ def grid(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) ->
 def _cell(result: Mapping[str, Any] | None, score: Score, best: Sequence[Mapping[str, Any]]) -> Cell | str:
     if result is not None and "because" in result:
         return Cell("skipped", below=result["because"], kind="soft skipped")
-    if result is None or score.mean(result) is None:
+    if result is None or mean_of(score, result) is None:
         return "–"
     kind = "best" if any(result is other for other in best) else ""
-    return Cell(score.text(score.mean(result)), beside=score.detail(result), link=link_of(result), kind=kind)
+    return Cell(
+        value_text(score, mean_of(score, result)), beside=detail(score, result), link=link_of(result), kind=kind
+    )
 
 
 def diagram(order: Mapping[str, float], streams: int) -> Figure:

@@ -15,9 +15,10 @@ from driftline.eval.experiment.settings import described
 from driftline.eval.learners import LEARNERS
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import PROTOCOLS, Document, primary_of, scores_of
+from driftline.eval.reporting import value_text
 from driftline.eval.reporting.stream_page import facts, sections
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import comparable, differing, upper_bound
+from driftline.eval.scoring.ranking import comparable, differing, mean_of, rival
 from driftline.stream_builder.stream import Stream
 
 Documents = Sequence[Document]
@@ -152,9 +153,9 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
             continue
         for group, settings in zip(comparable(d), differing(d), strict=True):
             score = primary_of(d)
-            bests = ranking.best(score, (r for r in group if not upper_bound(r["learner"])))
+            bests = ranking.best(score, (r for r in group if rival(r)))
             best = next(iter(bests), {"learner": "–", "scores": {}})
-            text = score.text(score.mean(best))
+            text = value_text(score, mean_of(score, best))
             scored = {"by": score.label, "best": best["learner"], "score": text, "learners": len(group)}
             shown = ", ".join(part for part in (d["protocol"], settings) if part)
             protocols.append({"protocol": shown, "page": d["page"], **scored})

@@ -20,7 +20,6 @@ from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, stored_protocol
 from driftline.eval.reporting import ageing, compared, confidence, pages, versions
-from driftline.eval.reporting.ageing import BLIND
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.exports import EXPORTED, write_exports
 from driftline.eval.reporting.markup import SCRIPT, environment, script
@@ -151,7 +150,7 @@ def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: b
         "compared": compared.facts_of(runs, document, draws),
         "seen": ageing.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, stream),
-        "lost": lost_samples(runs, document, BLIND),
+        "lost": lost_samples(runs, document),
     }
     return {key: value for key, value in found.items() if value}
 

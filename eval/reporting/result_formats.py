@@ -24,7 +24,7 @@ from driftline.eval.results import Results
 from driftline.eval.rows import Run, digest, grouped
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.aggregate import summary
-from driftline.eval.scoring.ranking import ranked
+from driftline.eval.scoring.ranking import entry_of, mean_of, ranked
 from driftline.stream_builder.stream import Stream
 
 SCHEMA = "0.3.0"  # of Every Eval Ever
@@ -160,14 +160,15 @@ def _score(score: Score, result: Mapping[str, Any], benchmark: str, data: Mappin
         "lower_is_better": not score.higher_is_better,
     }
     metric |= {"score_type": "continuous", "min_score": 0.0, "max_score": 1.0} if is_share else {}
-    over = {"seeds": result["seeds"], "values": score.of(result)["values"], "sd": score.of(result).get("sd")}
+    entry = entry_of(score, result)
+    over = {"seeds": result["seeds"], "values": entry["values"], "sd": entry.get("sd")}
     return {
         "evaluation_result_id": f"{benchmark}/{score.name}",
         "evaluation_name": f"{benchmark}: {score.label}",
         "source_data": dict(data),
         "metric_config": metric,
         "score_details": {
-            "score": score.mean(result),
+            "score": mean_of(score, result),
             "details": {key: json.dumps(value) for key, value in over.items()},
         },
     }
@@ -177,7 +178,7 @@ def _instances(document: Document, run: Run, stream: Stream | None) -> Iterator[
     """One record for each test sample that decides the primary score of a run."""
     names = list(stream.classes) if stream is not None else []
     flat = None if stream is None else _samples(stream)
-    for row in kind_of(document).decisive(run.rows):
+    for row in kind_of(document).roles.decisive(run.rows):
         if row.answers is None:
             continue
         for sample, label, predicted in zip(
@@ -231,7 +232,7 @@ def _hugging_face(documents: Sequence[Document], about: About, out: Path) -> int
     for task, document in tasks:
         primary = primary_of(document)
         for place in ranked(document):
-            if (value := primary.mean(place.result)) is None:
+            if (value := mean_of(primary, place.result)) is None:
                 continue
             entry = {
                 "dataset": {"id": about.dataset, "task_id": task},

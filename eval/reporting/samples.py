@@ -17,7 +17,7 @@ from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.rows import Run
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.aggregate import groups
-from driftline.eval.scoring.ranking import ranked, upper_bound
+from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.step import CALENDAR
 from driftline.stream_builder.stream import SPLITS, Split, Stream
 
@@ -27,7 +27,7 @@ Traces = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]  # ids → w
 Counts = npt.NDArray[np.int32]
 
 
-def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) -> dict[str, Any] | None:
+def lost_samples(runs: Sequence[Run], document: Document) -> dict[str, Any] | None:
     """Positions of samples in the stream and how often they were lost, as plain data; None without outcomes.
 
     A step's freshest model is the last one that was trained before the step was tested, at the earliest; its oldest
@@ -41,8 +41,7 @@ def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) 
         return None
     label = np.full(top + 1, -1, np.int64)
     for k, group in enumerate(groups(runs)):
-        name = group[0].about["learner"]
-        if upper_bound(name) or name.partition("(")[0] in blind:
+        if document["results"][k].get("standing"):
             continue
         counted = _counts(group, top + 1, label)
         if counted is not None:
@@ -65,12 +64,12 @@ def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) 
 
 def _counts(group: Sequence[Run], size: int, label: npt.NDArray[np.int64]) -> tuple[Counts, ...] | None:
     """Tests and right answers of the freshest models, then of the oldest, over seeds; None without outcomes."""
-    kind = stored_protocol(group[0].about["protocol"])
+    step_of = stored_protocol(group[0].about["protocol"]).roles.step
     counts = tuple(np.zeros(size, np.int32) for _ in range(4))
     for run in group:
         tests: dict[int, dict[int, Any]] = {}
         for row in run.rows:
-            step = kind.step_tested(row)
+            step = step_of(row)
             if step is None or row.answers is None or not 0 <= row.learned_to <= step:
                 continue
             tests.setdefault(step, {})[row.learned_to] = row.answers

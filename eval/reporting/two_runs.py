@@ -22,7 +22,7 @@ from driftline.eval.scoring import ranking
 from driftline.eval.scoring.aggregate import groups
 from driftline.eval.scoring.cells import Resampling, groups_of
 from driftline.eval.scoring.comparing import ALPHA, compare
-from driftline.eval.scoring.ranking import labels, upper_bound
+from driftline.eval.scoring.ranking import bound, labels, mean_of
 from driftline.eval.scoring.versions import Version, refusal, version_of
 from driftline.stream_builder.stream import Stream
 
@@ -90,9 +90,10 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
     found = []
     for name, (a, b) in pairs.items():
         tested = compare([*runs_of[b], *runs_of[a]], None, draws)
-        before, after = (score.mean(results[i]) for i in (a, b))
+        before, after = (mean_of(score, results[i]) for i in (a, b))
         entry: dict[str, Any] = {"protocol": document["protocol"], "stream": document["stream"]["name"]}
         entry |= {"learner": name, "score": score.name, "a": before, "b": after, "p": None}
+        entry["bound"] = bound(results[a])
         whole = all(ranking.rank(score, results[i])[0] == 1 for i in (a, b))  # else the means are of other seeds
         entry["difference"] = after - before if whole and before is not None and after is not None else None
         entry["interval"] = None
@@ -101,7 +102,7 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
             entry["interval"] = ends if np.isfinite(ends).all() else None
             entry["p"] = float(tested.p_score[0, 1]) if np.isfinite(tested.p_score[0, 1]) else None
         found.append(entry)
-    rivals = [entry for entry in found if entry["p"] is not None and not upper_bound(entry["learner"])]
+    rivals = [entry for entry in found if entry["p"] is not None and not entry.pop("bound")]
     highest = 0.0
     for k, entry in enumerate(sorted(rivals, key=lambda e: float(e["p"]))):  # Holm [1979]
         highest = max(highest, min(1.0, entry["p"] * (len(rivals) - k)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.eval.protocol import Document
 from driftline.eval.reporting.markup import render, table
-from driftline.eval.scoring.ranking import labels, protocol_settings, upper_bound, uses_unlabelled
+from driftline.eval.scoring.ranking import bound, labels, protocol_settings, uses_unlabelled
 from driftline.eval.scoring.versions import Version, shared, version_of
 
 STABLE = ("stream", "published")  # other values of the setting `splits` draw from all buckets at once
@@ -39,7 +39,7 @@ def compared(a: Document, one: Version, b: Document, two: Version) -> list[dict[
     for name, result in zip(labels(a["results"]), a["results"], strict=True):
         other = others.get((name, _key(a, result)))
         splits = protocol_settings(a, result).get("splits", STABLE[0])
-        if other is None or upper_bound(result["learner"]) or splits not in STABLE:
+        if other is None or bound(result) or splits not in STABLE:
             continue
         matrices = [r["matrix"] for r in (result, other)]
         if not all(matrices) or result["seeds"] != other["seeds"]:

@@ -94,15 +94,15 @@ def ageing(
             tested = (cells.n.sum(0).sum(-1) > 0).tobytes()
             key = (cells.n.shape[2:], tested, cells.classes, times[k].names, times[k].at.tobytes(), times[k].dates)
             alike.setdefault(key, []).append(k)
-    found: dict[int, Ageing] = {}
+    results: dict[int, Ageing] = {}
     for (shape, *_), members in alike.items():
         at_once = max(1, NUMBERS // (resampling.replicates * int(np.prod(shape))))
         for start in range(0, len(members), at_once):
             part = members[start : start + at_once]
             present = [one for k in part if (one := counted[k]) is not None]
-            made = _ageing(present, [learners[k] for k in part], times[part[0]], loss, resampling)
-            found |= dict(zip(part, made, strict=True))
-    return [found.get(k) for k in range(len(learners))]
+            ages = _ageing(present, [learners[k] for k in part], times[part[0]], loss, resampling)
+            results |= dict(zip(part, ages, strict=True))
+    return [results.get(k) for k in range(len(learners))]
 
 
 def _ageing(

@@ -9,22 +9,24 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
+from driftline.eval.experiment.code import ours
 from driftline.eval.experiment.settings import setting_names
-from driftline.eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
+from driftline.eval.protocol import Protocol, Result, Score, score_of, scores_of, stored_protocol
 from driftline.eval.rows import Row, Run, digest
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import comparable, upper_bound
+from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
 from driftline.eval.scoring.significance import half_width, holm, over_samples, paired
 
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:
     """Runs that differ in their seed only, together."""
-    found: dict[str, list[Run]] = {}
+    by_identity: dict[str, list[Run]] = {}
     for run in runs:
-        key = json.dumps([run.about["learner"], run.about["settings"], run.about["protocol_settings"]], sort_keys=True)
-        found.setdefault(key, []).append(run)
-    return list(found.values())
+        parts = ("learner", "settings", "protocol_settings", "code_of", "edited_while_running")
+        key = json.dumps([run.about.get(part) for part in parts], sort_keys=True)
+        by_identity.setdefault(key, []).append(run)
+    return list(by_identity.values())
 
 
 def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
@@ -36,23 +38,28 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
         if unknown := sorted(set(about["protocol_settings"]) - set(setting_names(kind))):
             problem = f"A run of {about['learner']} has the protocol setting {shortened(unknown[0])!r}."
             raise BadInput(problem, f"Expected settings of {about['protocol']}.", "Evaluate again.")
-        notes: dict[str, Any] = {key: about[key] for key in ("told", "budget", "learner_facts") if key in about}
-        made = kind(**about["protocol_settings"])
-        scored = [_score(made, run) for run in group]
+        copied = ("told", "budget", "learner_facts", "rules")
+        notes: dict[str, Any] = {key: about[key] for key in copied if key in about}
+        instance = kind(**about["protocol_settings"])
+        scored = [_score(instance, run) for run in group]
         results.append(
             {
                 "learner": about["learner"],
+                "standing": about.get("standing", standing_by_name(about["learner"], kind)),
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
                 "runs": [digest(run) for run in group],
-                **_each(group, "chosen", "selection", "kernel", "code"),
+                "code": "other" if any(of_other_code(run) for run in group) else "this",
+                **({"code_of": about["code_of"]} if "code_of" in about else {}),
+                "codes": [run.about["code"] for run in group if "code" in run.about],
+                **_each(group, "chosen", "selection", "kernel"),
                 **({"draws": len(set(tests))} if all(tests := [run.about.get("tests") for run in group]) else {}),
                 **({"published": values} if (values := published.beside(about)) else {}),
                 "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
                 "per_class": _mean_by_class([s.by_class for s in scored]),
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
-                "ci95_samples": _over_samples(made, group[0]),
+                "ci95_samples": _over_samples(instance, group[0]),
                 "matrix": _mean_matrix([s.matrix for s in scored]),
                 "curve": _mean_curve([s.curve for s in scored]),
                 **notes,
@@ -62,10 +69,33 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
             }
         )
     document = {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
+    answered = {id(result): _answered(group) for result, group in zip(results, groups(runs), strict=True)}
     for rivals in comparable(document):
+        first: dict[str, str] = {}  # what was answered → the learner that is listed first with it
+        for result in rivals:
+            same = first.setdefault(answered[id(result)], result["learner"])
+            if same.partition("(")[0] != result["learner"].partition("(")[0]:
+                result["same_as"] = same
         for score in scores_of(document):
             _compare(rivals, score)
     return document
+
+
+def _answered(group: Sequence[Run]) -> str:
+    """A text that is equal for runs with equal tests and equal counts of right answers, class by class, for the same
+    seeds."""
+    rows = [
+        [(r.tested_on, r.learned_to, r.seen, r.corrections, r.n, r.n_correct, list(r.class_correct)) for r in run.rows]
+        for run in group
+    ]
+    return json.dumps([[run.about["seed"] for run in group], rows])
+
+
+def of_other_code(run: Run) -> bool:
+    """Whether other code than this computed a run: another driftline, another version of its learner or protocol where
+    that is known, or files that were edited while it ran."""
+    known = run.about.get("code_of", {}).get("driftline", ours())
+    return known != ours() or bool(run.about.get("other_code") or run.about.get("edited_while_running"))
 
 
 def _each(group: Sequence[Run], *keys: str) -> dict[str, list[Any]]:
@@ -85,23 +115,23 @@ def _over_samples(protocol: Protocol, run: Run) -> dict[str, float | None]:
 
     def shares(rows: Sequence[Row]) -> dict[str, float | None]:
         scores = protocol.score(rows, run.about["steps"]).scores
-        return {name: value for name, value in scores.items() if protocol.score_of(name).unit == "share"}
+        return {name: value for name, value in scores.items() if score_of(type(protocol), name).unit == "share"}
 
-    return over_samples(shares, run.rows, protocol.fresh)
+    return over_samples(shares, run.rows, protocol.roles.fresh)
 
 
 def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
     """Add to every result the p of a paired test against the best learner's same seeds, after Holm over all pairs of
     the results: the best was selected on the same scores, so any pair could have been the one shown (None: the best
     itself, fewer than three seeds, other seeds, or seeds that change nothing). Upper bounds are no rivals."""
-    rivals = [k for k, result in enumerate(results) if not upper_bound(result["learner"])]
+    rivals = [k for k, result in enumerate(results) if rival(result)]
     bests = ranking.best(score, (results[k] for k in rivals))
     first = [k for k in rivals if any(results[k] is result for result in bests)] or rivals or range(len(results))
     best = max(first, key=lambda k: ranking.rank(score, results[k]))
     values = [result["scores"].get(score.name, {}).get("values", []) for result in results]
     of_seeds: dict[tuple[int, ...], list[int]] = {}
     for k, result in enumerate(results):
-        if values[k] and None not in values[k]:
+        if values[k] and None not in values[k] and "same_as" not in result:
             of_seeds.setdefault(tuple(result["seeds"]), []).append(k)
     p = np.full((len(results), len(results)), np.nan)
     for members in of_seeds.values():
@@ -110,9 +140,9 @@ def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
         result.setdefault("p_against_best_adjusted", {})[score.name] = None if np.isnan(value) else value
 
 
-def _mean_by_class(found: Sequence[Sequence[float | None] | None]) -> list[float | None] | None:
-    runs = [accuracies for accuracies in found if accuracies is not None]
-    if not runs or len(runs) < len(found):
+def _mean_by_class(per_run: Sequence[Sequence[float | None] | None]) -> list[float | None] | None:
+    runs = [accuracies for accuracies in per_run if accuracies is not None]
+    if not runs or len(runs) < len(per_run):
         return None
     columns = zip(*runs, strict=True)
     return [None if None in column else float(np.mean([c for c in column if c is not None])) for column in columns]
@@ -127,8 +157,8 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
 
 
 def _half_width(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return half_width(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return half_width(numbers) if len(numbers) == len(values) else None
 
 
 def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:

@@ -36,22 +36,22 @@ def band(value: Array, drawn: Array) -> Band:
 def quantiles(drawn: Array, shares: tuple[float, ...]) -> list[Floats]:
     """Quantiles over the first axis, linear between values, without NaN; NaN where all are. Infinity may be drawn."""
     ordered = np.sort(drawn, axis=0)  # NaN last
-    known = (~np.isnan(ordered)).sum(0)
-    found = []
+    counts = (~np.isnan(ordered)).sum(0)
+    bounds = []
     for share in shares:
-        place = share * np.maximum(known - 1, 0)
+        place = share * np.maximum(counts - 1, 0)
         below = np.floor(place).astype(np.int64)
-        above = np.minimum(below + 1, np.maximum(known - 1, 0))
+        above = np.minimum(below + 1, np.maximum(counts - 1, 0))
         left, right = (np.take_along_axis(ordered, at[None], 0)[0].astype(np.float64) for at in (below, above))
         part = place - below
         with np.errstate(invalid="ignore"):
             between = left + part * (right - left)
-        found.append(np.where((part > 0) & (left != right), between, left))
-    return found
+        bounds.append(np.where((part > 0) & (left != right), between, left))
+    return bounds
 
 
 def mean(values: Array, axis: int) -> Array:
     """The mean without NaN; NaN of nothing."""
-    known = ~np.isnan(values)
-    count = known.sum(axis)
-    return np.asarray(np.where(count, np.where(known, values, 0).sum(axis) / np.maximum(count, 1), np.nan))
+    finite = ~np.isnan(values)
+    count = finite.sum(axis)
+    return np.asarray(np.where(count, np.where(finite, values, 0).sum(axis) / np.maximum(count, 1), np.nan))

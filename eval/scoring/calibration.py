@@ -81,7 +81,7 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
     by_lag: dict[int, list[tuple[int, int, Answers]]] = {}  # seed, trained step, answers
     for s, run in enumerate(runs):
         for row in run.rows:
-            j = kind.step_tested(row)
+            j = kind.roles.step(row)
             if j is None or row.learned_to < 0 or not row.n:
                 continue
             if row.answers is None or row.answers.confidence is None:
@@ -90,9 +90,9 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
     if not by_lag:
         return None
     lags, ages = sorted(by_lag), times.ages()
-    found = [_of_lag(by_lag[k], len(runs), clusters) for k in lags]
+    by_age = [_of_lag(by_lag[k], len(runs), clusters) for k in lags]
     of_lags = [np.array([ages[i, i + k] for _, i, _ in by_lag[k]]) for k in lags]
-    gap, ece, brier = (_band([one.measures[m] for one in found]) for m in range(3))
+    gap, ece, brier = (_band([one.measures[m] for one in by_age]) for m in range(3))
     return Calibration(
         timeline=times,
         lags=np.array(lags, np.int64),
@@ -101,14 +101,14 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
         oldest=np.array([of_lag.max() for of_lag in of_lags]),
         gap=gap,
         ece=ece,
-        ece_debiased=np.array([one.debiased for one in found]),
+        ece_debiased=np.array([one.debiased for one in by_age]),
         brier=brier,
-        aurc=np.array([one.aurc for one in found]),
-        confidence=np.stack([one.confidence for one in found]),
-        accuracy=np.stack([one.accuracy for one in found]),
-        n=np.stack([one.n for one in found]),
+        aurc=np.array([one.aurc for one in by_age]),
+        confidence=np.stack([one.confidence for one in by_age]),
+        accuracy=np.stack([one.accuracy for one in by_age]),
+        n=np.stack([one.n for one in by_age]),
         coverage=COVERAGES,
-        risk=np.stack([one.risk for one in found]),
+        risk=np.stack([one.risk for one in by_age]),
     )
 
 
@@ -129,10 +129,10 @@ class _Lag:
 def _of_lag(tests: Sequence[tuple[int, int, Answers]], seeds: int, clusters: Array | None) -> _Lag:
     confidence = np.concatenate([np.asarray(a.confidence, np.float32) for _, _, a in tests])
     right = np.concatenate([a.label == a.predicted for _, _, a in tests])
-    known = ~np.isnan(confidence)
-    sample = np.concatenate([a.sample for _, _, a in tests])[known]
-    seed = np.concatenate([np.full(len(a), s, np.int64) for s, _, a in tests])[known]
-    confidence, right = confidence[known], right[known]
+    confident = ~np.isnan(confidence)
+    sample = np.concatenate([a.sample for _, _, a in tests])[confident]
+    seed = np.concatenate([np.full(len(a), s, np.int64) for s, _, a in tests])[confident]
+    confidence, right = confidence[confident], right[confident]
     bins = bin_of(confidence)
     cluster = np.asarray(sample if clusters is None else clusters[sample], np.uint64)
     group = ((cluster * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)).astype(np.int64) % GROUPS
@@ -143,10 +143,10 @@ def _of_lag(tests: Sequence[tuple[int, int, Answers]], seeds: int, clusters: Arr
     )
     all_ = [part.sum((0, 1)) for part in (counts, sums, hits)]
     filled = np.where(all_[0] > 0, all_[0], np.nan)
-    measured = [_with_error(f, counts, sums, hits, squares) for f in (_gap, _ece, _brier)]
+    measured = [_with_error(measure, counts, sums, hits, squares) for measure in MEASURES]
     risk, aurc = risk_coverage(confidence, right)
     return _Lag(
-        measured, debiased(*all_), aurc, all_[1] / filled, all_[2] / filled, all_[0].astype(np.int64), risk
+        measured, debiased(*all_), aurc, all_[1] / filled, all_[2] / filled, all_[0].astype(np.int64), risk=risk
     )  # fmt: skip
 
 
@@ -172,22 +172,17 @@ def risk_coverage(confidence: Array, right: Array) -> tuple[Floats, float]:
     levels, first = np.unique(-np.asarray(confidence), return_inverse=True)
     size = np.bincount(first, minlength=len(levels))
     wrong = np.bincount(first, ~np.asarray(right, bool), len(levels)) / size
-    kept = np.arange(1, len(first) + 1)
-    risks = np.cumsum(np.repeat(wrong, size)) / kept
-    at = np.maximum(1, np.rint(COVERAGES * len(kept)).astype(np.int64)) - 1
+    covered = np.arange(1, len(first) + 1)
+    risks = np.cumsum(np.repeat(wrong, size)) / covered
+    at = np.maximum(1, np.rint(COVERAGES * len(covered)).astype(np.int64)) - 1
     return risks[at], float(risks.mean())
 
 
-def _gap(n: Floats, confidence: Floats, right: Floats, squares: Floats) -> Floats:
-    return np.asarray((confidence.sum(-1) - right.sum(-1)) / n.sum(-1))
-
-
-def _ece(n: Floats, confidence: Floats, right: Floats, squares: Floats) -> Floats:
-    return np.asarray(np.abs(confidence - right).sum(-1) / n.sum(-1))
-
-
-def _brier(n: Floats, confidence: Floats, right: Floats, squares: Floats) -> Floats:
-    return np.asarray(squares.sum(-1) / n.sum(-1))
+MEASURES: tuple[Callable[..., Floats], ...] = (  # of sums by bin; gap, ECE and Brier score
+    lambda n, confidence, right, squares: (confidence.sum(-1) - right.sum(-1)) / n.sum(-1),
+    lambda n, confidence, right, squares: np.abs(confidence - right).sum(-1) / n.sum(-1),
+    lambda n, confidence, right, squares: squares.sum(-1) / n.sum(-1),
+)
 
 
 def _with_error(function: Callable[..., Floats], *sums: Floats) -> tuple[float, float]:
@@ -199,6 +194,6 @@ def _with_error(function: Callable[..., Floats], *sums: Floats) -> tuple[float, 
     return float(of_seeds.mean()), float(np.sqrt(samples + seeds))
 
 
-def _band(found: Sequence[tuple[float, float]]) -> Band:
-    value, error = np.array(found).T
+def _band(estimates: Sequence[tuple[float, float]]) -> Band:
+    value, error = np.array(estimates).T
     return Band(value, value - 1.96 * error, value + 1.96 * error)

@@ -112,10 +112,10 @@ def weighted_sums(resampling: Resampling, samples: Array, values: Array) -> Arra
 def groups_of(stream: Stream) -> Array | None:
     """Cluster of each sample by position in the stream: its group of uploader and near copies; None: not known."""
     splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
-    known = [split.group for split in splits if split.group is not None]
-    if len(known) < len(splits):
+    groups = [split.group for split in splits if split.group is not None]
+    if len(groups) < len(splits):
         return None
-    return np.asarray(np.unique(np.concatenate(known), return_inverse=True)[1], np.int64)
+    return np.asarray(np.unique(np.concatenate(groups), return_inverse=True)[1], np.int64)
 
 
 def draws_for(runs: Sequence[Run], stream: Stream | None, resampling: Resampling | None) -> Resampling:
@@ -132,7 +132,7 @@ def cells_of(runs: Sequence[Run]) -> Cells | None:
     kind, steps = stored_protocol(about["protocol"]), about["steps"]
     tests: list[dict[tuple[int, int], Row]] = []
     for run in runs:
-        placed = {(row.learned_to, kind.step_tested(row)): row for row in run.rows}
+        placed = {(row.learned_to, kind.roles.step(row)): row for row in run.rows}
         tests.append({(i, j): row for (i, j), row in placed.items() if i >= 0 and j is not None and row.n})
     rows = [row for test in tests for row in test.values()]
     if not rows:
@@ -193,9 +193,9 @@ def replicates(learners: Sequence[Cells], resampling: Resampling) -> tuple[Array
                 content = outcomes.sample.tobytes(), outcomes.label.tobytes()
                 same.setdefault((j, cells.classes, outcomes.right.shape, *content), []).append(k)
     for (j, classes, *_), members in same.items():
-        found = [outcomes for k in members if (outcomes := (learners[k].outcomes or ())[j]) is not None]
+        of_members = [outcomes for k in members if (outcomes := (learners[k].outcomes or ())[j]) is not None]
         of_step = right[:, :, :, j], n[:, :, :, j]
-        for whole, part in zip(of_step, _weighted(found, resampling, size, width if classes else 1), strict=True):
+        for whole, part in zip(of_step, _weighted(of_members, resampling, size, width if classes else 1), strict=True):
             whole[:, members] = part
     return right, n
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig
-from driftline.eval.protocol import Protocol, stored_protocol
+from driftline.eval.protocol import Roles, stored_protocol
 from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.aggregate import groups
 from driftline.eval.scoring.bands import Array, Band, Floats, band
@@ -57,7 +57,7 @@ def compare(
     runs: Sequence[Run], stream: Stream | None = None, resampling: Resampling | None = None
 ) -> Comparison | None:
     """Compare the learners of runs of one protocol with the same settings on one stream. None where the protocol does
-    not say which tests decide its primary score (`Protocol.decisive`), or runs have no outcomes.
+    not say which tests decide its primary score (`Protocol.roles`), or runs have no outcomes.
 
     stream: gives the groups of uploaders and near copies. Raises BadConfig for runs of several
     protocols, IncompatibleStream for another stream than that of the runs.
@@ -65,17 +65,17 @@ def compare(
     names = {run.about["protocol"] for run in runs}
     if len(names) != 1:
         raise BadConfig(f"The runs are of {len(names)} protocols.", "Expected runs of one.")
-    kind = stored_protocol(names.pop())
+    roles = stored_protocol(names.pop()).roles
     resampling = draws_for(runs, stream, resampling)
     learners = groups(runs)
-    tests = [[kind.decisive(run.rows) for run in group] for group in learners]
+    tests = [[roles.decisive(run.rows) for run in group] for group in learners]
     if not all(rows and all(row.answers is not None for row in rows) for group in tests for rows in group):
         return None
     seeds = [[run.about["seed"] for run in group] for group in learners]
-    points = [np.array([kind.score_of_counts(*_counts(rows)) for rows in group]) for group in tests]  # (S,) each
+    points = [np.array([roles.pooled(*_counts(rows)) for rows in group]) for group in tests]  # (S,) each
     value = np.array([float(of_seeds.mean()) for of_seeds in points])
     together = _together(tests)
-    drawn = _drawn(kind, tests, together, resampling)  # (B, S) each
+    drawn = _drawn(roles, tests, together, resampling)  # (B, S) each
     total = np.stack([(d * resampling.seeds(d.shape[1])).sum(1) for d in drawn], -1)  # (B, L)
     same = np.array([[a == b for b in seeds] for a in seeds])
     gaps = np.where(same, value[:, None] - value[None, :], np.nan)
@@ -84,7 +84,7 @@ def compare(
     p_outcomes = _p_of_outcomes(tests, same)
     adjusted = holm(p_score)
     order = np.argsort(-value, kind="stable")
-    stability, same_best = _stability(_halves(kind, tests, together, resampling))
+    stability, same_best = _stability(_halves(roles, tests, together, resampling))
     return Comparison(
         score=band(value, total), difference=band(gaps, drawn_gaps), p_score=p_score, p_outcomes=p_outcomes,
         adjusted=adjusted, adjusted_outcomes=holm(p_outcomes), order=order, ties=_ties(order, adjusted),
@@ -122,30 +122,30 @@ def _together(tests: Tests) -> Together:
         for s, rows in enumerate(group):
             for r, row in enumerate(rows):
                 places.setdefault(np.asarray(row.answers and row.answers.sample).tobytes(), []).append((a, s, r))
-    found = []
+    shared = []
     for same in places.values():
         first = tests[same[0][0]][same[0][1]][same[0][2]].answers
         assert first is not None  # `compare` has made sure
         values = np.stack([np.ones(len(first), np.uint8), *(_right(tests[a][s][r]) for a, s, r in same)])
-        found.append((np.asarray(first.sample), values, same))
-    return found
+        shared.append((np.asarray(first.sample), values, same))
+    return shared
 
 
 def _drawn(
-    kind: type[Protocol], tests: Tests, together: Together, resampling: Resampling, others: bool = False
+    roles: Roles, tests: Tests, together: Together, resampling: Resampling, others: bool = False
 ) -> list[Floats]:
     """(B, S) for each learner: its score under the weights of each replicate or, of halves, on the `others`."""
     sums: dict[tuple[int, int, int], tuple[Array, Array]] = {}
     for sample, values, same in together:
-        found = weighted_sums(resampling, sample, values)  # (B, 1 + K)
-        found = values.sum(1) - found if others else found
-        sums |= {place: (found[:, 1 + k], found[:, 0]) for k, place in enumerate(same)}
+        weighted = weighted_sums(resampling, sample, values)  # (B, 1 + K)
+        weighted = values.sum(1) - weighted if others else weighted
+        sums |= {place: (weighted[:, 1 + k], weighted[:, 0]) for k, place in enumerate(same)}
     out = []
     for a, group in enumerate(tests):
         scores = []
         for s, rows in enumerate(group):
             right, n = (np.stack([sums[a, s, r][part] for r in range(len(rows))], -1) for part in (0, 1))
-            scores.append(kind.score_of_counts(right.astype(np.float64), n.astype(np.float64)))
+            scores.append(roles.pooled(right.astype(np.float64), n.astype(np.float64)))
         out.append(np.stack(scores, -1))
     return out
 
@@ -154,9 +154,9 @@ def _p_of_scores(gaps: Floats, drawn: Floats, points: Sequence[Floats]) -> Float
     """Student's t with Satterthwaite's degrees of freedom: the seeds' part of the variance has S − 1."""
     from scipy.special import stdtr
 
-    known = (~np.isnan(drawn)).sum(0) > 1  # a replicate may have drawn no sample of any test
-    np.fill_diagonal(known, False)
-    i, j = np.nonzero(~np.isnan(gaps) & known)
+    finite = (~np.isnan(drawn)).sum(0) > 1  # a replicate may have drawn no sample of any test
+    np.fill_diagonal(finite, False)
+    i, j = np.nonzero(~np.isnan(gaps) & finite)
     error, gap = np.nanstd(drawn[:, i, j], axis=0), np.abs(gaps[i, j])
     count = np.array([len(of_seeds) for of_seeds in points])[i]
     pairs = zip(i.tolist(), j.tolist(), count.tolist(), strict=True)
@@ -175,7 +175,7 @@ def _p_of_outcomes(tests: Tests, same_seeds: Array) -> Floats:
     for seeds in {tuple(row.tolist()) for row in same_seeds}:
         group = np.flatnonzero(seeds)
         members = group.tolist()
-        found = []
+        p_values = []
         for s in range(len(tests[members[0]])):
             samples = [[np.asarray(row.answers and row.answers.sample) for row in tests[a][s]] for a in members]
             equal = np.array([_same(one, samples[0]) for one in samples])
@@ -184,8 +184,8 @@ def _p_of_outcomes(tests: Tests, same_seeds: Array) -> Floats:
             only = right @ (1 - right).T
             whole = np.full((len(group), len(group)), np.nan)
             whole[np.ix_(equal, equal)] = mcnemar(only.round(), only.T.round())
-            found.append(whole)
-        combined = found[0] if len(found) == 1 else np.minimum(1.0, 2 * np.median(found, axis=0))
+            p_values.append(whole)
+        combined = p_values[0] if len(p_values) == 1 else np.minimum(1.0, 2 * np.median(p_values, axis=0))
         p[np.ix_(group, group)] = combined
     np.fill_diagonal(p, np.nan)
     return p
@@ -214,10 +214,10 @@ def ranks_of(scores: Floats) -> Floats:
     return np.asarray(0.5 + (above > 0).sum(-1) + (above == 0).sum(-1) / 2, np.float64)
 
 
-def _halves(kind: type[Protocol], tests: Tests, together: Together, resampling: Resampling) -> Floats:
+def _halves(roles: Roles, tests: Tests, together: Together, resampling: Resampling) -> Floats:
     """(2, H, L) scores, means over seeds, on both halves of the clusters, at random."""
     half = Resampling(HALVES, resampling.seed, resampling.groups, half=True)
-    both = [_drawn(kind, tests, together, half, others) for others in (False, True)]
+    both = [_drawn(roles, tests, together, half, others) for others in (False, True)]
     return np.stack([np.stack([of_seeds.mean(1) for of_seeds in scores], -1) for scores in both])
 
 

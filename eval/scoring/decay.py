@@ -49,15 +49,15 @@ def slope(r: Array, ages: Floats, base: int) -> Array:
     """(...) change per unit of time: least squares over tests at lags from `base` on, with an own level for each model;
     NaN if no model has two."""
     later = (np.arange(len(ages))[None, :] - np.arange(len(ages))[:, None]) >= base
-    known = later & ~np.isnan(r)
-    patterns = known.reshape(-1, *known.shape[-2:])
+    present = later & ~np.isnan(r)
+    patterns = present.reshape(-1, *present.shape[-2:])
     if len(patterns) and bool((patterns == patterns[0]).all()):
-        known = patterns[0]  # replicates lack the same tests
-    age = np.where(known, ages, 0)
-    age = np.where(known, age - age.sum(-1, keepdims=True) / np.maximum(known.sum(-1, keepdims=True), 1), 0)
+        present = patterns[0]  # replicates lack the same tests
+    age = np.where(present, ages, 0)
+    age = np.where(present, age - age.sum(-1, keepdims=True) / np.maximum(present.sum(-1, keepdims=True), 1), 0)
     spread = (age**2).sum((-2, -1))
     # Ages are centred, so that levels of models cancel.
-    covered = r[..., known] @ age[known] if known.ndim == 2 else (age * np.where(known, r, 0)).sum((-2, -1))
+    covered = r[..., present] @ age[present] if present.ndim == 2 else (age * np.where(present, r, 0)).sum((-2, -1))
     return np.asarray(np.where(spread > 0, covered / np.where(spread > 0, spread, 1), np.nan))
 
 
@@ -66,14 +66,14 @@ def left_over(r: Array, chance: Array, lags: npt.NDArray[np.int64]) -> Array:
     that are tested there. lags: from the base lag on. chance: (..., 1, T) of each tested step."""
     base = int(lags[0])
     above = r - chance
-    found = []
+    shares = []
     for k in lags.tolist():
         size = r.shape[-1] - k
         now, first = np.diagonal(above, k, -2, -1), np.diagonal(above, base, -2, -1)[..., :size]
         both = ~np.isnan(now) & ~np.isnan(first)
         start = np.where(both, first, 0).sum(-1)
-        found.append(np.where(start > 0, np.where(both, now, 0).sum(-1) / np.where(start > 0, start, 1), np.nan))
-    return np.stack(found, -1)
+        shares.append(np.where(start > 0, np.where(both, now, 0).sum(-1) / np.where(start > 0, start, 1), np.nan))
+    return np.stack(shares, -1)
 
 
 def lost(r: Array, lags: npt.NDArray[np.int64]) -> Array:
@@ -94,8 +94,8 @@ def first_below(values: Array, level: float, ages: Floats) -> Array:
         crosses = np.isinf(out) & (value <= level)
         steep = np.where(crosses, last_value - value, 1)
         out = np.where(crosses, last_age + (ages[k] - last_age) * (last_value - level) / steep, out)
-        known = ~np.isnan(value)
-        last_value, last_age = np.where(known, value, last_value), np.where(known, ages[k], last_age)
+        present = ~np.isnan(value)
+        last_value, last_age = np.where(present, value, last_value), np.where(present, ages[k], last_age)
     return np.where(np.isnan(values[..., 0]), np.nan, out)
 
 
@@ -111,11 +111,11 @@ def half_lives(
         values, times = (first_below(left_over(one, above, lags), 0.5, since) for one in (r, drawn))
     else:
         values, times = (first_below(-lost(one, lags), -loss, since) for one in (r, drawn))
-    known, reached = (~np.isnan(times)).sum(0), np.isfinite(times).sum(0)
+    present, reached = (~np.isnan(times)).sum(0), np.isfinite(times).sum(0)
     low, high = quantiles(times, (0.025, 0.975))
     return [
         HalfLife(math.nan, math.nan, math.nan, 0.0, float(since[-1]), "never above chance")
-        if np.isnan(values[m]) or known[m] < len(times) / 2
-        else HalfLife(float(values[m]), float(low[m]), float(high[m]), float(reached[m] / known[m]), float(since[-1]))
+        if np.isnan(values[m]) or present[m] < len(times) / 2
+        else HalfLife(float(values[m]), float(low[m]), float(high[m]), float(reached[m] / present[m]), float(since[-1]))
         for m in range(len(r))
     ]

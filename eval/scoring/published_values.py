@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any
 
 from driftline.eval.experiment.learner_spec import spec_of
-from driftline.eval.experiment.presets import PRESETS
+from driftline.eval.experiment.presets import fitting
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import stored_protocol
 
@@ -66,14 +66,12 @@ def beside(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     name, network = about["learner"], str(about["settings"].get("net", ""))
     if "published" not in about or network not in PRESET or name.partition("(")[0] not in LEARNERS:
         return {}
-    spec, protocol, preset = spec_of(name), stored_protocol(about["protocol"]), PRESETS[PRESET[network]]
-    fields = {field.name for field in dataclasses.fields(protocol)}
-    of_learner = {key: value for key, value in preset.items() if key in spec.settings}
-    of_protocol = {key: value for key, value in preset.items() if key in fields}
-    expected = [spec(**of_learner).settings(), dataclasses.asdict(protocol(**of_protocol))]
-    given = [about["settings"], about["protocol_settings"]]
-    if given[1].get("splits") == "published":  # drawn in the same way
-        given[1] = expected[1]
-    plain = [{key: v for key, v in one.items() if key not in OF_MACHINE} for one in (*expected, *given)]
+    spec, protocol, base = spec_of(name), stored_protocol(about["protocol"]), name.partition("(")[0].strip()
+    preset = fitting(PRESET[network], {base: spec.kind, about["protocol"]: protocol})
+    expected = [spec(**preset[base]).settings(), dataclasses.asdict(protocol(**preset[about["protocol"]]))]
+    own = [about["settings"], about["protocol_settings"]]
+    if own[1].get("splits") == "published":  # drawn in the same way
+        own[1] = expected[1]
+    plain = [{key: v for key, v in one.items() if key not in OF_MACHINE} for one in (*expected, *own)]
     same = json.dumps(plain[:2], sort_keys=True) == json.dumps(plain[2:], sort_keys=True)
     return values(about["published"], about["protocol"], name, network) if same else {}

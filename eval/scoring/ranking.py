@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from driftline.eval.experiment.settings import deciding
+from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
-from driftline.eval.protocol import Document, Score, kind_of, primary_of
+from driftline.eval.protocol import Document, Protocol, Score, kind_of, primary_of
 
 Result = dict[str, Any]  # one of a document's results
 
@@ -26,20 +27,44 @@ class Place(NamedTuple):
 
 
 def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
-    """The settings of the protocol that decide a result's scores."""
+    """The settings of the protocol that decide a result's scores; `rules` is "own" where the learner did not obey the
+    protocol's network, grid and validation."""
     kind = kind_of(document)
-    return {name: result["settings"].get(name, getattr(kind, name, None)) for name in deciding(kind)}
+    settings = {name: result["settings"].get(name, getattr(kind, name, None)) for name in deciding(kind)}
+    return settings | ({"rules": result["rules"]} if result.get("rules") else {})
 
 
-def upper_bound(learner: str) -> bool:
-    """Whether a learner learns from data that others may not have: later steps, or the last distribution at will. It is
-    listed last and never the best.
+def standing_of(learner: type[Learner], protocol: type[Protocol]) -> str:
+    """What a learner is under a protocol: "bound" if it learns from data that others may not have, as later steps or
+    the last distribution at will; "blind" if it never looks at a sample; "" for the others.
 
-    >>> upper_bound("joint(epochs=5)"), upper_bound("oracle"), upper_bound("er")
-    (True, True, False)
+    >>> from driftline.eval.protocol import PROTOCOLS
+    >>> [standing_of(LEARNERS["joint"], PROTOCOLS[name]) for name in ("clear-iid", "seq-to-final")]
+    ['bound', '']
+    """
+    if any(getattr(learner.needs, need) for need in protocol.bounds):
+        return "bound"
+    return "blind" if learner.blind else ""
+
+
+def standing_by_name(learner: str, protocol: type[Protocol] = Protocol) -> str:
+    """Of rows that do not say it: by the registered learner.
+
+    >>> standing_by_name("joint(epochs=5)"), standing_by_name("oracle"), standing_by_name("er")
+    ('bound', 'bound', '')
     """
     base = learner.partition("(")[0].strip()
-    return base in LEARNERS and (LEARNERS[base].needs.future or LEARNERS[base].needs.oracle)
+    return standing_of(LEARNERS[base], protocol) if base in LEARNERS and not LEARNERS.problem(base) else ""
+
+
+def bound(result: Document) -> bool:
+    """Whether a result is an upper bound: it is listed last and never the best."""
+    return str(result.get("standing", standing_by_name(result.get("learner", "")))) == "bound"
+
+
+def rival(result: Document) -> bool:
+    """Whether a result competes: an upper bound does not, nor one that is another one again (`same_as`)."""
+    return not bound(result) and "same_as" not in result
 
 
 def uses_unlabelled(learner: str) -> bool:
@@ -52,21 +77,33 @@ def uses_unlabelled(learner: str) -> bool:
     return base not in LEARNERS or LEARNERS[base].needs.unlabelled
 
 
+def entry_of(score: Score, result: Document) -> Document:
+    """Mean, standard deviation and values of a score or measure in one of a document's results; {} if it lacks it."""
+    entry: Document = result["scores"].get(score.name) or result.get("measures", {}).get(score.name, {})
+    return entry
+
+
+def mean_of(score: Score, result: Document) -> float | None:
+    """Over the seeds; None if no seed got there."""
+    mean: float | None = entry_of(score, result).get("mean")
+    return mean
+
+
 def rank(score: Score, result: Document) -> tuple[float, float]:
     """Order of results, the larger the better: the share of the seeds that got there, then the gain of their mean.
 
     A mean over those seeds that got there is no match for one over all: the others might have needed very long.
     """
-    values = score.of(result).get("values") or [None]
-    return sum(value is not None for value in values) / len(values), score.gain(score.mean(result))
+    values = entry_of(score, result).get("values") or [None]
+    return sum(value is not None for value in values) / len(values), score.gain(mean_of(score, result))
 
 
 def best(score: Score, results: Iterable[Document]) -> list[Document]:
     """The results (several if their means are equal) with the best mean, of those with the most seeds, if all of these
     got there; [] if there are none."""
     results = list(results)
-    most = max((len(score.of(result).get("values", ())) for result in results), default=0)
-    whole = [r for r in results if rank(score, r)[0] == 1 and len(score.of(r)["values"]) == most]
+    most = max((len(entry_of(score, result).get("values", ())) for result in results), default=0)
+    whole = [r for r in results if rank(score, r)[0] == 1 and len(entry_of(score, r)["values"]) == most]
     top = max((rank(score, result) for result in whole), default=None)
     return [result for result in whole if rank(score, result) == top]
 
@@ -85,7 +122,7 @@ def comparable(document: Document) -> list[list[Result]]:
 
     def place(result: Result) -> tuple[bool, float, float]:
         share, gain = rank(score, result)
-        return upper_bound(result["learner"]), -share, -gain
+        return bound(result), -share, -gain
 
     return [sorted(group, key=place) for group in groups.values()]
 
@@ -96,7 +133,7 @@ def ranked(document: Document) -> list[Place]:
     names = {id(result): name for result, name in zip(results, labels(results), strict=True)}
     places = []
     for number, group in enumerate(comparable(document)):
-        bests = best(primary_of(document), (r for r in group if not upper_bound(r["learner"])))
+        bests = best(primary_of(document), (r for r in group if not bound(r)))
         places += [Place(names[id(r)], r, number, any(r is other for other in bests)) for r in group]
     return places
 
@@ -111,8 +148,9 @@ def differing(document: Document) -> list[str]:
     ['policy=oracle', 'policy=random_50']
     """
     settings = [protocol_settings(document, group[0]) for group in comparable(document)]
-    keys = [key for key in (settings[0] if settings else ()) if any(s[key] != settings[0][key] for s in settings)]
-    return [", ".join(f"{key}={s[key]}" for key in keys) for s in settings]
+    every = {key: None for group in settings for key in group}
+    keys = [key for key in every if any(s.get(key) != settings[0].get(key) for s in settings)]
+    return [", ".join(f"{key}={s[key]}" for key in keys if key in s) for s in settings]
 
 
 def labels(results: Sequence[Result]) -> list[str]:
@@ -125,5 +163,17 @@ def labels(results: Sequence[Result]) -> list[str]:
     for result in results:
         settings = [other["settings"] for other in results if other["learner"] == result["learner"]]
         differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in settings)]
-        names.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ)]))
+        code = _code_of(result, results)
+        names.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ), *code]))
     return names
+
+
+def _code_of(result: Result, results: Sequence[Result]) -> list[str]:
+    """What tells a result from those of the same learner and settings that other code computed."""
+    own = result.get("code_of", {})
+    others = [
+        other.get("code_of", {})
+        for other in results
+        if (other["learner"], other["settings"]) == (result["learner"], result["settings"])
+    ]
+    return [f"code of {part}={value}" for part, value in own.items() if any(o.get(part) != value for o in others)]

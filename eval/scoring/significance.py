@@ -58,8 +58,8 @@ def holm(p: Floats) -> Floats:
     """(L, L) symmetric p → p after Holm over the pairs that have one [Holm 1979]."""
     out = np.full(p.shape, np.nan)
     i, j = np.triu_indices(len(p), 1)
-    known = ~np.isnan(p[i, j])
-    i, j = i[known], j[known]
+    present = ~np.isnan(p[i, j])
+    i, j = i[present], j[present]
     order = np.argsort(p[i, j], kind="stable")
     adjusted = np.minimum(1.0, np.maximum.accumulate(p[i, j][order] * np.arange(len(order), 0, -1)))
     out[i[order], j[order]] = out[j[order], i[order]] = adjusted
@@ -86,8 +86,8 @@ def over_samples(
         if row.n:
             groups.setdefault(row.tested_on, []).append(i)
     fine = [changed(row, {"n": row.n * FINE, "n_correct": row.n_correct * FINE}) for row in rows]
-    known = score(fine)
-    variance = dict.fromkeys(known, 0.0)
+    whole = score(fine)
+    variance = dict.fromkeys(whole, 0.0)
     for tested_on, places in groups.items():
         lower = list(fine)
         n, right = (np.array([getattr(rows[i], key) for i in places], float) for key in ("n", "n_correct"))
@@ -96,6 +96,6 @@ def over_samples(
         for i, half in zip(places, halves, strict=True):
             lower[i] = changed(fine[i], {"n_correct": round(fine[i].n_correct - FINE * rows[i].n * half)})
         for name, value in score(lower).items():
-            base = known[name]
+            base = whole[name]
             variance[name] += np.nan if base is None or value is None else (base - value) ** 2
     return {name: None if np.isnan(v) else float(np.sqrt(v)) for name, v in variance.items()}

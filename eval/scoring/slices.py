@@ -39,14 +39,14 @@ class Slices:
 
 def column_of(stream: Stream, values: Mapping[str, Any]) -> Array:
     """Sample id → value, of a table → (N,) values by position in the stream; None for an id that is not there."""
-    found = np.empty(sum(len(split) for step in stream.steps for split in step.splits.values()), object)
+    column = np.empty(sum(len(split) for step in stream.steps for split in step.splits.values()), object)
     start = 0
     for step in stream.steps:
         for name in (name for name in SPLITS if name in step.splits):
             ids = step.splits[name].ids.tolist()
-            found[start : start + len(ids)] = [values.get(id_) for id_ in ids]
+            column[start : start + len(ids)] = [values.get(id_) for id_ in ids]
             start += len(ids)
-    return found
+    return column
 
 
 def end_of(date: str) -> int | None:
@@ -66,10 +66,10 @@ def sides_of(stream: Stream, end: int) -> Array | None:
     sample has no time."""
     splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
     times = [split.time for split in splits]
-    known = [time for time in times if time is not None]
-    if len(known) < len(times) or not known:
+    dated = [time for time in times if time is not None]
+    if len(dated) < len(times) or not dated:
         return None
-    return np.where(np.concatenate(known) < end, BEFORE, AFTER).astype(object)
+    return np.where(np.concatenate(dated) < end, BEFORE, AFTER).astype(object)
 
 
 def since(newer: Sequence[bool], at: Sequence[float]) -> dict[str, float]:
@@ -86,8 +86,8 @@ def newer_tests(runs: Sequence[Run], column: Array) -> dict[str, float]:
 
     column: of `sides_of`.
     """
-    kind, counts = stored_protocol(runs[0].about["protocol"]), dict[str, list[int]]()
-    for row in (row for run in runs for row in kind.decisive(run.rows) if kind.step_tested(row) is None):
+    roles, counts = stored_protocol(runs[0].about["protocol"]).roles, dict[str, list[int]]()
+    for row in (row for run in runs for row in roles.decisive(run.rows) if roles.step(row) is None):
         if row.answers is not None:
             newer, n = counts.get(row.tested_on, (0, 0))
             sides = column[row.answers.sample]
@@ -108,10 +108,10 @@ def slices(
     values are cut into `parts` ranges with about equally many samples. stream: gives the clusters. Raises
     IncompatibleStream for another stream than that of the runs.
     """
-    kind = stored_protocol(runs[0].about["protocol"])
+    roles = stored_protocol(runs[0].about["protocol"]).roles
     resampling = draws_for(runs, stream, resampling)
     learners = groups(runs)
-    tests = [[kind.decisive(run.rows) for run in group] for group in learners]
+    tests = [[roles.decisive(run.rows) for run in group] for group in learners]
     rows = [row for group in tests for tested in group for row in tested]
     if not rows or any(row.answers is None for row in rows):
         return None
@@ -158,13 +158,13 @@ def _accuracy_and_gap(right: Floats, n: Floats) -> tuple[Floats, Floats]:
 def _numbered(values: Array, parts: int) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     """Names of the slices, the largest first, and the number of each value's slice."""
     unknown = np.array([value is None or value != value or value == "" for value in values.tolist()])
-    known = [value for value, lacks in zip(values.tolist(), unknown, strict=True) if not lacks]
-    numeric = bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    present = [value for value, lacks in zip(values.tolist(), unknown, strict=True) if not lacks]
+    numeric = bool(present) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
     texts = np.full(len(values), UNKNOWN, object)
-    if numeric and len(set(known)) > MOST:
-        texts[~unknown] = _ranges(np.array(known, np.float64), parts)
+    if numeric and len(set(present)) > MOST:
+        texts[~unknown] = _ranges(np.array(present, np.float64), parts)
     else:
-        texts[~unknown] = [str(value) for value in known]
+        texts[~unknown] = [str(value) for value in present]
     names, number, count = np.unique(texts.astype(str), return_inverse=True, return_counts=True)
     order = np.argsort(-count, kind="stable")
     place = np.empty(len(order), np.int64)

@@ -41,22 +41,22 @@ def record(stream: Stream) -> dict[str, Any]:
     dates = []
     for step in stream.steps:
         times = [split.time for split in step.splits.values() if len(split)]
-        known = [time for time in times if time is not None]
-        if not known or len(known) < len(times):
+        dated = [time for time in times if time is not None]
+        if not dated or len(dated) < len(times):
             return {"names": [step.name for step in stream.steps]}
-        dates.append(int(np.median(np.concatenate(known))))
+        dates.append(int(np.median(np.concatenate(dated))))
     return {"names": [step.name for step in stream.steps], "dates": dates}
 
 
 def timeline(about: Mapping[str, Any]) -> Timeline:
     """The timeline of a run's stream, by the run's record."""
     steps = about["steps"]
-    said = about.get("timeline")
-    lists = [said.get(key) if isinstance(said, Mapping) else None for key in ("names", "dates")]
-    names, dates = (found if isinstance(found, list) else [] for found in lists)
+    stored = about.get("timeline")
+    lists = [stored.get(key) if isinstance(stored, Mapping) else None for key in ("names", "dates")]
+    names, dates = (values if isinstance(values, list) else [] for values in lists)
     shown = tuple(map(str, names if len(names) == steps else range(steps)))
-    known = all(isinstance(date, int) and CALENDAR[0] <= date <= CALENDAR[1] for date in dates)
-    numbers = known and len(dates) == steps
+    dated = all(isinstance(date, int) and CALENDAR[0] <= date <= CALENDAR[1] for date in dates)
+    numbers = dated and len(dates) == steps
     if not numbers or steps < 2 or bool((np.diff(dates) <= 0).any()):
         return Timeline(shown, np.arange(steps, dtype=np.float64), "steps", tuple(dates) if numbers else ())
     seconds = np.asarray(dates, np.float64) - dates[0]

@@ -56,11 +56,11 @@ def record(stream: Stream) -> dict[str, Any] | None:
     return {"name": facts.get("release"), "version": facts.get("version"), "buckets": facts["buckets"]}
 
 
-def version_of(said: Any) -> Version | None:
+def version_of(facts: Any) -> Version | None:
     """A record's entry `release`; None if it is missing or damaged."""
-    if not isinstance(said, Mapping) or not all(isinstance(said.get(key), str) for key in ("name", "version")):
+    if not isinstance(facts, Mapping) or not all(isinstance(facts.get(key), str) for key in ("name", "version")):
         return None
-    steps = said.get("buckets")
+    steps = facts.get("buckets")
     if not isinstance(steps, list) or not all(
         isinstance(step, Mapping) and all(isinstance(step.get(key, ""), str) for key in (*KEYS, "unlabelled"))
         and step.keys() >= set(KEYS)
@@ -68,7 +68,7 @@ def version_of(said: Any) -> Version | None:
     ):  # fmt: skip
         return None
     entries = ((s["name"], s["train"], s["test"], s.get("unlabelled", "")) for s in steps)
-    return Version(said["name"], said["version"], tuple(entries))
+    return Version(facts["name"], facts["version"], tuple(entries))
 
 
 def shared(a: Version, b: Version) -> Shared:
@@ -95,12 +95,12 @@ def _difference(a: Version, b: Version, i: int) -> str:
 
 def refusal(a: Sequence[Version], b: Sequence[Version]) -> str:
     """Sentences about runs on different versions of one release; "" if there are none."""
-    said = []
+    sentences = []
     for one in a:
         for two in b:
             if one.name == two.name and one.version != two.version:
                 common = shared(one, two)
                 names = ", ".join(one.steps[i][0] for i in common.same) or "none"
                 reasons = f" Not comparable: {'; '.join(common.reasons)}." if common.reasons else ""
-                said.append(f"{one} and {two.version}: the same buckets: {names}.{reasons}")
-    return " ".join(dict.fromkeys(said))
+                sentences.append(f"{one} and {two.version}: the same buckets: {names}.{reasons}")
+    return " ".join(dict.fromkeys(sentences))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadArray
+from driftline.curate.core.vectors import unit
 from driftline.eval.learner import Array, Labels, Learner, Task
 
 Floats = npt.NDArray[np.float64]
@@ -69,13 +70,13 @@ class Moments:
                 rows = rooted if common else rooted[y == number]
                 self.squares[number] = add_squares(self.squares[number], rows, sign)
 
-    def known(self) -> npt.NDArray[np.bool_]:
+    def with_samples(self) -> npt.NDArray[np.bool_]:
         """(C,) classes that have samples."""
         return self.counts > LEAST * self.counts.sum()
 
     def means(self) -> Floats:
         """(C, D) class means; zeros for unknown classes."""
-        return np.where(self.known(), 1 / np.where(self.known(), self.counts, 1), 0)[:, None] * self.sums
+        return np.where(self.with_samples(), 1 / np.where(self.with_samples(), self.counts, 1), 0)[:, None] * self.sums
 
     def plus(self, other: Moments) -> Moments:
         """The sums over the samples of both."""
@@ -158,9 +159,9 @@ class ClosedForm(Learner):
 
     def reset(self) -> None:
         """Sums of zero."""
-        kept = self.squares if self.held_out() else "none"
+        squares = self.squares if self.held_out() else "none"
         self.moments = Moments.empty(self.task.n_classes, self.lifted, self.squares)
-        self.held = Moments.empty(self.task.n_classes, self.lifted, kept)
+        self.held = Moments.empty(self.task.n_classes, self.lifted, squares)
         self.solution: tuple[Floats, ...] | None = None
 
     def held_out(self) -> bool:
@@ -250,8 +251,8 @@ class ClosedForm(Learner):
 
     def _blocks(self, x: Array) -> Iterator[Floats]:
         """Scores of some samples at a time: those of all would take memory beside what is kept."""
-        known, flat = self.known(), np.asarray(x).reshape(len(x), -1)
-        if self.solution is None and known.any():
+        seen, flat = self.with_samples(), np.asarray(x).reshape(len(x), -1)
+        if self.solution is None and seen.any():
             self.solution = self.solve()
         kind = np.result_type(flat.dtype, np.float64 if self.exact_answers else np.float32)
         for low in range(0, len(flat), BLOCK):
@@ -259,10 +260,10 @@ class ClosedForm(Learner):
             if self.solution is not None:
                 lifted = np.asarray(self.converted(flat[low : low + BLOCK], low, kind), np.float64)
                 scores[:] = self.of_solution(lifted, self.solution)
-                scores[:, ~known] = -np.inf
+                scores[:, ~seen] = -np.inf
             yield scores
 
-    def known(self) -> npt.NDArray[np.bool_]:
+    def with_samples(self) -> npt.NDArray[np.bool_]:
         """(C,) classes that have samples."""
         counts = self.moments.counts + self.held.counts
         return np.asarray(counts > LEAST * counts.sum())
@@ -296,5 +297,4 @@ class FourierLift(ClosedForm):
 
     def lift(self, x: Floats) -> Floats:
         """(n, D) → (n, M)."""
-        unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-        return np.asarray(np.sqrt(2 / self.width) * np.cos(unit @ self.frequencies + self.phases))
+        return np.asarray(np.sqrt(2 / self.width) * np.cos(unit(x, x.dtype) @ self.frequencies + self.phases))

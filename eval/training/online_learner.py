@@ -18,14 +18,14 @@ from driftline.eval.engine.wide import Cosine, Wide
 from driftline.eval.history import History, Past
 from driftline.eval.learner import Array, Labels, Task
 from driftline.eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName
-from driftline.eval.training.sgd_learner import NetLearner
+from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.stream import Split
 
 BATCH = 64  # samples per update if the protocol has no batch size
 
 
 @dataclass
-class OnlineLearner(NetLearner):
+class OnlineLearner(NetworkLearner):
     """SGD on batches that a sampler draws from the past, constant learning rate [near-future accuracy, sec. 5]."""
 
     sampler: SamplerName = "uniform"
@@ -41,6 +41,7 @@ class OnlineLearner(NetLearner):
     epochs: NonNegativeInt = 1
     """passes over a batch that comes without a budget, as in the CLEAR protocols"""
 
+    budgeted = ("epochs",)
     head_only: ClassVar[bool] = False
     """with a timm model, trains the classifier only"""
     cosine: ClassVar[bool] = False
@@ -77,9 +78,9 @@ class OnlineLearner(NetLearner):
     def learn_from(self, past: Past) -> None:
         """As many updates as the budget allows, on samples that the sampler draws."""
         self.replay.grow(past)
-        if updates := self.allowed():
+        if updates := self.budget.take(self.cost):
             self._train(past, updates)
-        self.stored = self.replay.kept(past)
+        self.stored = self.replay.stored(past)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Store a batch that comes without a stream, and learn it in pieces of `batch`, with `epochs` updates each."""
@@ -125,16 +126,16 @@ class OnlineLearner(NetLearner):
                 return
             net, settings = self.head, LinearSettings(lr=lr, momentum=self.momentum, weight_decay=self.weight_decay)
 
-            def known(scores: Any, rows: slice) -> Any:
+            def of_seen(scores: Any, rows: slice) -> Any:
                 return scores if leave is None else scores.masked_fill(leave[rows], -1e9)
 
             def loss(scores: Any, rows: slice) -> Any:
-                return cross_entropy(known(scores, rows), labels[rows], reduction="sum") / len(labels)
+                return cross_entropy(of_seen(scores, rows), labels[rows], reduction="sum") / len(labels)
 
             if isinstance(net, Deep):
                 move(net, net.gradient(net.view(data), loss), lr, settings)
             else:
-                off = errors(known(net.scores(data), slice(None)), labels).div_(len(labels))
+                off = errors(of_seen(net.scores(data), slice(None)), labels).div_(len(labels))
                 move(net, net.pulled(data, off), lr, settings)
 
     def _below(self, x: Any, training: bool = False) -> Any:
@@ -179,5 +180,7 @@ class OnlineLearner(NetLearner):
 
     def stored_bytes(self) -> int:
         """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""
-        kept = sum(x.nbytes + y.nbytes for x, y in self.batches) or self.stored * (self.sample_bytes + 8)
-        return kept + sum(bytes_of(part) for part in (self.wide, getattr(self, "head", None)) if part is not None)
+        bytes_stored = sum(x.nbytes + y.nbytes for x, y in self.batches) or self.stored * (self.sample_bytes + 8)
+        return bytes_stored + sum(
+            bytes_of(part) for part in (self.wide, getattr(self, "head", None)) if part is not None
+        )

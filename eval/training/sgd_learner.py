@@ -19,6 +19,7 @@ from driftline.eval.engine.deep import Deep, check_model
 from driftline.eval.engine.linear import Head, LinearSettings, Net, Rule, fit, net_scores, on, step
 from driftline.eval.engine.mlp import Mlp
 from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.training.budget import Budget
 
 HEADS = {"linear": LinearSettings.lr, "mlp": 0.1}  # learning rates on features [CLEAR, supplement 6]
 RATES = (10.0, 3.0, 30.0, 1.0, 100.0, 0.3, 0.1, 0.03)  # of "auto" on scaled features; among equals the first
@@ -43,8 +44,8 @@ Device = Annotated[str, AfterValidator(_device)]
 
 
 @dataclass
-class NetLearner(Learner):
-    """A network trained by SGD: by default a softmax head on features (CLEAR's linear probe)."""
+class NetworkLearner(Learner):
+    """A network, its inputs and scores: by default a softmax head on features (CLEAR's linear probe)."""
 
     lr: PositiveFloat | Literal["auto"] | None = None
     """learning rate; "auto": chosen by the protocol's primary score on samples that are not scored; None: "auto" where
@@ -57,10 +58,6 @@ class NetLearner(Learner):
     """samples per update"""
     epochs: NonNegativeInt = LinearSettings.epochs
     """passes over the data of a step"""
-    decay_after: PositiveInt = LinearSettings.decay_after
-    """epochs after which the learning rate is multiplied by `decay`, repeatedly"""
-    decay: NonNegativeFloat = LinearSettings.decay
-    """factor of the learning rate"""
     scale: Literal["rms", "none"] = "rms"
     """`rms` divides features by one constant, the root mean squared length of the first training data, so that lr = 1
     is stable in every unit; `none` leaves them unchanged"""
@@ -74,10 +71,6 @@ class NetLearner(Learner):
     """augmentation of training images: flip, crop and rotate, joined by + (CLEAR: flip+crop), or none"""
     weights: str = ""
     """checkpoint that a network on images starts from, instead of random weights"""
-    optimiser: Literal["sgd", "adamw"] = "sgd"
-    """`adamw` decays all weights"""
-    correct_lr: PositiveFloat = 0.05
-    """learning rate of the one step of SGD on a correction [OCRR: 0.05]"""
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
@@ -112,7 +105,8 @@ class NetLearner(Learner):
                     "Expected uint8 images (H, W, 3).",
                     "Use net=linear or net=mlp on features.",
                 )
-        self.task, self.rng, self.gradient_steps, self.credit, self.extra = task, rng, 0, 0.0, 0.0
+        self.task, self.rng, self.gradient_steps, self.extra = task, rng, 0, 0.0
+        self.budget = Budget(task)
         self.place = place(self.device)
         self.length: float | None = None
         self.reset()
@@ -127,12 +121,12 @@ class NetLearner(Learner):
         elif self.net == "linear":
             self.head = Head.new(classes, width, self.rng, self.place, half)
         else:
-            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, self.weights)
+            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, weights=self.weights)
 
     def inputs(self, x: Array) -> Array:
         """Inputs of the network: (N, D) float32, scaled, uint8 images as 0 … 1; for a network on images, the images
         unchanged."""
-        plain, divisor = self._plain(x)
+        plain, divisor = self._flattened(x)
         if self.net not in HEADS:
             return plain
         if divisor == 1:
@@ -151,7 +145,7 @@ class NetLearner(Learner):
             out[low:high] = self.inputs(part)
         return out
 
-    def _plain(self, x: Array) -> tuple[Array, float]:
+    def _flattened(self, x: Array) -> tuple[Array, float]:
         """(N, ...) → (N, D) unscaled, and their divisor; images unchanged."""
         if self.net not in HEADS:
             if (images := np.asarray(x)).dtype != np.uint8:
@@ -170,14 +164,41 @@ class NetLearner(Learner):
             squares = [(np.asarray(self.inputs(block), np.float64) ** 2).sum(1) for block in blocks]
             self.length = float(np.sqrt(np.concatenate(squares).mean())) or 1.0
 
-    def allowed(self) -> int:
-        """Updates that the budget allows for the current batch; the remainder is carried over to the next."""
-        self.credit += self.task.updates or 0.0
-        whole = int((self.credit - self.batch_cost) / self.cost + 1e-9)
-        if whole < 1:
-            return 0
-        self.credit -= whole * self.cost + self.batch_cost
-        return whole
+    def scores(self, x: Array) -> Array:
+        """Of the head (N, C)."""
+        flat, divisor = self._flattened(x)
+        return net_scores(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        """Every step's data, `epochs` times, weighted by the cost of an update and of a batch."""
+        return (self.epochs * self.cost + self.batch_cost) * sum(sizes)
+
+    def operations(self, width: int, classes: int) -> float:
+        """Multiplications and additions per sample: one forward and two backward products; NaN for networks on
+        images."""
+        if self.net == "linear":
+            return 4.0 * width * classes
+        return 6.0 * self.hidden * (width + classes) if self.net == "mlp" else float("nan")
+
+
+@dataclass
+class NetLearner(NetworkLearner):
+    """A network that is trained on the data of a step, for some epochs."""
+
+    decay_after: PositiveInt = LinearSettings.decay_after
+    """epochs after which the learning rate is multiplied by `decay`, repeatedly"""
+    decay: NonNegativeFloat = LinearSettings.decay
+    """factor of the learning rate"""
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    """`adamw` decays all weights"""
+    correct_lr: PositiveFloat = 0.05
+    """learning rate of the one step of SGD on a correction [OCRR: 0.05]"""
+
+    budgeted = ("batch", "epochs", "decay_after", "decay")
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train on this data, from the current weights."""
+        self.train(x, y)
 
     def train(
         self, x: Array | list[Array], y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None
@@ -185,9 +206,8 @@ class NetLearner(Learner):
         """One training run over (x, y) with a new optimiser; under a budget, as many updates on all of (x, y) as it
         allows. x: all samples, or parts of them in the order of y. rule: what the method adds to plain SGD. Returns
         the number of updates."""
-        online = self.task.updates is not None
-        updates = self.allowed() if online else 0
-        if online and not updates:
+        updates = self.budget.take(self.cost, self.batch_cost)
+        if updates == 0:
             return 0
         parts = x if isinstance(x, list) else [x]
         self.measure(*parts)
@@ -195,21 +215,16 @@ class NetLearner(Learner):
             self.rate,
             self.momentum,
             self.weight_decay,
-            len(y) if online else self.batch,
-            updates if online else self.epochs,
-            updates if online else self.decay_after,
-            self.decay,
-            self.optimiser,
+            self.batch if updates is None else len(y),
+            updates or self.epochs,
+            updates or self.decay_after,
+            decay=self.decay,
+            optimiser=self.optimiser,
         )
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
-        done = fit(self.head, self.joined(parts), np.asarray(y, np.int64), settings, self.rng, replay, rule)
+        done = fit(self.head, self.joined(parts), np.asarray(y, np.int64), settings, self.rng, replay, rule=rule)
         self.gradient_steps += done
         return done
-
-    def scores(self, x: Array) -> Array:
-        """Of the head (N, C)."""
-        flat, divisor = self._plain(x)
-        return net_scores(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD on the sample, without momentum, with the method's rule. Raises BadArray for a class that the
@@ -235,21 +250,6 @@ class NetLearner(Learner):
     def on_correction(self) -> Rule | None:
         """The method's rule for a correction."""
         return None
-
-    def samples_trained(self, sizes: Sequence[int]) -> float:
-        """Every step's data, `epochs` times, weighted by the cost of an update and of a batch."""
-        return (self.epochs * self.cost + self.batch_cost) * sum(sizes)
-
-    def operations(self, width: int, classes: int) -> float:
-        """Multiplications and additions per sample: one forward and two backward products; NaN for networks on
-        images."""
-        if self.net == "linear":
-            return 4.0 * width * classes
-        return 6.0 * self.hidden * (width + classes) if self.net == "mlp" else float("nan")
-
-    def learn(self, x: Array, y: Labels) -> None:
-        """Train on this data, from the current weights."""
-        self.train(x, y)
 
 
 def place(device: str) -> str:

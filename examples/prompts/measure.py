@@ -34,7 +34,7 @@ from driftline.curate.retrieval.vector_store import Store
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 K = 20  # pictures of a bucket that count
 SIZE = 64

@@ -28,7 +28,7 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders import Encoder
 from driftline.curate.encoders.clip import Clip
-from driftline.curate.encoders.locked import Locked, opened
+from driftline.curate.encoders.locked import Locked, load_encoder
 from driftline.curate.pretrain import locked
 from driftline.curate.release import Release
 from driftline.curate.retrieval.candidates import query_vectors
@@ -129,7 +129,7 @@ def main() -> None:
     names = [row["filename"] for row in dated]
     tested = sorted({*names, *files.values()})
     towers = f"backbone:tf_efficientnet_lite0:{shipped(*WEIGHTS)}", f"sentence:{text_model(out / 'wordllama')}"
-    image, text = (opened(name, "cpu") for name in towers)
+    image, text = (load_encoder(name, "cpu") for name in towers)
     efficient = kept_vectors(image, out, [*(row["filename"] for row in learned), *tested])
     captions = [captions_of(row) for row in learned]
     locked.train(

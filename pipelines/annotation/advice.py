@@ -15,7 +15,7 @@ from driftline.curate.validation.judging.opinions import OPINIONS
 from driftline.curate.validation.judging.trust import distrusted
 from driftline.pipelines.annotation.batches import opinions_file
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def said_of(context: Context) -> tuple[dict[tuple[str, str], str], dict[str, lis
     if path.is_file():
         rows = rows_of(pq.read_table(path), "concept", "id", "verdict")
         verdicts = {(concept, id_): verdict.replace("_", " ") for concept, id_, verdict in rows}
-    said: dict[str, list[str]] = {}
+    opinions: dict[str, list[str]] = {}
     table: pa.Table = OPINIONS.empty_table() if file is None else pq.read_table(file)
     for id_, judge, labels, fault in rows_of(table, "id", "judge", "labels", "fault"):
-        said.setdefault(id_, []).append(f"{judge}: {', '.join(labels) if fault is None else fault}")
-    return verdicts, said
+        opinions.setdefault(id_, []).append(f"{judge}: {', '.join(labels) if fault is None else fault}")
+    return verdicts, opinions

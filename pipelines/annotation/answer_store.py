@@ -91,17 +91,17 @@ class AnswerStore:
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=FULL")
             self._database.executescript(SCHEMA)
-            known = self._database.execute("SELECT name FROM batch").fetchone()
-            if known is None:
+            stored = self._database.execute("SELECT name FROM batch").fetchone()
+            if stored is None:
                 self._database.execute("INSERT INTO batch VALUES (?)", (batch["batch"],))
                 self._database.execute(f"PRAGMA user_version = {FORMAT}")
             (number,) = self._database.execute("PRAGMA user_version").fetchone()
         except sqlite3.Error as error:
             raise unstored(path, error) from None
         check_format(path, number, FORMAT, "Move the file away; its answers are lost to this version.")
-        if known is not None and known[0] != batch["batch"]:
+        if stored is not None and stored[0] != batch["batch"]:
             raise BadInput(
-                f"{path} holds answers to the batch {known[0]!r}.",
+                f"{path} holds answers to the batch {stored[0]!r}.",
                 f"Expected answers to {batch['batch']!r}, the open batch of this run.",
                 "Move the file away, or restore the settings it was made with.",
             )
@@ -179,10 +179,10 @@ class AnswerStore:
         rows = self._database.execute("SELECT labels, COUNT(*) FROM answers WHERE item = ? GROUP BY labels", (item,))
         return sorted(((", ".join(json.loads(labels)), n) for labels, n in rows), key=lambda vote: (-vote[1], vote[0]))
 
-    def show(self, annotator: str, item: str, said: str) -> None:
+    def show(self, annotator: str, item: str, note: str) -> None:
         """Record that this annotator was shown an answer of others before answering: it is then not independent."""
         with self._lock:
-            self._database.execute("INSERT OR REPLACE INTO shown VALUES (?, ?, ?)", (annotator, item, said))
+            self._database.execute("INSERT OR REPLACE INTO shown VALUES (?, ?, ?)", (annotator, item, note))
 
     def skip(self, annotator: str, item: str, comment: str) -> None:
         """Put an item at the end of this annotator's queue, with a comment ("": none) that the export lists.
@@ -304,8 +304,8 @@ class AnswerStore:
         batch = self.batch["batch"]
         rows = [
             (item, f"{item}-{annotator}", annotator, "Submitted", number, round(seconds), batch, item,
-             "|".join(json.loads(labels)), "yes" if sensitive else "no", said or "")
-            for annotator, item, labels, sensitive, seconds, said, number in answers
+             "|".join(json.loads(labels)), "yes" if sensitive else "no", note or "")
+            for annotator, item, labels, sensitive, seconds, note, number in answers
         ]  # fmt: skip
         write_text(path, marketplace_csv(COLUMNS, rows))
         return len(rows)

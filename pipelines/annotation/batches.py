@@ -20,7 +20,7 @@ from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.judges import round_folder
 from driftline.curate.validation.asking.platforms import PLATFORMS
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
@@ -110,16 +110,16 @@ def opinions_of(context: Context, batch: OpenBatch) -> dict[str, list[dict[str, 
             f"Name judges in {context.root / 'driftline.yaml'}, then: driftline run {context.root} --until ask.",
         )
     item_of = {id_: item for item, id_ in batch.facts["items"].items()}
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_item: dict[str, list[dict[str, Any]]] = {}
     for row in pq.read_table(path).to_pylist():
         if row["fault"] is None and row["id"] in item_of:
-            found.setdefault(item_of[row["id"]], []).append(row)
-    return found
+            by_item.setdefault(item_of[row["id"]], []).append(row)
+    return by_item
 
 
-def unknown_judge(name: str, known: Sequence[str]) -> UnknownName:
+def unknown_judge(name: str, judges: Sequence[str]) -> UnknownName:
     """The error for a judge that the run does not have."""
-    return UnknownName(f"Unknown judge {name!r}.", did_you_mean(name, known), f"Available: {', '.join(known)}.")
+    return UnknownName(f"Unknown judge {name!r}.", did_you_mean(name, judges), f"Available: {', '.join(judges)}.")
 
 
 def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3) -> dict[str, str]:
@@ -180,12 +180,12 @@ def prolific_action(
     if action == "publish":
         if workspace is None:
             raise BadConfig("--workspace is missing.", "Expected the id of the workspace that pays.")
-        plan = api.Plan(
-            TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group
+        plan = api.StudyPlan(
+            TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group=group
         )
         addresses = _addresses(batch.images(), section.image_base_url, 1, S3())
         concepts = context.config.retrieve.complete_concepts()
-        return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_spend)
+        return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_spend=max_spend)
     if action == "status":
         return api.status(service, journal)
     if action == "collect":

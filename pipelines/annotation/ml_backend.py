@@ -54,15 +54,15 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
 
     @app.on("POST", "/{judge}/predict")
     async def predict(judge: str, request: Request) -> JSONResponse:
-        known = of(judge)
-        found = []
+        predictions = of(judge)
+        results = []
         for task in tasks_of(await request.body()):
             data = task.get("data")
-            given = data if isinstance(data, dict) and data.get("batch") == batch.facts["batch"] else {}
-            item = given.get("item")
+            own = data if isinstance(data, dict) and data.get("batch") == batch.facts["batch"] else {}
+            item = own.get("item")
             nothing = {"model_version": judge, "score": 0.0, "result": []}  # a task of another project
-            found.append(known.get(item, nothing) if isinstance(item, str) else nothing)
-        return JSONResponse({"results": found, "model_version": judge})
+            results.append(predictions.get(item, nothing) if isinstance(item, str) else nothing)
+        return JSONResponse({"results": results, "model_version": judge})
 
     return guarded(app, port, "judges", host=host, largest=LARGEST, programs=True)
 

@@ -8,7 +8,7 @@ import html
 import re
 import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +27,15 @@ from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.outside.names import is_count
 from driftline.curate.validation.asking.batches import NONE, question_page
-from driftline.pipelines.annotation.answer_store import AnswerStore, Progress, unstored
+from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
 from driftline.pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import LOOPBACK, guarded
 from driftline.pipelines.web.page import local_app
 from driftline.pipelines.web.rendering import template
 
+PACKAGE = "driftline.pipelines.annotation"
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 Named = Annotated[str, Field(pattern=NAME)]
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
@@ -92,8 +93,8 @@ def suggestions(context: Context, judge: str) -> dict[str, str]:
     needs people who did not see what judges say.
     """
     settings = context.config.validation
-    if judge not in (known := [one.name for one in settings.judges]):
-        raise unknown_judge(judge, known)
+    if judge not in (judges := [one.name for one in settings.judges]):
+        raise unknown_judge(judge, judges)
     if settings.skip_people != "never":
         raise BadConfig(
             f"--suggest was given with validation.skip_people: {settings.skip_people}.",
@@ -113,154 +114,176 @@ def application(
     one by one, without the grid, whose answers are not independent. suggest: a judge whose answer annotators see one by
     one; the results file says where.
     """
-    suggested = {} if suggest is None else suggestions(context, suggest)
-    store = answer_store_of(context)
-    images = open_batch(context).images()
-    blurred = set(store.batch["blur"])
-    results = results_of(context)
-    page = template(
-        "driftline.pipelines.annotation",
-        "annotate.html.j2",
-        share=lambda value: "–" if value is None else f"{value:.0%}",
-    )
-    concepts = context.config.retrieve.complete_concepts()
-    question = question_page(concepts)
-    style = re.search(r"<style>(.*?)</style>", question, re.S)
-    digest = base64.b64encode(hashlib.sha256((style.group(1) if style else "").encode()).digest()).decode()
-    expected = {row["id"]: row["concept"] for row in _items(context)}
-    candidates: dict[str, list[str]] = {}  # concept → its items
-    for id_, item in sorted((id_, item) for item, id_ in store.batch["items"].items()):
-        candidates.setdefault(expected.get(id_, ""), []).append(item)
-    names = [c.name for c in concepts]
+    pages = Pages(context, study, suggest)
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         yield
-        store.export(results)
-
-    app = local_app("driftline.pipelines.annotation", lifespan=lifespan)
+        pages.export()
 
     def refused(_: Any, error: Exception) -> Response:
         return PlainTextResponse(str(error), 400)
 
     def not_stored(_: Any, error: Any) -> Response:
-        return PlainTextResponse(f"Nothing was stored. {unstored(store.path, error)}", 507)
+        return PlainTextResponse(f"Nothing was stored. {unstored(pages.store.path, error)}", 507)
 
+    app = local_app(PACKAGE, lifespan=lifespan)
     app.add_exception_handler(DriftlineError, refused)
     app.add_exception_handler(sqlite3.Error, not_stored)
+    for path in ("/", "/label", "/conflicts", "/grid"):
+        app.on("GET", path)(getattr(pages, path[1:] or "start"))
+    app.on("GET", "/image/{item}")(pages.image)
+    for path in ("/answer", "/skip", "/flag", "/undo", "/reject", "/finish"):
+        app.on("POST", path)(getattr(pages, path[1:]))
+    style = re.search(r"<style>(.*?)</style>", pages.question, re.S)
+    digest = base64.b64encode(hashlib.sha256((style.group(1) if style else "").encode()).digest()).decode()
+    return guarded(app, port, "annotate", (f"'sha256-{digest}'",), host, study.public if study else "")
 
-    def rendered(mode: str, annotator: str = "", concept: str = "", grid: list[str] | None = None) -> str:
-        progress = store.progress(annotator) if annotator else None
-        return page.render(
-            mode=mode, annotator=annotator, concept=concept, grid=grid or [], concepts=names, progress=progress,
-            blurred=blurred, size=GRID, begun=int(time.time()), complete=f"{COMPLETE}{study.code}" if study else "",
+
+class Pages:
+    """What the page shows, and what it stores. A method answers the path of its name."""
+
+    def __init__(self, context: Context, study: Study | None, suggest: str | None) -> None:
+        self.context, self.study, self.suggest = context, study, suggest
+        self.suggested = {} if suggest is None else suggestions(context, suggest)
+        self.store = answer_store_of(context)
+        self.images = open_batch(context).images()
+        self.blurred = set(self.store.batch["blur"])
+        self.results = results_of(context)
+        self.page, self.bar = (template(PACKAGE, f"{name}.html.j2", share=share_text) for name in ("annotate", "asked"))
+        concepts = context.config.retrieve.complete_concepts()
+        self.concepts = [c.name for c in concepts]
+        self.question = question_page(concepts)
+        expected = _expected(context)
+        self.candidates: dict[str, list[str]] = {}  # concept → its items
+        for id_, item in sorted((id_, item) for item, id_ in self.store.batch["items"].items()):
+            self.candidates.setdefault(expected.get(id_, ""), []).append(item)
+
+    def export(self) -> int:
+        """Write the results file; returns how many answers it has."""
+        return self.store.export(self.results)
+
+    def _rendered(self, mode: str, annotator: str = "", concept: str = "", grid: Sequence[str] = ()) -> str:
+        progress = self.store.progress(annotator) if annotator else None
+        return self.page.render(
+            mode=mode, annotator=annotator, concept=concept, grid=grid, concepts=self.concepts, progress=progress,
+            blurred=self.blurred, size=GRID, begun=int(time.time()),
+            complete=f"{COMPLETE}{self.study.code}" if self.study else "",
         )  # fmt: skip
 
-    def asked(coming: list[str], annotator: str, note: str, view: str = "label") -> str:
-        flagged = store.flagged(annotator, coming[0])
-        blur = coming[0] in blurred
-        return _asked(question, coming, annotator, store.progress(annotator), blur, note, view, flagged)
+    def _asked(self, coming: list[str], annotator: str, note: str, view: str = "label") -> str:
+        """The MTurk page with the first coming item's image, a form that posts to this server, and the next image
+        preloaded. note: what others say of the image."""
+        item, *after = coming
+        fields = {"item": item, "annotator": annotator, "begun": str(int(time.time())), "view": view}
+        progress = self.store.progress(annotator)
+        flagged = self.store.flagged(annotator, item)
+        bar = self.bar.render(fields=fields, annotator=annotator, progress=progress, note=note, flagged=flagged)
+        hidden = "".join(f'<input type="hidden" name="{name}" value="{html.escape(v)}">' for name, v in fields.items())
+        head = (
+            "".join(f'<link rel="prefetch" href="image/{i}" as="image">' for i in after)
+            + '<link rel="icon" href="static/icon.svg" type="image/svg+xml"><link rel="stylesheet" '
+            'href="static/page.css"><script src="static/annotate.js" defer></script></head>'
+        )
+        unfold = "" if progress.done else " open"
+        return (
+            self.question.replace("${image_url}", f"image/{item}")
+            .replace('action="/mturk/externalSubmit"', 'action="answer" id="question"')
+            .replace("</head>", head, 1)
+            .replace("<details open>", f'<section aria-label="Instructions"><details{unfold}>', 1)
+            .replace("</details>", "</details></section>", 1)
+            .replace("<body>", f'<body class="annotate {"blurred" if item in self.blurred else "clear"}">{bar}', 1)
+            .replace("</form>\n</body>", hidden + '</form>\n<div class="message" role="status"></div></body>', 1)
+        )
 
-    def assign(annotator: str) -> None:
-        if study is not None:
-            store.assign(annotator, study.images, store.batch["workers"], study.hold)
+    def _assign(self, annotator: str) -> None:
+        if self.study is not None:
+            self.store.assign(annotator, self.study.images, self.store.batch["workers"], self.study.hold)
 
-    @app.on("GET", "/")
-    def start(request: Request) -> Response:
-        if study is None:
-            return Response(rendered("start"), media_type="text/html")
-        given = [request.query_params.get(name, "") for name in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID")]
-        if not all(re.fullmatch(NAME, value) for value in given):
+    def start(self, request: Request) -> Response:
+        if self.study is None:
+            return Response(self._rendered("start"), media_type="text/html")
+        words = [request.query_params.get(name, "") for name in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID")]
+        if not all(re.fullmatch(NAME, word) for word in words):
             return PlainTextResponse("Open this page from Prolific: its address lacks PROLIFIC_PID.", 400)
-        return RedirectResponse(f"label?annotator={quote(given[0])}", 303)
+        return RedirectResponse(f"label?annotator={quote(words[0])}", 303)
 
-    @app.on("GET", "/label")
-    def label(annotator: Named) -> str:
-        assign(annotator)
-        coming = store.following(annotator)
+    def label(self, annotator: Named) -> str:
+        self._assign(annotator)
+        coming = self.store.following(annotator)
         if not coming:
-            store.export(results)
-            return rendered("done", annotator)
+            self.export()
+            return self._rendered("done", annotator)
         note = ""
-        if coming[0] in suggested:
-            note = f"{suggest} suggests: {suggested[coming[0]]}"
-            store.show(annotator, coming[0], note)
-        return asked(coming, annotator, note)
+        if coming[0] in self.suggested:
+            note = f"{self.suggest} suggests: {self.suggested[coming[0]]}"
+            self.store.show(annotator, coming[0], note)
+        return self._asked(coming, annotator, note)
 
-    @app.on("GET", "/conflicts")
-    def conflicts(annotator: Named) -> str:
+    def conflicts(self, annotator: Named) -> str:
         """Adjudication: images on which annotators differ, one by one, with their answers."""
-        one_by_one(study)
-        coming = store.conflicts(annotator, context.config.validation.agree)
+        one_by_one(self.study)
+        coming = self.store.conflicts(annotator, self.context.config.validation.agree)
         if not coming:
-            store.export(results)
-            return rendered("settled", annotator)
-        votes = "; ".join(f"{n} × {labels}" for labels, n in store.votes(coming[0]))
-        store.show(annotator, coming[0], f"others: {votes}")
-        return asked(coming[:2], annotator, f"{len(coming):,} in conflict. Others say: {votes}", "conflicts")
+            self.export()
+            return self._rendered("settled", annotator)
+        votes = "; ".join(f"{n} × {labels}" for labels, n in self.store.votes(coming[0]))
+        self.store.show(annotator, coming[0], f"others: {votes}")
+        return self._asked(coming[:2], annotator, f"{len(coming):,} in conflict. Others say: {votes}", "conflicts")
 
-    @app.on("GET", "/grid")
-    def grid(annotator: Named, concept: str) -> str:
-        one_by_one(study)
-        return rendered("grid", annotator, concept, store.unanswered(annotator, candidates.get(concept, []), GRID))
+    def grid(self, annotator: Named, concept: str) -> str:
+        one_by_one(self.study)
+        unanswered = self.store.unanswered(annotator, self.candidates.get(concept, []), GRID)
+        return self._rendered("grid", annotator, concept, unanswered)
 
-    @app.on("GET", "/image/{item}")
-    def image(item: str) -> Response:
-        path = images.get(item)
+    def image(self, item: str) -> Response:
+        path = self.images.get(item)
         if path is None:
             return Response(status_code=404)
         kind = IMAGES.get(path.suffix[1:], "application/octet-stream")
         return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
 
-    @app.on("POST", "/answer")
-    async def answer(request: Request) -> Response:
-        form = await _form(request)
-        annotator = _annotator(form)
-        sensitive = form.get("sensitive", ["no"])[0] == "yes"
-        assign(annotator)
-        if study is not None and form.get("item", [""])[0] not in store.queue(annotator):
+    async def answer(self, request: Request) -> Response:
+        form = await form_of(request)
+        annotator, item = form.annotator, form.text("item")
+        self._assign(annotator)
+        if self.study is not None and item not in self.store.queue(annotator):
             raise DriftlineError("This image was not given to you.", "", "Open the study from Prolific again.")
-        store.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, _seconds(form))
-        return RedirectResponse(_back(form, annotator), 303)
+        self.store.answer(annotator, item, form.texts("labels"), form.text("sensitive") == "yes", form.seconds)
+        return form.back()
 
-    @app.on("POST", "/skip")
-    @app.on("POST", "/flag")
-    async def note(request: Request) -> Response:
-        """Skip an image, or flag it and stay; both with a comment, which may be empty."""
-        form = await _form(request)
-        annotator = _annotator(form)
-        keep = store.flag if request.scope["path"] == "/flag" else store.skip
-        keep(annotator, form.get("item", [""])[0], form.get("comment", [""])[0])
-        write_json(context.root / "annotate" / "comments.json", store.comments())
-        return RedirectResponse(_back(form, annotator), 303)
+    async def skip(self, request: Request) -> Response:
+        """With a comment, which may be empty."""
+        return self._noted(await form_of(request), self.store.skip)
 
-    @app.on("POST", "/undo")
-    async def undo(request: Request) -> Response:
+    async def flag(self, request: Request) -> Response:
+        """As `skip`, but the image stays."""
+        return self._noted(await form_of(request), self.store.flag)
+
+    def _noted(self, form: Form, note: Callable[[str, str, str], None]) -> Response:
+        note(form.annotator, form.text("item"), form.text("comment"))
+        write_json(self.context.root / "annotate" / "comments.json", self.store.comments())
+        return form.back()
+
+    async def undo(self, request: Request) -> Response:
         """Take back the last screen."""
-        form = await _form(request)
-        annotator = _annotator(form)
-        store.undo(annotator)
-        return RedirectResponse(_back(form, annotator), 303)
+        form = await form_of(request)
+        self.store.undo(form.annotator)
+        return form.back()
 
-    @app.on("POST", "/reject")
-    async def reject(request: Request) -> Response:
+    async def reject(self, request: Request) -> Response:
         """A page of the grid: the marked images do not show the concept, the others do."""
-        one_by_one(study)
-        form = await _form(request)
-        annotator, concept = _annotator(form), form.get("concept", [""])[0]
-        wrong, shown = set(form.get("wrong", [])), form.get("shown", [])
-        answers = {item: [NONE if item in wrong else concept] for item in shown}
-        store.answer_together(annotator, answers, seconds=_seconds(form) / max(1, len(shown)))
-        return RedirectResponse(_back(form, annotator), 303)
+        one_by_one(self.study)
+        form = await form_of(request)
+        annotator, wrong, shown = form.annotator, set(form.texts("wrong")), form.texts("shown")
+        answers = {item: [NONE if item in wrong else form.text("concept")] for item in shown}
+        self.store.answer_together(annotator, answers, seconds=form.seconds / max(1, len(shown)))
+        return form.back()
 
-    @app.on("POST", "/finish")
-    async def finish(request: Request) -> Response:
-        _annotator(await _form(request))
-        return PlainTextResponse(
-            f"{store.export(results):,} answers in {results.name}; driftline run continues with them."
-        )
-
-    return guarded(app, port, "annotate", (f"'sha256-{digest}'",), host, study.public if study else "")
+    async def finish(self, request: Request) -> Response:
+        await form_of(request)
+        text = f"{self.export():,} answers in {self.results.name}; driftline run continues with them."
+        return PlainTextResponse(text)
 
 
 def one_by_one(study: Study | None) -> None:
@@ -269,80 +292,53 @@ def one_by_one(study: Study | None) -> None:
         raise DriftlineError("This page is not part of the study.", "", "Open the study from Prolific again.")
 
 
-def _items(context: Context) -> list[dict[str, Any]]:
-    """id, concept and fate of the candidates: the grid shows the candidates of one concept."""
+def share_text(value: float | None) -> str:
+    """0.8 → "80%"; None → "–"."""
+    return "–" if value is None else f"{value:.0%}"
+
+
+def _expected(context: Context) -> dict[str, str]:
+    """Id → concept of the candidates: the grid shows the candidates of one concept."""
     table = pq.read_table(folder_of(context.root, "retrieve") / "candidates.parquet", columns=["id", "concept", "fate"])
-    rows: list[dict[str, Any]] = table.filter(pc.is_in(table["fate"], value_set=pa.array(SHOWN))).to_pylist()
-    return rows
+    table = table.filter(pc.is_in(table["fate"], value_set=pa.array(SHOWN)))
+    return dict(zip(table["id"].to_pylist(), table["concept"].to_pylist(), strict=True))
 
 
-async def _form(request: Request) -> dict[str, list[str]]:
-    return parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=1000)
+@dataclass(frozen=True)
+class Form:
+    """What a page posts."""
+
+    annotator: str
+    """who posts"""
+    values: dict[str, list[str]]
+    """of each field"""
+
+    def texts(self, name: str) -> list[str]:
+        """The values of one field."""
+        return self.values.get(name, [])
+
+    def text(self, name: str) -> str:
+        """The first value of one field; "" without one."""
+        return self.values.get(name, [""])[0]
+
+    @property
+    def seconds(self) -> int:
+        """Time since the page was made; 0 if it does not say when."""
+        begun = self.text("begun")
+        return max(0, min(int(time.time()) - int(begun), 86_400)) if is_count(begun) and int(begun) else 0
+
+    def back(self) -> Response:
+        """To the page that the form came from: the grid of a concept, the conflicts, or one by one."""
+        annotator, concept = quote(self.annotator), self.text("concept")
+        view = "conflicts" if self.text("view") == "conflicts" else "label"
+        place = f"grid?annotator={annotator}&concept={quote(concept)}" if concept else f"{view}?annotator={annotator}"
+        return RedirectResponse(place, 303)
 
 
-def _seconds(form: dict[str, list[str]]) -> int:
-    """Time since the page was made; 0 if it does not say when."""
-    begun = form.get("begun", ["0"])[0]
-    return max(0, min(int(time.time()) - int(begun), 86_400)) if is_count(begun) and int(begun) else 0
-
-
-def _back(form: dict[str, list[str]], annotator: str) -> str:
-    """The page that a form came from: the grid of a concept, the conflicts, or one by one."""
-    concept, view = form.get("concept", [""])[0], form.get("view", ["label"])[0]
-    if concept:
-        return f"grid?annotator={quote(annotator)}&concept={quote(concept)}"
-    return f"{view if view == 'conflicts' else 'label'}?annotator={quote(annotator)}"
-
-
-def _annotator(form: dict[str, list[str]]) -> str:
-    name = form.get("annotator", [""])[0]
-    if not re.fullmatch(NAME, name):
-        raise DriftlineError(f"The annotator is {name!r}.", "Expected 1 to 40 letters, digits, '-', '_' or '.'.")
-    return name
-
-
-def _asked(
-    question: str,
-    coming: list[str],
-    annotator: str,
-    progress: Progress,
-    blurred: bool,
-    note: str,
-    view: str,
-    flagged: bool,
-) -> str:
-    """The MTurk page with this item's image, a form that posts to this server, and the next image preloaded.
-
-    note: what others say of the image. view: label or conflicts.
-    """
-    item, *after = coming
-    fields = {"item": item, "annotator": annotator, "begun": str(int(time.time())), "view": view}
-    hidden = "".join(f'<input type="hidden" name="{name}" value="{html.escape(v)}">' for name, v in fields.items())
-    agreement = "" if progress.agreement is None else f" · agreement {progress.agreement:.0%}"
-    pace = "" if progress.pace is None else f" · {progress.pace:.0f} a minute"
-    bar = (
-        '<header class="top bar"><h1><span class="brand">driftline</span> annotate '
-        f"<small>{html.escape(annotator)}: {progress.done} of {progress.total}{pace}{agreement}</small></h1>"
-        f'<progress max="{progress.total}" value="{progress.done}" aria-label="Answered"></progress>'
-        '<span class="soft keys"><kbd>1</kbd> … options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next '
-        f'<kbd>v</kbd> view</span><form method="post" action="undo" id="undo">{hidden}'
-        f'<button>Undo <kbd>u</kbd></button></form><form method="post" action="skip" id="skip">{hidden}'
-        '<input name="comment" maxlength="500" placeholder="Comment" aria-label="Comment" autocomplete="off"> '
-        f'<button>Skip <kbd>k</kbd></button> <button id="flag" formaction="flag">{"Flagged" if flagged else "Flag"} '
-        "<kbd>f</kbd></button></form></header>"
-        + (f'<aside class="note" aria-label="What others say">{html.escape(note)}</aside>' if note else "")
-    )
-    ahead = "".join(f'<link rel="prefetch" href="image/{i}" as="image">' for i in after)
-    head = (
-        f'{ahead}<link rel="icon" href="static/icon.svg" type="image/svg+xml"><link rel="stylesheet" '
-        'href="static/page.css"><script src="static/annotate.js" defer></script>'
-    )
-    return (
-        question.replace("${image_url}", f"image/{item}")
-        .replace('action="/mturk/externalSubmit"', 'action="answer" id="question"')
-        .replace("</head>", head + "</head>", 1)
-        .replace("<details open>", f'<section aria-label="Instructions"><details{"" if progress.done else " open"}>', 1)
-        .replace("</details>", "</details></section>", 1)
-        .replace("<body>", f'<body class="annotate {"blurred" if blurred else "clear"}">' + bar, 1)
-        .replace("</form>\n</body>", hidden + '</form>\n<div class="message" role="status"></div></body>', 1)
-    )
+async def form_of(request: Request) -> Form:
+    """The posted form. Raises DriftlineError if the annotator has no name."""
+    values = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=1000)
+    annotator = values.get("annotator", [""])[0]
+    if not re.fullmatch(NAME, annotator):
+        raise DriftlineError(f"The annotator is {annotator!r}.", "Expected 1 to 40 letters, digits, '-', '_' or '.'.")
+    return Form(annotator, values)

@@ -67,12 +67,12 @@ class Collection:
         """query: selects some of COLUMNS, and `place_in_order` for photos of the same time."""
         self.source, self._database, self._lock = source, database, Lock()
         database.execute(f"CREATE TEMP VIEW found AS {query}")
-        given = {row[0] for row in database.execute("DESCRIBE found").fetchall()}
+        present = {row[0] for row in database.execute("DESCRIBE found").fetchall()}
         database.execute(
             "CREATE TEMP TABLE ordered AS SELECT row_number() OVER (ORDER BY uploaded NULLS LAST, place_in_order) - 1 "
             "AS n, * FROM found ORDER BY n"
         )
-        chosen = ", ".join(_typed(database, name, name in given) for name in COLUMNS)
+        chosen = ", ".join(_typed(database, name, name in present) for name in COLUMNS)
         database.execute(f"CREATE TABLE photos AS SELECT n, {chosen} FROM ordered ORDER BY n")
         database.execute("DROP TABLE ordered")
         database.execute("DROP VIEW found")
@@ -102,8 +102,8 @@ class Collection:
     def numbers(self, query: str, values: Sequence[Any] = ()) -> Ints:
         """The first column of a query, whole numbers."""
         with self._lock:
-            found = self._database.execute(query, list(values)).fetchnumpy()
-        return np.asarray(next(iter(found.values())), np.int64)
+            columns = self._database.execute(query, list(values)).fetchnumpy()
+        return np.asarray(next(iter(columns.values())), np.int64)
 
     def chosen(self, numbers: Ints) -> str:
         """The name of a table with these numbers, for the next query."""
@@ -120,8 +120,8 @@ class Collection:
         if not wanted:
             return []
         near = f"n BETWEEN {int(min(numbers))} AND {int(max(numbers))}"  # skips the other blocks of the table
-        found = self.rows(f"SELECT {', '.join(map(quoted, names))} FROM photos WHERE {near} AND n IN ({wanted})")
-        by_number = {row[0]: dict(zip(names, row, strict=True)) for row in found}
+        rows = self.rows(f"SELECT {', '.join(map(quoted, names))} FROM photos WHERE {near} AND n IN ({wanted})")
+        by_number = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
         return [by_number[n] for n in numbers if n in by_number]
 
     def vector_rows(self) -> tuple[Ints, Ints]:
@@ -130,10 +130,10 @@ class Collection:
         return self.numbers(query.format("n")), self.numbers(query.format("vector"))
 
 
-def _typed(database: duckdb.DuckDBPyConnection, name: str, given: bool) -> str:
+def _typed(database: duckdb.DuckDBPyConnection, name: str, present: bool) -> str:
     """A column of the table. Facets are enumerations: numbers are counted three times as fast as text."""
     column = quoted(name)
-    if not given:
+    if not present:
         return f"NULL::VARCHAR AS {column}"
     if name not in FACETS or name in LISTS:
         return column

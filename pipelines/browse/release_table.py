@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from driftline.curate.core.errors import DriftlineError
@@ -137,7 +138,7 @@ def _stream_vectors(folder: Path, stream: Stream) -> tuple[VectorFile, ...]:
         return ()
 
 
-def _png(pixels: Any) -> bytes:
+def _png(pixels: npt.NDArray[Any]) -> bytes:
     from PIL import Image
 
     buffer = io.BytesIO()

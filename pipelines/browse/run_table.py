@@ -21,7 +21,7 @@ from driftline.pipelines.browse.collection import Collection, Row, Source, view
 from driftline.pipelines.reporting.dropped import drops
 from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.web.dates import labels
@@ -171,10 +171,10 @@ def _pictures(root: Path) -> Callable[[Row], bytes | None]:
             return readers[shard].get(row["id"])
         if row["path"] is None:
             return None
-        found: list[bytes | None] = []
+        contents: list[bytes | None] = []
         part = pa.table({"row": [0], "path": [row["path"]]})
-        read_local(part, LARGEST, lambda _row, data, _reason, _detail: found.append(data))
-        data = found[0] if found else None
+        read_local(part, LARGEST, lambda _row, data, _reason, _detail: contents.append(data))
+        data = contents[0] if contents else None
         return data if data is not None and len(data) <= LARGEST else None
 
     return picture

@@ -50,26 +50,26 @@ class Asked:
 
         Raises BadConfig for unknown names and values of another form.
         """
-        found: dict[str, tuple[str, ...]] = {}
+        chosen: dict[str, tuple[str, ...]] = {}
         plain: dict[str, str] = {}
-        known = (*facets, "since", "until", "find", "text", "like", "box", "sort")
+        names = (*facets, "since", "until", "find", "text", "like", "box", "sort")
         for name, value in pairs:
             if name in facets:
-                found[name] = (*found.get(name, ()), value)
-            elif name in known and name not in plain:
+                chosen[name] = (*chosen.get(name, ()), value)
+            elif name in names and name not in plain:
                 plain[name] = value
             else:
                 raise BadConfig(
-                    f"Unknown filter {name!r}.", did_you_mean(name, known), f"Available: {', '.join(known)}."
+                    f"Unknown filter {name!r}.", did_you_mean(name, names), f"Available: {', '.join(names)}."
                 )
         sort = plain.get("sort") or ("nearest" if plain.get("text") or plain.get("like") else "oldest")
         if sort not in ORDERS:
             raise BadConfig(f"Unknown order {sort!r}.", did_you_mean(sort, ORDERS), f"Available: {', '.join(ORDERS)}.")
         until = _second("until", plain.get("until"))
         return Asked(
-            found, _second("since", plain.get("since")), None if until is None else until + DAY,
+            chosen, _second("since", plain.get("since")), None if until is None else until + DAY,
             plain.get("find", ""), plain.get("text", "").strip(), _whole("like", plain.get("like")),
-            _box(plain.get("box")), sort,
+            box=_box(plain.get("box")), sort=sort,
         )  # fmt: skip
 
     def where(self, without: str = "") -> tuple[str, list[Any]]:
@@ -79,15 +79,15 @@ class Asked:
         for name, wanted in self.facets.items():
             if name == without:
                 continue
-            given = [value for value in wanted if value]
+            filled = [value for value in wanted if value]
             column = quoted(name)
             either = [f"{column} IS NULL"] if "" in wanted else []
-            if given and name in LISTS:
+            if filled and name in LISTS:
                 either.append(f"list_has_any({column}, ?)")
-                values.append(given)
-            elif given:
-                either.append(f"{column} IN ({', '.join('?' * len(given))})")
-                values += given
+                values.append(filled)
+            elif filled:
+                either.append(f"{column} IN ({', '.join('?' * len(filled))})")
+                values += filled
             parts.append(f"({' OR '.join(either)})")
         for moment, sign in ((self.since, ">="), (self.until, "<")):
             if moment is not None and without != "time":
@@ -184,8 +184,8 @@ class Selections:
             f"WHERE uploaded BETWEEN {low} AND {high} AND {self._of_map(asked, condition)} GROUP BY 1",
             values,
         )
-        found = dict(rows)
-        return [int(found.get(i, 0)) for i in range(BINS)]
+        counts = dict(rows)
+        return [int(counts.get(i, 0)) for i in range(BINS)]
 
     def _of_map(self, asked: Asked, condition: str) -> str:
         """The condition, and the box on the map, which is not in the table."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from threading import Thread, main_thread
 from typing import Annotated, Any
+from urllib.parse import parse_qsl
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -50,134 +52,143 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Loc
     ahead: make what the first screen shows at once, beside the start of server and browser. prompts: address of the
     page where prompts are tried; "": none.
     """
-    cache = cache_folder(f"browse {collection.source.kind}", collection.source.inputs)
-    vectors = Vectors(collection, cache)
-    selections, thumbnails = Selections(collection, vectors), Thumbnails(cache)
-    page = template("driftline.pipelines.browse", "browse.html.j2")
+    shown = Pages(collection, prompts)
     app = local_app("driftline.pipelines.browse")
-    seen: dict[int, dict[str, Any]] = {}  # rows on the pages, whose pictures are asked for next
+    for path, function in (
+        ("/", shown.start), ("/view", shown.view), ("/rows", shown.rows), ("/values", shown.values),
+        ("/thumb/{number}", shown.thumb), ("/picture/{number}", shown.picture), ("/photo/{number}", shown.photo),
+        ("/trace/{number}", shown.trace), ("/map", shown.map),
+    ):  # fmt: skip
+        app.on("GET", path)(function)
+    app.on("POST", "/export")(shown.export)
+    if ahead:
+        Thread(target=shown.first_screen, name="first screen").start()
+    return app
 
-    def asked_of(request: Request, leave: Sequence[str] = ()) -> Asked:
-        return Asked.parse([p for p in request.query_params.multi_items() if p[0] not in leave], collection.facets)
 
-    def one(number: int) -> dict[str, Any]:
-        found = [seen[number]] if number in seen else collection.photos([number])
-        if not found:
+class Pages:
+    """What the page shows. A method answers the path of its name."""
+
+    def __init__(self, collection: Collection, prompts: str) -> None:
+        cache = cache_folder(f"browse {collection.source.kind}", collection.source.inputs)
+        self.collection, self.prompts = collection, prompts
+        self.vectors = Vectors(collection, cache)
+        self.selections, self.thumbnails = Selections(collection, self.vectors), Thumbnails(cache)
+        self.page = template("driftline.pipelines.browse", "browse.html.j2")
+        self.seen: dict[int, dict[str, Any]] = {}  # rows on the pages, whose pictures are asked for next
+
+    def _asked(self, request: Request, leave: str = "") -> Asked:
+        words = [(name, value) for name, value in request.query_params.multi_items() if name != leave]
+        return Asked.parse(words, self.collection.facets)
+
+    def _row(self, number: int) -> dict[str, Any]:
+        rows = [self.seen[number]] if number in self.seen else self.collection.photos([number])
+        if not rows:
             raise BadInput(f"There is no photo {number}.")
-        return found[0]
+        return rows[0]
 
-    @app.on("GET", "/")
-    def start() -> str:
-        return page.render(
+    def start(self) -> str:
+        collection = self.collection
+        return self.page.render(
             name=collection.source.name, kind=collection.source.kind, size=collection.size,
-            facets=headings(collection), has_vectors=bool(vectors), has_model=collection.source.encoder is not None,
-            dated=collection.span is not None, prompts=prompts,
+            facets=headings(collection), has_vectors=bool(self.vectors),
+            has_model=collection.source.encoder is not None, dated=collection.span is not None, prompts=self.prompts,
         )  # fmt: skip
 
-    @app.on("GET", "/view")
-    def view(request: Request) -> dict[str, Any]:
+    def view(self, request: Request) -> dict[str, Any]:
         """Total, counts of every facet, timeline and the first photos."""
-        asked = asked_of(request)
-        low, high = collection.span or (0, 0)
-        return selections.overview(asked) | {
-            "size": collection.size, "photos": tiles(asked, 0), "span": [low, high], "bins": BINS,
+        asked = self._asked(request)
+        low, high = self.collection.span or (0, 0)
+        return self.selections.overview(asked) | {
+            "size": self.collection.size, "photos": self._tiles(asked, 0), "span": [low, high], "bins": BINS,
             "days": [day(low), day(high)],
         }  # fmt: skip
 
-    @app.on("GET", "/rows")
-    def rows(request: Request, at: At) -> list[Any]:
-        return tiles(asked_of(request, ("at",)), at)
+    def rows(self, request: Request, at: At) -> list[Any]:
+        return self._tiles(self._asked(request, "at"), at)
 
-    @app.on("GET", "/values")
-    def values(request: Request, facet: str) -> dict[str, Any]:
+    def values(self, request: Request, facet: str) -> dict[str, Any]:
         """More values of one facet."""
-        if facet not in collection.facets:
-            raise BadConfig(f"Unknown facet {facet!r}.", "", f"Available: {', '.join(collection.facets)}.")
-        return selections.counts(asked_of(request, ("facet",)), facet, MOST_VALUES)
+        if facet not in self.collection.facets:
+            raise BadConfig(f"Unknown facet {facet!r}.", "", f"Available: {', '.join(self.collection.facets)}.")
+        return self.selections.counts(self._asked(request, "facet"), facet, MOST_VALUES)
 
-    def tiles(asked: Asked, at: int) -> list[Any]:
+    def _tiles(self, asked: Asked, at: int) -> list[Any]:
         """[number, day, class, reason, score, whether there may be a picture, name] of PAGE photos."""
-        numbers, scores = selections.ordered(asked)
-        shown = collection.photos(numbers[at : at + PAGE].tolist())
-        if len(seen) > SEEN:
-            seen.clear()
-        seen.update((row["n"], row) for row in shown)
+        numbers, scores = self.selections.ordered(asked)
+        shown = self.collection.photos(numbers[at : at + PAGE].tolist())
+        if len(self.seen) > SEEN:
+            self.seen.clear()
+        self.seen.update((row["n"], row) for row in shown)
+        pictured = self.collection.source.pictured
         return [
             [
                 row["n"], shown_date(row), row["class"], row["reason"],
                 None if scores is None else round(float(scores[at + i]), 3),
-                pictured(row), row["title"] or row["id"],
+                pictured and (row["shard"] is not None or row["path"] is not None), row["title"] or row["id"],
             ]
             for i, row in enumerate(shown)
         ]  # fmt: skip
 
-    def pictured(row: dict[str, Any]) -> bool:
-        return collection.source.pictured and (row["shard"] is not None or row["path"] is not None)
+    def _image(self, number: int) -> bytes:
+        row = self._row(number)
+        data = self.collection.source.picture(row)
+        if data is None:
+            raise BadInput(f"There is no image of {row['id']} on this machine.")
+        return data
 
-    @app.on("GET", "/thumb/{number}")
-    def thumb(number: int) -> Response:
+    def thumb(self, number: int) -> Response:
         try:
-            picture = thumbnails.get(str(number), lambda: _image(collection, one(number)))
+            picture = self.thumbnails.get(str(number), lambda: self._image(number))
         except BadInput as error:
             return JSONResponse({"error": str(error)}, 404)
         return Response(picture, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
 
-    @app.on("GET", "/picture/{number}")
-    def picture(number: int) -> Response:
+    def picture(self, number: int) -> Response:
         try:
-            return Response(small(_image(collection, one(number)), LARGE), media_type="image/jpeg")
+            return Response(small(self._image(number), LARGE), media_type="image/jpeg")
         except BadInput as error:
             return JSONResponse({"error": str(error)}, 404)
 
-    @app.on("GET", "/photo/{number}")
-    def photo(number: int) -> dict[str, Any]:
-        """What is known of one photo."""
-        row = one(number)
-        shown = {k: v for k, v in row.items() if v is not None and k not in HIDDEN}
+    def photo(self, number: int) -> dict[str, Any]:
+        """The facts of one photo."""
+        row = self._row(number)
+        facts = {k: v for k, v in row.items() if v is not None and k not in HIDDEN}
         if row["uploaded"] is not None:
-            shown["uploaded"] = shown_date(row)
-        return {"n": number, "facts": shown, "vector": row["vector"] is not None}
+            facts["uploaded"] = shown_date(row)
+        return {"n": number, "facts": facts, "vector": row["vector"] is not None}
 
-    @app.on("GET", "/trace/{number}")
-    def trace(number: int) -> dict[str, Any]:
+    def trace(self, number: int) -> dict[str, Any]:
         """The history of one photo."""
-        if collection.source.trace is None:
+        if self.collection.source.trace is None:
             return {"lines": []}
         from driftline.pipelines.reporting.trace import text
 
-        return {"lines": text(collection.source.trace(one(number)["id"])).splitlines()}
+        return {"lines": text(self.collection.source.trace(self._row(number)["id"])).splitlines()}
 
-    @app.on("GET", "/map")
-    def points(request: Request, colour: str = "time") -> dict[str, Any]:
+    def map(self, request: Request, colour: str = "time") -> dict[str, Any]:
         """Places of the photos that are asked for (a sample), with a colour by time or class."""
-        asked = asked_of(request, ("colour",))
-        numbers, _ = selections.ordered(asked)
-        return _points(collection, vectors, np.sort(numbers), colour)
+        numbers, _ = self.selections.ordered(self._asked(request, "colour"))
+        return _points(self.collection, self.vectors, np.sort(numbers), colour)
 
-    @app.on("POST", "/export")
-    def export(query: Annotated[str, Field(max_length=8000)], form: str, rows: list[int]) -> Response:
+    def export(self, query: Annotated[str, Field(max_length=8000)], form: str, rows: list[int]) -> Response:
         """The chosen photos, or all that are asked for, as a file."""
         if form not in FORMS:
             raise BadConfig(f"Unknown form {form!r}.", "", f"Available: {', '.join(FORMS)}.")
-        from urllib.parse import parse_qsl
-
-        pairs = parse_qsl(query, keep_blank_values=True)
-        numbers = rows or selections.ordered(Asked.parse(pairs, collection.facets))[0].tolist()
+        words = parse_qsl(query, keep_blank_values=True)
+        numbers = rows or self.selections.ordered(Asked.parse(words, self.collection.facets))[0].tolist()
         kind = "text/plain" if form == "ids" else "text/csv"
-        return StreamingResponse(_lines(collection, numbers, form), media_type=f"{kind}; charset=utf-8")
+        return StreamingResponse(_lines(self.collection, numbers, form), media_type=f"{kind}; charset=utf-8")
 
-    def first_screen() -> None:
+    def first_screen(self) -> None:
+        """Count, order and shrink what the browser asks for first."""
         with suppress(Exception):  # the same fault is shown when the browser asks
-            selections.overview(Asked())
-            for tile in tiles(Asked(), 0)[:SCREEN]:
+            self.selections.overview(Asked())
+            for tile in self._tiles(Asked(), 0)[:SCREEN]:
                 if not main_thread().is_alive():  # Ctrl-C
                     return
                 if tile[5]:
-                    thumb(tile[0])
-
-    if ahead:
-        Thread(target=first_screen, name="first screen").start()
-    return app
+                    self.thumb(tile[0])
 
 
 def shown_date(row: dict[str, Any]) -> str | None:
@@ -185,14 +196,7 @@ def shown_date(row: dict[str, Any]) -> str | None:
     return None if row["uploaded"] is None else day(row["uploaded"])[: LENGTH.get(row["precision"])]
 
 
-def _image(collection: Collection, row: dict[str, Any]) -> bytes:
-    data = collection.source.picture(row)
-    if data is None:
-        raise BadInput(f"There is no image of {row['id']} on this machine.")
-    return data
-
-
-def _points(collection: Collection, vectors: Vectors, numbers: Any, colour: str) -> dict[str, Any]:
+def _points(collection: Collection, vectors: Vectors, numbers: npt.NDArray[np.int64], colour: str) -> dict[str, Any]:
     """{"points": [[number, x, y, colour], …], "legend": names of the colours, or the first and the last day}; x and y
     from 0 to 1000."""
     if colour not in ("time", "class"):

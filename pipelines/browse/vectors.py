@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.vectors import unit
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.browse.recent import Recent
+
+if TYPE_CHECKING:
+    from driftline.curate.encoders import Encoder
 
 BLOCK = 1024  # vectors that are widened at a time: they stay in the cache of the processor
 SAMPLE = 50_000  # vectors from which the axes of the map are computed
@@ -42,7 +46,7 @@ class Vectors:
         return self.collection.vector_rows()
 
     @cached_property
-    def _encoder(self) -> Any:
+    def _encoder(self) -> Encoder:
         load = self.collection.source.encoder
         if load is None:
             raise BadConfig("There is no model that reads prompts.", "Expected a run whose embed stage is done.")
@@ -51,7 +55,7 @@ class Vectors:
     def to_text(self, text: str) -> Floats:
         """(N,) cosine of each photo to a prompt, -inf without a vector. Raises BadConfig without a model."""
         query = np.asarray(self._encoder.texts([text])[0], np.float32)
-        return self._to(f"text {text}", query / max(float(np.linalg.norm(query)), 1e-12))
+        return self._to(f"text {text}", unit(query))
 
     def to_photo(self, number: int) -> Floats:
         """(N,) similarity of each photo to one of them. Raises BadConfig if it has no vector."""
@@ -64,20 +68,19 @@ class Vectors:
     def _row(self, row: int) -> Floats:
         for file in self.files:
             if row < file.rows:
-                vector = np.asarray(file.map()[row], np.float32)
-                return vector / max(float(np.linalg.norm(vector)), 1e-12)
+                return unit(np.asarray(file.map()[row], np.float32))
             row -= file.rows
         raise BadConfig(f"There is no vector {row}.")
 
     def _to(self, key: str, query: Floats) -> Floats:
-        def made() -> Floats:
-            found = [self._block_scores(block, query) for block in self._blocks()]
+        def compute() -> Floats:
+            blocks = [self._block_scores(block, query) for block in self._blocks()]
             photos, rows = self._places
             scores = np.full(self.collection.size, -np.inf, np.float32)
-            scores[photos] = np.concatenate(found)[rows]
+            scores[photos] = np.concatenate(blocks)[rows]
             return scores
 
-        return self._scores.get(key, made)
+        return self._scores.get(key, compute)
 
     def _block_scores(self, block: Floats, query: Floats) -> Floats:
         scores = block @ query
@@ -107,9 +110,9 @@ class Vectors:
         path = None if self._cache is None else self._cache / "map.npy"
         if path is not None and path.is_file():
             try:
-                known = np.load(path, allow_pickle=False)
-                if known.shape == (count, 2):
-                    return np.asarray(known, np.float32)
+                stored = np.load(path, allow_pickle=False)
+                if stored.shape == (count, 2):
+                    return np.asarray(stored, np.float32)
             except (OSError, ValueError):  # damaged: it is made again
                 pass
         flat = self._principal(count)

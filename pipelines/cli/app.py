@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from typer.main import get_command_name
 
-from driftline.curate.core.digests import code_of
 from driftline.curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting, explained, shortened
 from driftline.curate.core.system.calls import collect_rarely
 from driftline.pipelines.cli.common import OUTPUT, PlainGroup, Quiet, Verbose, set_output
@@ -43,6 +42,8 @@ app = typer.Typer(
 def version(value: bool) -> None:
     """Print the version and exit."""
     if value:
+        from driftline.curate.core.digests import code_of
+
         print(code_of())
         raise typer.Exit
 

@@ -7,11 +7,11 @@ import json
 import shlex
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -20,6 +20,9 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Engine as EngineName
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
+
+if TYPE_CHECKING:
+    from driftline.pipelines.run.stage import Context
 
 Panel = Literal["Build", "Validate", "Stream", "Evaluate", "Tools"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -34,6 +37,10 @@ IncludeTests = Annotated[
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting by its dotted path; may be repeated."),
+]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", metavar="MODULE:NAME", help="Your own protocol, where rows are of it; may be repeated."),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder (it holds driftline.yaml).")]
 
@@ -157,7 +164,7 @@ def log_of(path: Path | None, as_json: bool = False) -> RunLog:
     return RunLog(path, as_json or OUTPUT.quiet, OUTPUT.verbose)
 
 
-def context_of(directory: Path, sets: list[str] | None, quiet: bool, executor: Executor | None = None) -> Any:
+def context_of(directory: Path, sets: Sequence[str] | None, quiet: bool, executor: Executor | None = None) -> Context:
     """Configuration, log and folder of a run."""
     from driftline.pipelines.config.loader import load
     from driftline.pipelines.run.stage import Context
@@ -167,13 +174,19 @@ def context_of(directory: Path, sets: list[str] | None, quiet: bool, executor: E
     return Context(directory, config, log_of(directory / "log.jsonl", quiet), executor or Executor(), changes)
 
 
-def last_changes(directory: Path) -> list[str]:
-    """--set of the last run."""
-    from driftline.pipelines.run.identity import record_of
-
-    return list(record_of(directory).get("changes") or [])
-
-
-def context_of_last(directory: Path, sets: list[str] | None, quiet: bool, executor: Executor | None = None) -> Any:
+def context_of_last(
+    directory: Path, sets: Sequence[str] | None, quiet: bool, executor: Executor | None = None
+) -> Context:
     """As `context_of`, but without --set with the settings of the last run: what looks at its output must know them."""
+    from driftline.pipelines.run.state import last_changes
+
     return context_of(directory, sets or last_changes(directory), quiet, executor)
+
+
+def admit(plugins: list[str] | None) -> None:
+    """Import the protocols of --plugin, here and where strangers' rows are checked. Raises UnknownName, BadPlugin."""
+    if plugins:
+        from driftline.eval.leaderboard.isolation import trust
+
+        for plugin in plugins:
+            trust(plugin)

@@ -83,8 +83,8 @@ def explore(
         from driftline.pipelines.prompt_explorer.contact_sheets import sheets
         from driftline.pipelines.prompt_explorer.explorer import Explorer
 
-        made = sheets(Explorer(context), [p.replace("\\n", "\n") for p in prompts], concept, k, out)
-        show(as_json, {"sheets": made}, "\n".join(f"{m['picture']}  {m['prompt']}" for m in made))
+        written = sheets(Explorer(context), [p.replace("\\n", "\n") for p in prompts], concept, k, out)
+        show(as_json, {"sheets": written}, "\n".join(f"{m['picture']}  {m['prompt']}" for m in written))
         return
     from driftline.pipelines.prompt_explorer.server import application
     from driftline.pipelines.web.local_server import serve
@@ -176,21 +176,21 @@ def judges(
     if serve_them:
         serve(lambda taken: application(context, taken, host), port, say_address(as_json, False), host)
         return
-    found = advice(context, images)
+    report = advice(context, images)
     lines = [
         f"{row['judge']}, bucket {row['bucket']}: agrees with people on {row['agreement']:.0%} of {row['answers']}"
         + (" (worse than elsewhere: decides nothing here)" if row["worse"] else "")
-        for row in found.judges
+        for row in report.judges
     ]
     lines += [
         f"{row['concept']}, bucket {row['bucket']}: {row['precision']:.0%} of {row['images']} images are accepted "
         f"({row['low']:.0%} to {row['high']:.0%})"
-        for row in found.weakest[:10]
+        for row in report.weakest[:10]
     ]
     lines += [
-        f"ask next: {row['id']} ({row['concept']}, bucket {row['bucket']}; {row['bits']} bits)" for row in found.next
+        f"ask next: {row['id']} ({row['concept']}, bucket {row['bucket']}; {row['bits']} bits)" for row in report.next
     ]
-    show(as_json, asdict(found), "\n".join(lines) or f"Nothing was answered yet.\n{next_step('run', directory)}")
+    show(as_json, asdict(report), "\n".join(lines) or f"Nothing was answered yet.\n{next_step('run', directory)}")
 
 
 @command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Validate")
@@ -217,7 +217,7 @@ def batch(
 
     rules = S3(profile=profile, endpoint=endpoint)
     context = context_of_last(directory, sets, True)
-    counts = write_batches(context, comma_separated(formats), out, images, hours, rules, predictions)
+    counts = write_batches(context, comma_separated(formats), out, images, hours, rules, predictions=predictions)
     show(as_json, {"batches": counts}, counts_text(counts, out))
 
 
@@ -252,7 +252,7 @@ def prolific(
     from driftline.pipelines.annotation.batches import prolific_action
 
     context = context_of_last(directory, sets, as_json)
-    result = prolific_action(context, action, workspace, group, max_spend, endpoint, file)
+    result = prolific_action(context, action, workspace, group, max_spend, endpoint, file=file)
     show(as_json, result, "\n".join(f"{name}: {value}" for name, value in result.items()))
 
 

@@ -53,10 +53,10 @@ def examine(seconds: float = SECONDS) -> dict[str, Any]:
     }
 
 
-def _unless_missing(work: Callable[..., Any], *given: float) -> Any:
+def _unless_missing(work: Callable[..., Any], *arguments: float) -> Any:
     """What `work` finds; None where a package that it needs is missing, as after a light start."""
     try:
-        return work(*given)
+        return work(*arguments)
     except ModuleNotFoundError:
         return None
 
@@ -88,7 +88,7 @@ def _models() -> list[str]:
     from driftline.curate.encoders.weights import KNOWN, is_here
     from driftline.pipelines.stages.embed import BUILT_IN
 
-    return [BUILT_IN, *(name for name, known in KNOWN.items() if is_here(known.repository))]
+    return [BUILT_IN, *(name for name, model in KNOWN.items() if is_here(model.repository))]
 
 
 def _rate(work: Callable[[], int], seconds: float) -> float:
@@ -135,30 +135,30 @@ def _training(seconds: float) -> float:
     return _rate(once, seconds)
 
 
-def text(found: Mapping[str, Any]) -> str:
+def text(facts: Mapping[str, Any]) -> str:
     """For people."""
-    gpus = ", ".join(f"{gpu['name']} ({gpu['memory_gb']} GB)" for gpu in found["accelerators"])
-    memory_gb = found["memory_gb"] or "unknown"
+    gpus = ", ".join(f"{gpu['name']} ({gpu['memory_gb']} GB)" for gpu in facts["accelerators"])
+    memory_gb = facts["memory_gb"] or "unknown"
     lines = [
-        f"driftline    {found['driftline']}, Python {found['python']}, {found['system']}",
-        f"machine      {found['cores']} cores, {memory_gb} GB of memory, {found['free_disk_gb']} GB free here",
+        f"driftline    {facts['driftline']}, Python {facts['python']}, {facts['system']}",
+        f"machine      {facts['cores']} cores, {memory_gb} GB of memory, {facts['free_disk_gb']} GB free here",
         f"GPU          {gpus or 'none that torch sees'}",
-        f"kernel       {found['kernel'] or 'unknown without torch'}"
-        + ("" if found["compiler"] else "; no compiler was found to build it"),
-        "packages     " + ", ".join(f"{name} {number or 'missing'}" for name, number in found["packages"].items()),
+        f"kernel       {facts['kernel'] or 'unknown without torch'}"
+        + ("" if facts["compiler"] else "; no compiler was found to build it"),
+        "packages     " + ", ".join(f"{name} {number or 'missing'}" for name, number in facts["packages"].items()),
     ]
-    for name, part in found["optional"].items():
+    for name, part in facts["optional"].items():
         state = part["version"] or f"not installed: pip install 'driftline[{part['extra']}]'"
         lines.append(f"optional     {part['for']}: {name} {state}")
-    lines.append(f"models       here: {', '.join(found['models'])}; others: driftline models list")
-    images, updates = (f"{n:,.0f}" if n is not None else "unknown" for n in found["speed"].values())
+    lines.append(f"models       here: {', '.join(facts['models'])}; others: driftline models list")
+    images, updates = (f"{n:,.0f}" if n is not None else "unknown" for n in facts["speed"].values())
     lines.append(
         f"speed        one core: {images} images a second (small model), "
         f"{updates} updates a second of a linear head ({BATCH} × {WIDTH})"
     )
-    if missing := [name for name, number in found["packages"].items() if number is None]:
+    if missing := [name for name, number in facts["packages"].items() if number is None]:
         lines.append(
             f"missing      {', '.join(missing)}: python locks/install.py in a checkout, or pip install driftline"
         )
-    lines += [f"missing      {problem}" for problem in found.get("problems", [])]
+    lines += [f"missing      {problem}" for problem in facts.get("problems", [])]
     return "\n".join(lines)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,7 +16,9 @@ from driftline.pipelines.cli.common import (
     Device,
     Engine,
     Json,
+    Plugins,
     Sets,
+    admit,
     comma_separated,
     command,
     context_of_last,
@@ -26,11 +29,39 @@ from driftline.pipelines.cli.common import (
 from driftline.pipelines.cli.listing import named
 
 if TYPE_CHECKING:
-    from driftline.eval.run import Plan
+    from driftline.curate.core.run_log import RunLog
+    from driftline.eval.run import Workload
+    from driftline.stream_builder.stream import Stream
 
 eval_app = typer.Typer()
 
 FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to start
+
+Protocols = Annotated[str, named("--protocol", "protocols", "Names, separated by commas, or all")]
+Learners = Annotated[
+    str,
+    named(
+        "--learners",
+        "learners",
+        "Separated by commas: names, also as er(memory=500); package.module:Name; all; or the sets clear-table-1, "
+        "clear-table-4, near-future-samplers",
+    ),
+]
+RowFolder = Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs in it are not repeated.")]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", help="0-4 or 0,2,5 (default: 0; of a folder with draws, all of them).")
+]
+Preset = Annotated[str | None, named("--preset", "presets", "Hyper-parameters of a paper; --set overrides the preset")]
+Tune = Annotated[
+    list[str] | None,
+    typer.Option("--tune", metavar="KEY=V,V", help="Candidate values, selected on the first step; repeatable."),
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, max=256, help="Parallel runs (default: one per core or GPU).")
+]
+Encoders = Annotated[
+    str | None, typer.Option("--encoders", help="Encode texts or images with each, as in ngrams:2048,sentence:DIR.")
+]
 
 
 @command(
@@ -43,38 +74,22 @@ def evaluate(
     paths: Annotated[
         list[Path], typer.Argument(metavar="S…", help="Stream folders, or folders with draws of one stream.")
     ],
-    protocol: Annotated[str, named("--protocol", "protocols", "Names, separated by commas, or all")],
-    learners: Annotated[
-        str,
-        named(
-            "--learners",
-            "learners",
-            "Separated by commas: names, also as er(memory=500); package.module:Name; all; or the sets clear-table-1, "
-            "clear-table-4, near-future-samplers",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs in it are not repeated.")],
-    seeds: Annotated[
-        str | None, typer.Option("--seeds", help="0-4 or 0,2,5 (default: 0; of a folder with draws, all of them).")
-    ] = None,
-    preset: Annotated[
-        str | None, named("--preset", "presets", "Hyper-parameters of a paper; --set overrides the preset")
-    ] = None,
+    protocol: Protocols,
+    learners: Learners,
+    out: RowFolder,
+    seeds: Seeds = None,
+    preset: Preset = None,
     sets: Sets = None,
+    reuse: Annotated[
+        Literal["same", "any"],
+        typer.Option("--reuse", help="Finished runs: by the same code, or any (its rows are marked)."),
+    ] = "same",
     sort: Annotated[bool, typer.Option("--sort", help="near-future: order the samples by time first.")] = False,
     device: Annotated[Device, typer.Option("--device", help="For learners with a network.")] = "auto",
-    tune: Annotated[
-        list[str] | None,
-        typer.Option("--tune", metavar="KEY=V,V", help="Candidate values, selected on the first step; repeatable."),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=256, help="Parallel runs (default: one per core or GPU).")
-    ] = None,
+    tune: Tune = None,
+    workers: Workers = None,
     engine: Engine = "local",
-    encoders: Annotated[
-        str | None,
-        typer.Option("--encoders", help="Encode texts or images with each, as in ngrams:2048,sentence:DIR."),
-    ] = None,
+    encoders: Encoders = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate learners on one or more streams.
@@ -83,35 +98,38 @@ def evaluate(
     """
     from driftline.eval.experiment.learner_sets import expand, split
     from driftline.eval.experiment.learner_spec import spec_of
-    from driftline.eval.experiment.presets import fitting
     from driftline.eval.experiment.settings import seeds_of, setting_names
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
-    from driftline.eval.rows import keep_skipped
-    from driftline.eval.run import evaluate as run_grid
-    from driftline.eval.run import evaluate_draws, plan
-    from driftline.pipelines.config.loader import given
+    from driftline.pipelines.config.loader import setting_of
     from driftline.stream_builder.stream import Stream
 
-    draws = {path: found for path in paths if (found := _draws(path, seeds))}
+    draws = {path: folders for path in paths if (folders := _draws(path, seeds))}
     streams = {path: Stream.load(path) for path in paths if path not in draws}
-    for folder in [*streams, *(drawn for found in draws.values() for drawn in found.values())]:
+    for folder in [*streams, *(drawn for folders in draws.values() for drawn in folders.values())]:
         Stream.load(folder).verify_once(folder)
     chosen = expand(split(learners), list(LEARNERS))
     kinds = {_name(name): spec_of(name).kind for name in chosen}
     protocols = list(PROTOCOLS) if protocol == "all" else comma_separated(protocol)
-    known: dict[str, Any] = {name: PROTOCOLS.resolve(name) for name in protocols} | kinds
     place = _device(device)
     numbers = seeds_of(seeds or "0")
     few = len(chosen) * len(numbers) < FEW_RUNS
     best = 1 if few else default_workers() if place == "cpu" else max(1, len(visible_gpus()))
-    executor = Executor(engine, workers or best)
-    devices = [name for name, kind in kinds.items() if "device" in setting_names(kind)]
-    settings: dict[str, Any] = {f"{name}.device": place for name in devices}
+    settings: dict[str, Any] = {f"{name}.device": place for name in kinds if "device" in setting_names(kinds[name])}
     settings |= {"sort": True} if sort else {}
-    settings |= (fitting(preset, known) if preset else {}) | dict(given(change) for change in sets or ())
-    grid = _grid(tune or ())
+    settings |= dict(setting_of(change) for change in sets or ())
     run_log = log_of(out / "log.jsonl", as_json)
+    work = _Work(
+        protocols,
+        numbers,
+        settings,
+        out,
+        _grid(tune or ()),
+        Executor(engine, workers or best),
+        run_log=run_log,
+        preset=preset or "",
+        reuse=reuse,
+    )
     tasks = [(path, chosen) for path in paths]
     if encoders is not None and draws:
         raise BadConfig(f"--encoders is given and {next(iter(draws))} has draws.", "Expected single streams.")
@@ -122,27 +140,9 @@ def evaluate(
         tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]
     documents: list[dict[str, Any]] = []
     for path, names in tasks:
-        places = draws.get(path, {})
-        all_draws = {seed: Stream.load(place) for seed, place in places.items()}
-        stream = next(iter(all_draws.values())) if places else streams[path] if path in streams else Stream.load(path)
-        parts = [(each, [seed]) for seed, each in all_draws.items()] or [(stream, numbers)]
-        for name in protocols:
-            try:
-                planned = [plan(each, name, names, seeds, settings, out, grid) for each, seeds in parts]
-            except IncompatibleStream as error:
-                if len(protocols) * len(paths) == 1:
-                    raise
-                about = {"name": stream.name, "sha256": stream.sha256}
-                skipped = [{"learner": "all", "because": str(error)}]
-                keep_skipped(out, name, about, ["all"], skipped)
-                documents.append({"protocol": name, "stream": about, "results": [], "skipped": skipped})
-                continue
-            run_log.say(_estimate(name, planned, executor.workers))
-            with run_log.progress(name, sum(part.runs for part in planned), "runs") as tick:
-                if places:
-                    documents.append(evaluate_draws(places, name, names, settings, out, tick, executor, grid))
-                else:
-                    documents.append(run_grid(stream, name, names, numbers, settings, out, tick, path, executor, grid))
+        folders = draws.get(path, {})
+        stream = streams.get(path) or Stream.load(next(iter(folders.values()), path))
+        documents += work.documents(path, names, stream, folders, len(protocols) * len(paths) == 1)
     following = next_step("report", out, "--out", "report") if any(d["results"] for d in documents) else ""
     lines = [*map(_scores, documents), following]
     show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())
@@ -150,19 +150,68 @@ def evaluate(
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What is the same for all streams of one call."""
+
+    protocols: list[str]
+    seeds: list[int]
+    settings: dict[str, Any]
+    out: Path
+    grid: dict[str, list[Any]]
+    executor: Executor
+    run_log: RunLog
+    preset: str
+    reuse: Literal["same", "any"]
+
+    def documents(
+        self, path: Path, learners: list[str], stream: Stream, draws: Mapping[int, Path], single: bool
+    ) -> Iterator[dict[str, Any]]:
+        """The scores by each protocol. stream: of `path`, or its first draw. single: raise IncompatibleStream."""
+        from driftline.eval.rows import keep_skipped
+        from driftline.eval.run import evaluate, evaluate_draws, plan
+        from driftline.stream_builder.stream import Stream
+
+        parts = [(Stream.load(folder), [seed]) for seed, folder in draws.items()] or [(stream, self.seeds)]
+        for name in self.protocols:
+            common: Any = {"settings": self.settings, "out": self.out, "tune": self.grid}
+            common |= {"preset": self.preset, "reuse": self.reuse}
+            try:
+                planned = [plan(part, name, learners, seeds, **common) for part, seeds in parts]
+            except IncompatibleStream as error:
+                if single:
+                    raise
+                about = {"name": stream.name, "sha256": stream.sha256}
+                skipped = [{"learner": "all", "because": str(error)}]
+                keep_skipped(self.out, name, about, ["all"], skipped)
+                yield {"protocol": name, "stream": about, "results": [], "skipped": skipped}
+                continue
+            self.run_log.say(_estimate(name, planned, self.executor.workers))
+            for learner, text in filter(all, planned[0].settings.items()):
+                self.run_log.say(f"  {learner}: {text}")
+            for learner, part in planned[0].untold.items():
+                self.run_log.say(f"  {learner}: finished runs are not used again: {part} cannot be read as a file.")
+            with self.run_log.progress(name, sum(part.runs for part in planned), "runs") as tick:
+                common |= {"progress": tick, "executor": self.executor}
+                if draws:
+                    yield evaluate_draws(draws, name, learners, **common)
+                else:
+                    yield evaluate(stream, name, learners, self.seeds, stream_folder=path, **common)
+
+
 def _draws(path: Path, seeds: str | None) -> dict[int, Path]:
     """The draws of a folder that is no stream itself: all, or those of --seeds. Raises BadConfig for a missing one."""
     from driftline.eval.experiment.settings import seeds_of
     from driftline.eval.run import draws_of
 
-    found = {} if (path / "stream.json").is_file() else draws_of(path)
-    chosen = seeds_of(seeds) if seeds and found else list(found)
-    if missing := [seed for seed in chosen if seed not in found]:
-        available = f"It has {', '.join(map(str, found))}."
+    draws = {} if (path / "stream.json").is_file() else draws_of(path)
+    chosen = seeds_of(seeds) if seeds and draws else list(draws)
+    if missing := [seed for seed in chosen if seed not in draws]:
+        available = f"It has {', '.join(map(str, draws))}."
         raise BadConfig(
             f"{path} has no draw for seed {missing[0]}.", available, "Compose it with stream compose --seeds."
         )
-    return {seed: found[seed] for seed in chosen}
+    return {seed: draws[seed] for seed in chosen}
 
 
 def _name(learner: str) -> str:
@@ -183,7 +232,7 @@ def _grid(tune: Sequence[str]) -> dict[str, list[Any]]:
     return grid
 
 
-def _encoded(streams: Any, encoders: list[str], out: Path, device: str, run_log: Any) -> list[Path]:
+def _encoded(streams: Iterable[Stream], encoders: list[str], out: Path, device: str, run_log: RunLog) -> list[Path]:
     """Folders with each stream as vectors of each encoder."""
     from driftline.curate.core.atomic_io import fingerprint
     from driftline.pipelines.cli.feature_zoo import encoded_at
@@ -192,12 +241,12 @@ def _encoded(streams: Any, encoders: list[str], out: Path, device: str, run_log:
     for stream in streams:
         for encoder in encoders:
             folder = out / "encoders" / fingerprint([stream.sha256, encoder])[:16]
-            encoded_at(stream, stream.sha256, encoder, encoder, folder, device, run_log, cache=True)
+            encoded_at(stream, stream.sha256, encoder, encoder, folder, device, run_log=run_log, cache=True)
             folders.append(folder)
     return folders
 
 
-def _estimate(name: str, parts: Sequence[Plan], workers: int) -> str:
+def _estimate(name: str, parts: Sequence[Workload], workers: int) -> str:
     """How many runs are to do, and how long they take."""
     runs = sum(part.runs for part in parts)
     text = f"{name}: {runs - sum(part.finished for part in parts)} of {runs} runs to do"
@@ -221,6 +270,7 @@ def _device(name: Device) -> str:
 def _scores(document: dict[str, Any]) -> str:
     """A table of learners and scores, in order of the primary score, and why learners were skipped."""
     from driftline.eval.protocol import primary_of, scores_of
+    from driftline.eval.reporting import spread
     from driftline.eval.scoring.ranking import ranked
 
     lines, scores, places = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document), []
@@ -230,7 +280,7 @@ def _scores(document: dict[str, Any]) -> str:
         width = max(14, *(len(place.name) + 2 for place in places))
         lines.append(f"  {'learner':<{width}}" + "".join(f"{score.name:>18}" for score in scores))
     for place in places:
-        cells = "".join(f"{score.spread(place.result):>18}" for score in scores)
+        cells = "".join(f"{spread(score, place.result):>18}" for score in scores)
         lines.append(f"  {place.name:<{width}}{cells}")
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
@@ -248,6 +298,7 @@ def compare(
         list[Path] | None,
         typer.Option("--stream", help="Rows: an evaluated stream; adds names, dates and images; may be repeated."),
     ] = None,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Compare two versions of a release, or two sets of runs.
@@ -266,11 +317,12 @@ def compare(
         from driftline.curate.release import Release
         from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 
-        found = compare_releases(Release.open(first), Release.open(second))
-        show(as_json, found, comparison_text(found))
-        if not found["comparable"]:
+        comparison = compare_releases(Release.open(first), Release.open(second))
+        show(as_json, comparison, comparison_text(comparison))
+        if not comparison["comparable"]:
             raise DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
         return
+    admit(plugins)
     page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
     text = [f"  {e['learner']}: {_shares(e)}" for e in differences]
     show(as_json, {"report": str(page), "differences": differences}, "\n".join([*text, f"report: {page}"]))
@@ -302,33 +354,28 @@ def report(
         list[Path] | None,
         typer.Option("--stream", help="An evaluated stream: adds its steps, drift and images; may be repeated."),
     ] = None,
-    plugins: Annotated[
-        list[str] | None,
-        typer.Option("--plugin", metavar="MODULE:NAME", help="Your own protocol of these rows; may be repeated."),
-    ] = None,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Write a site with tables and figures from rows.
 
     An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
     """
-    from driftline.eval.protocol import protocol_named
     from driftline.eval.reporting.report import results_of, write
     from driftline.stream_builder.stream import Stream
 
-    for plugin in plugins or ():
-        protocol_named(protocol_named(plugin)[1])  # rows name the class or, from a command line, package.module:Name
-    known = [Stream.load(place) for place in stream or ()]
+    admit(plugins)
+    streams = [Stream.load(place) for place in stream or ()]
     if run_folder is None:
-        page = write(results_of(paths, known), out, streams=known)
-    elif len(known) != 1 or len(paths) != 1:
+        page = write(results_of(paths, streams), out, streams=streams)
+    elif len(streams) != 1 or len(paths) != 1:
         raise BadConfig(
-            f"--run was given with {len(known)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
+            f"--run was given with {len(streams)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
         )
     else:
         from driftline.curate.release import Release
         from driftline.pipelines.reporting.run_report import journey_report
 
         context = context_of_last(run_folder, None, True)
-        page = journey_report(context, Release.open(run_folder), known[0], paths[0], out)
+        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out)
     show(as_json, {"report": str(page)}, f"report: {page}")

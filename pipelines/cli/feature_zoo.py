@@ -32,14 +32,11 @@ def zoo_of(path: Path) -> dict[str, str]:
     encoders = {}
     for name, text in values.items():
         spec = spec_of(text)
-        parts = [built_in(part) or _resolved(path.parent, part) for part in (spec.model, spec.weights or "") if part]
-        encoders[name] = ":".join([spec.encoder, *parts])
+        parts = [part for part in (spec.model, spec.weights) if part]
+        files = [path.parent / part for part in parts]  # else it is a name
+        places = [built_in(p) or (str(file) if file.exists() else p) for p, file in zip(parts, files, strict=True)]
+        encoders[name] = ":".join([spec.encoder, *places])
     return encoders
-
-
-def _resolved(folder: Path, part: str) -> str:
-    """The path of an existing file in `folder`; else `part` itself, which is a name."""
-    return str(folder / part) if (folder / part).exists() else part
 
 
 def opened(place: Path) -> tuple[Stream, str]:
@@ -79,9 +76,9 @@ def encoded_at(
         what = f"{where} holds vectors of another encoder, or of other samples."
         raise BadConfig(what, "", "Set another --out, or delete the folder.")
     with run_log.progress(name, count_samples(stream), "samples") as tick:
-        made = encode(stream, loaded, encoder, tick)
-    known = seen(spec.encoder, spec.model, spec.weights).facts()
-    facts = {**made.facts, "features": name, "made_from": key, **known}
+        encoded = encode(stream, loaded, encoder, tick)
+    provenance = seen(spec.encoder, spec.model, spec.weights).facts()
+    facts = {**encoded.facts, "features": name, "made_from": key, **provenance}
     if there is not None:
         shutil.rmtree(where)
-    return replace(made, name=f"{stream.name}, {name}").save(where, facts, bits)
+    return replace(encoded, name=f"{stream.name}, {name}").save(where, facts, bits)

@@ -57,7 +57,7 @@ def interpolation(
     as_json: Json = False,
 ) -> None:
     """Accuracy between the weights before and after the last step."""
-    _draw("interpolation", path, runs, out, as_json, learners, norm, count)
+    _draw("interpolation", path, runs, out, as_json, learners, norm=norm, count=count)
 
 
 @command(figure_app, "projection", "driftline figure projection S RUNS --out weights.svg")
@@ -95,5 +95,5 @@ def _draw(
     from driftline.stream_builder.stream import Stream
 
     stream = Stream.load(path)
-    written = draw(kind, runs, stream, out, split(learners), norm, count, log_of(None, as_json).say)
+    written = draw(kind, runs, stream, out, split(learners), norm, count=count, report=log_of(None, as_json).say)
     show(as_json, {"figure": str(written)}, f"figure: {written}")

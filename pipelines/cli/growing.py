@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -38,18 +37,19 @@ def grow_(
     """
     from driftline.pipelines.run.living import grow
 
-    found = grow(_context(directory, sets, as_json, workers), until, minutes, cost)
-    rows, images, buckets = found["rows"], found["images"], found["buckets"]
+    executor = Executor(workers=workers or default_workers())
+    summary = grow(context_of_last(directory, sets, as_json, executor), until, minutes, cost)
+    rows, images, buckets = summary["rows"], summary["images"], summary["buckets"]
     opened = buckets["now"][len(buckets["before"]) :]
     lines = [
-        f"{found['state']}: {rows['new']:,} new rows, {rows['gone']:,} gone, {rows['kept']:,} kept that are gone; "
+        f"{summary['state']}: {rows['new']:,} new rows, {rows['gone']:,} gone, {rows['kept']:,} kept that are gone; "
         f"{images['new']:,} new images, {images['near_copies_of_stored']:,} of them near copies of stored ones",
-        f"requests {found.get('requests', 0):,}, embeddings {found.get('embeddings', 0):,}",
+        f"requests {summary.get('requests', 0):,}, embeddings {summary.get('embeddings', 0):,}",
         f"buckets {len(buckets['now'])}, new: {', '.join(opened) or 'none'}",
     ]
-    show(as_json, found, "\n".join(lines))
-    if found["because"]:
-        raise Waiting("The run waits for answers.", "", found["because"])
+    show(as_json, summary, "\n".join(lines))
+    if summary["because"]:
+        raise Waiting("The run waits for answers.", "", summary["because"])
 
 
 @command(living_app, "heal", "driftline heal photos2024 --reason timeout --reason http_5xx", panel="Build")
@@ -78,17 +78,14 @@ def heal_(
     from driftline.pipelines.run.living import heal
 
     changes = [*(sets or []), *([f"fetch.mirror={mirror}"] if mirror else [])]
-    found = heal(_context(directory, changes, as_json, workers), reasons or (), days)
-    told = ["failed", "vanished"]
-    lines = [
-        f"asked {found['asked']:,}, healed {found['healed']:,}",
-        *(f"{e['state']}: {e['file']} ({e['photos']:,} photos)" for e in found["damaged"]),
-        *(f"{word}: {', '.join(f'{k} {v:,}' for k, v in found[word].items()) or 'none'}" for word in told),
-    ]
-    show(as_json, found, "\n".join(lines))
-
-
-def _context(directory: Path, sets: list[str] | None, quiet: bool, workers: int | None) -> Any:
-    """The context of a run; without --set, with the settings of the last run."""
     executor = Executor(workers=workers or default_workers())
-    return context_of_last(directory, sets, quiet, executor)
+    summary = heal(context_of_last(directory, changes, as_json, executor), reasons or (), days)
+    lines = [
+        f"asked {summary['asked']:,}, healed {summary['healed']:,}",
+        *(f"{e['state']}: {e['file']} ({e['photos']:,} photos)" for e in summary["damaged"]),
+        *(
+            f"{word}: {', '.join(f'{k} {v:,}' for k, v in summary[word].items()) or 'none'}"
+            for word in ("failed", "vanished")
+        ),
+    ]
+    show(as_json, summary, "\n".join(lines))

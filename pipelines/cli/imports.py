@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from driftline.pipelines.cli.common import Json, command
 from driftline.pipelines.cli.stream_from import Out, Published, Seed, Size, TieSeed, published_facts, save, tell
+
+if TYPE_CHECKING:
+    from driftline.stream_builder.stream import Stream
 
 import_app = typer.Typer()
 
@@ -19,7 +22,7 @@ TestShare = Annotated[float, typer.Option("--test-share", help="Share of test sa
 Files = Annotated[str | None, typer.Option("--files", help="Column of file names.")]
 
 
-def written(stream: Any, out: Path, published: str | None, as_json: bool, protocol: str = "clear-iid") -> None:
+def written(stream: Stream, out: Path, published: str | None, as_json: bool, protocol: str = "clear-iid") -> None:
     """Save an imported stream and tell the user, with its licence and what to cite."""
     tell(as_json, [save(stream, out, published_facts(published))], protocol)
     if not as_json:
@@ -98,7 +101,10 @@ def from_hub(
 
     work = out.parent / f".partial-{out.name}-shards"  # beside the stream: its files become hard links
     try:
-        stream = read(path, time, label, x, config, time_unit, size, period, test_share, seed, work)
+        stream = read(
+            path, time, label, x, config, time_unit,
+            size=size, period=period, test_share=test_share, seed=seed, work=work,
+        )  # fmt: skip
         written(stream, out, None, as_json)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -125,7 +131,10 @@ def from_tic(
     Also lists by month; the table has images or features."""
     from driftline.stream_builder.importers.tic import from_tic as read
 
-    stream = read(path, table, uid, label, files, features, root, size, period, test_share, seed)
+    stream = read(
+        path, table, uid, label, files, features,
+        root=root, size=size, period=period, test_share=test_share, seed=seed,
+    )  # fmt: skip
     written(stream, out, None, as_json)
 
 
@@ -148,7 +157,7 @@ def from_wilds(
     Any other with a time column, too."""
     from driftline.stream_builder.importers.wilds import from_wilds as read
 
-    stream = read(path, time, label, files, group, size, period, test_share, seed)
+    stream = read(path, time, label, files, group, size, period=period, test_share=test_share, seed=seed)
     written(stream, out, None, as_json)
 
 

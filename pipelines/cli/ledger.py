@@ -97,9 +97,9 @@ def included(
     """Check a proof of one entry against a root, without the ledger."""
     from driftline.eval.memory.ledger_proof import check_proof
 
-    found = check_proof(path, root)
-    content = "erased" if found["facts"] is None else json.dumps(found["facts"], sort_keys=True)
-    show(as_json, found, f"entry {found['entry']} of {found['entries']} is included: {content}")
+    proof = check_proof(path, root)
+    content = "erased" if proof["facts"] is None else json.dumps(proof["facts"], sort_keys=True)
+    show(as_json, proof, f"entry {proof['entry']} of {proof['entries']} is included: {content}")
 
 
 @command(ledger_app, "sign", f"driftline ledger sign {BOOK} --key key.pem --out substrate.sig")

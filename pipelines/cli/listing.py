@@ -90,8 +90,8 @@ def list_(
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))
         return
-    for flag, given in (("--protocol", protocol is not None), ("--markdown", markdown)):
-        if given and kind != "learners":
+    for flag, is_set in (("--protocol", protocol is not None), ("--markdown", markdown)):
+        if is_set and kind != "learners":
             raise BadConfig(f"{flag} was given for {kind}.", "Expected it for learners only.")
     if markdown:
         typer.echo(learner_page(), nl=False)
@@ -124,13 +124,13 @@ def _with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dic
 
     registry: Registry = REGISTRIES["learners"]
     refused = () if protocol is None else REGISTRIES["protocols"].resolve(protocol).refuses
-    kept = []
+    matching = []
     for row in rows:
         needs = Needs() if registry.problem(row["name"]) else registry[row["name"]].needs
         if not any(getattr(needs, need) for need in refused):
             need = next((need for need in reversed(FAMILIES) if need and getattr(needs, need)), "")
-            kept.append(row | {"family": FAMILIES[need]})
-    return kept
+            matching.append(row | {"family": FAMILIES[need]})
+    return matching
 
 
 def _by_family(rows: Sequence[Mapping[str, str]]) -> str:

@@ -29,13 +29,13 @@ def doctor(
     from driftline.pipelines.cli.doctor import examine, text
 
     context = None if directory is None else context_of_last(directory, None, True)
-    found = examine()
+    facts = examine()
     if context is not None:
         from driftline.pipelines.forecast.needs import forecast
         from driftline.pipelines.run.plan import plan
 
-        found["problems"] = forecast(context, plan(context))["problems"]
-    show(as_json, found, text(found))
+        facts["problems"] = forecast(context, plan(context))["problems"]
+    show(as_json, facts, text(facts))
 
 
 @command(models_app, "list", "driftline models list")
@@ -58,12 +58,12 @@ def models_list(as_json: Json = False) -> None:
     ]  # fmt: skip
     rows += [
         {
-            "name": known.name, "model": known.model, "weights": known.tag, "megabytes": known.megabytes,
-            "licence": known.licence, "data": known.seen.data, "until": known.seen.trained_until,
-            "claim": known.seen.source, "source": known.repository,
-            "present": is_here(known.repository),
+            "name": model.name, "model": model.model, "weights": model.tag, "megabytes": model.megabytes,
+            "licence": model.licence, "data": model.seen.data, "until": model.seen.trained_until,
+            "claim": model.seen.source, "source": model.repository,
+            "present": is_here(model.repository),
         }
-        for known in KNOWN.values()
+        for model in KNOWN.values()
     ]  # fmt: skip
     table = [
         (
@@ -135,7 +135,7 @@ def models_train(
     """
     from driftline.curate.core.executor.torch_threads import idle_cores
     from driftline.curate.encoders import spec_of
-    from driftline.curate.encoders.locked import RECORD, opened
+    from driftline.curate.encoders.locked import RECORD, load_encoder
     from driftline.curate.encoders.network import resolve_device
     from driftline.curate.encoders.seen import joint, seen, write_seen
     from driftline.curate.encoders.weights import CONFIG
@@ -150,28 +150,38 @@ def models_train(
     if (out / CONFIG).exists() or (out / RECORD).exists():  # the last file of each kind of model
         raise BadConfig(f"{out} holds a model.", "", "Set another --out, or delete the folder.")
     place = resolve_device(device)
-    towers = [(name, opened(name, place)) for name in (image, text) if name is not None]
+    towers = [(name, load_encoder(name, place)) for name in (image, text) if name is not None]
     pairs = captioned(source, locked.EDGE if towers else size, include_tests)
     specs = [spec_of(name) for name, _ in towers]
-    known = joint([pairs.seen, *(seen(spec.encoder, spec.model, spec.weights) for spec in specs)], pairs.seen.source)
+    provenance = joint(
+        [pairs.seen, *(seen(spec.encoder, spec.model, spec.weights) for spec in specs)], pairs.seen.source
+    )
     n = len(pairs.texts)
     with idle_cores() as threads:
         log = log_of(None, as_json)
         log.say(tests_note(source, pairs.tests, pairs.dropped))
-        write_seen(out, known)  # before there is a model that may be used
+        write_seen(out, provenance)  # before there is a model that may be used
         log.say(f"train: {n:,} photos, {len(set(pairs.texts)):,} different texts, threads: {threads}")
         batch = min(256, max(8, n // 4))
         if towers:
             vectors = locked.encoded(towers[0][1], pairs.images)
             losses = locked.train(
-                vectors, pairs.caption, pairs.texts, (towers[0], towers[1]), out, log, seed, epochs, batch
+                vectors,
+                pairs.caption,
+                pairs.texts,
+                (towers[0], towers[1]),
+                out,
+                log,
+                seed=seed,
+                epochs=epochs,
+                batch=batch,
             )
         else:
             losses = small_clip.train(
-                pairs.images, pairs.caption, pairs.texts, out, log, seed, epochs, batch, device=place
+                pairs.images, pairs.caption, pairs.texts, out, log, seed, epochs=epochs, batch=batch, device=place
             )
     document = {"model": str(out.absolute()), "images": n, "texts": len(set(pairs.texts)), "loss": losses}
-    document |= {"dropped": dict(pairs.dropped), "tests": pairs.tests, "trained_until": known.trained_until}
+    document |= {"dropped": dict(pairs.dropped), "tests": pairs.tests, "trained_until": provenance.trained_until}
     use = f"--set embed.model={out.absolute()} --set embed.weights=null"
     if towers:
         use += " --set embed.encoder=locked"

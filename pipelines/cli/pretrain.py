@@ -15,6 +15,8 @@ from driftline.pipelines.cli.listing import named
 
 if TYPE_CHECKING:
     from driftline.curate.pretrain import Recipe
+    from driftline.curate.pretrain.gather import ImageArray
+    from driftline.curate.pretrain.probe import Probe
 
 pretrain_app = typer.Typer()
 
@@ -64,20 +66,20 @@ def pretrain(
             pictures = gather(source, bucket, rules.room, out, tick, include_tests)
     if group.rank == 0:
         run_log.say(tests_note(source, pictures.tests, pictures.dropped))
-    facts = train(pictures, rules, out, seed, device, run_log, prober, every)
+    facts = train(pictures, rules, out, seed, device, run_log, probe=prober, probe_every=every)
     if group.rank == 0:
         knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
         show(as_json, facts, f"pretrain: {facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}")
 
 
 def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
-    from driftline.pipelines.config.loader import given
+    from driftline.pipelines.config.loader import setting_of
 
-    known = {f.name: f.type for f in fields(recipe)}
+    types = {f.name: f.type for f in fields(recipe)}
     changes: dict[str, Any] = {}
-    for key, value in map(given, sets):
-        if key not in known:
-            raise BadConfig(f"Unknown setting {key!r} of a recipe.", f"Available: {', '.join(known)}.")
+    for key, value in map(setting_of, sets):
+        if key not in types:
+            raise BadConfig(f"Unknown setting {key!r} of a recipe.", f"Available: {', '.join(types)}.")
         old = getattr(recipe, key)
         if isinstance(value, bool) or not isinstance(value, (int, float) if isinstance(old, float) else type(old)):
             raise BadConfig(f"{key} is {value!r}.", f"Expected a {type(old).__name__}, as in {key}={old!r}.")
@@ -85,7 +87,7 @@ def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
     return replace(recipe, **changes)
 
 
-def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Any:
+def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> ImageArray:
     """Images of the stream's past (its prior), else the unlabelled or the training images of a step.
 
     Training images that another published split tests are left out, and those linked with a test of this one.
@@ -134,7 +136,7 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Any:
     return ImageArray(x, dropped, f"{stream.sha256}-{bucket}-{tests_are}", seen, tests_are)
 
 
-def _probe(place: Path, room: int) -> Any:
+def _probe(place: Path, room: int) -> Probe:
     import numpy as np
 
     from driftline.curate.pretrain.probe import Probe

@@ -22,7 +22,6 @@ from driftline.pipelines.cli.common import (
     command,
     context_of,
     context_of_last,
-    last_changes,
     log_of,
     next_step,
     show,
@@ -172,7 +171,7 @@ def _following(directory: Path, entries: Sequence[Mapping[str, Any]], sets: list
     """Where the release is and what it is for, or how the run goes on."""
     if entries[-1]["state"] != "done":
         return next_step("run", directory, *(f"--set={change}" for change in sets or ()))
-    from driftline.pipelines.run.stage_folder import folder_of
+    from driftline.pipelines.run.state import folder_of
 
     release = f"release: {folder_of(directory, 'publish') / 'release'}"
     return f"{release}\n{next_step('stream', 'from-release', directory, '--out', 'stream')}"
@@ -209,12 +208,12 @@ def plan_(
         raise BadConfig("--price needs --nodes.", "Expected the number of machines.", "Add --nodes 1.")
     context = context_of(directory, sets, True, Executor(workers=default_workers()))
     plans = plan(context, start, until)
-    found = forecast(context, plans)
-    lines = text(plans, found)
+    needs = forecast(context, plans)
+    lines = text(plans, needs)
     if nodes is not None:
-        found["cluster"] = cluster.cluster(found, nodes, price)
-        lines += "\n" + cluster.text(found["cluster"])
-    show(as_json, {"plan": [asdict(p) for p in plans], **found}, lines)
+        needs["cluster"] = cluster.cluster(needs, nodes, price)
+        lines += "\n" + cluster.text(needs["cluster"])
+    show(as_json, {"plan": [asdict(p) for p in plans], **needs}, lines)
 
 
 @command(runs_app, "status", "driftline status photos2024 --json", panel="Build")
@@ -229,12 +228,12 @@ def status(
     Without --set, with the settings of the last run. Missing and cut files are named, with the command that repairs.
     """
     from driftline.pipelines.run import runner
-    from driftline.pipelines.run.stage_folder import left_over
+    from driftline.pipelines.run.state import left_over
 
-    changes = sets or last_changes(directory)
-    entries = runner.status(context_of(directory, changes, True), verify)
-    options = " ".join(f"--set {shlex.quote(change)}" for change in changes)
-    last = f"settings of the last run: {options}\n" if changes and not sets else ""
+    context = context_of_last(directory, sets, True)
+    entries = runner.status(context, verify)
+    options = " ".join(f"--set {shlex.quote(change)}" for change in context.changes)
+    last = f"settings of the last run: {options}\n" if options and not sets else ""
     others = left_over(directory)
     document = {"stages": entries} | ({"left_over": others} if others else {})
     show(as_json, document, "\n".join([last + runner.table(entries), *([others] if others else [])]))

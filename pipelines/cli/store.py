@@ -30,23 +30,23 @@ def _folder(directory: Path) -> Path:
 @command(store_app, "status", "driftline store status photos2024")
 def status(directory: StoreFolder, as_json: Json = False) -> None:
     """Show what is in the store: photos, misses by reason, vectors, answers, bytes, runs."""
-    from driftline.curate.store.database import opened
+    from driftline.curate.store.database import open_store
     from driftline.curate.store.upkeep import status as contents
 
-    with opened(_folder(directory)) as store:
-        found = contents(store)
-    misses = ", ".join(f"{reason} {n:,}" for reason, n in found["misses"].items())
+    with open_store(_folder(directory)) as store:
+        summary = contents(store)
+    misses = ", ".join(f"{reason} {n:,}" for reason, n in summary["misses"].items())
     lines = [
-        f"{found['folder']}: {found['photos']:,} photos, {found['dated']:,} of them with an EXIF date, "
-        f"{found['photo_bytes']:,} bytes",
+        f"{summary['folder']}: {summary['photos']:,} photos, {summary['dated']:,} of them with an EXIF date, "
+        f"{summary['photo_bytes']:,} bytes",
         f"misses: {misses or 'none'}",
-        f"attempts: {found['attempts']:,} at {found['addresses']:,} addresses",
-        *(f"vectors: {n:,} of {name}" for name, n in found["vectors"].items()),
-        f"answers: {found['answers']:,}",
-        f"files: {found['files']:,}; {found['own_bytes']:,} bytes are in no stage's folder",
-        *(f"run: {path}" for path in found["runs"]),
+        f"attempts: {summary['attempts']:,} at {summary['addresses']:,} addresses",
+        *(f"vectors: {n:,} of {name}" for name, n in summary["vectors"].items()),
+        f"answers: {summary['answers']:,}",
+        f"files: {summary['files']:,}; {summary['own_bytes']:,} bytes are in no stage's folder",
+        *(f"run: {path}" for path in summary["runs"]),
     ]
-    show(as_json, found, "\n".join(lines))
+    show(as_json, summary, "\n".join(lines))
 
 
 @command(store_app, "verify", "driftline store verify photos2024")
@@ -55,13 +55,13 @@ def verify(directory: StoreFolder, as_json: Json = False) -> None:
 
     Damaged files are never used. driftline heal fetches their photos again.
     """
-    from driftline.curate.store.database import opened
+    from driftline.curate.store.database import open_store
     from driftline.curate.store.upkeep import verify as check
 
-    with opened(_folder(directory)) as store:
-        found = check(store)
-    lines = [f"{e['state']}: {e['file']} ({e['photos']:,} photos, {e['vectors']:,} vectors)" for e in found["damaged"]]
-    show(as_json, found, "\n".join([f"{found['files']:,} files read", *lines]))
+    with open_store(_folder(directory)) as store:
+        result = check(store)
+    lines = [f"{e['state']}: {e['file']} ({e['photos']:,} photos, {e['vectors']:,} vectors)" for e in result["damaged"]]
+    show(as_json, result, "\n".join([f"{result['files']:,} files read", *lines]))
     if lines:
         raise IntegrityError(f"{len(lines)} files of the store are damaged.", "", f"Run: driftline heal {directory}.")
 
@@ -76,12 +76,12 @@ def gc(
 
     Nothing is deleted without --yes. A changed filter may need such photos again. Answers are never deleted.
     """
-    from driftline.curate.store.database import opened
+    from driftline.curate.store.database import open_store
     from driftline.curate.store.upkeep import remove, unneeded
     from driftline.pipelines.run.living import needed_photos
     from driftline.pipelines.run.runner import alone
 
-    with opened(_folder(directory)) as store, ExitStack() as locks:
+    with open_store(_folder(directory)) as store, ExitStack() as locks:
         runs = [Path(path) for (path,) in store.base.execute("SELECT path FROM runs ORDER BY path")]
         gone = [str(run) for run in runs if not (run / "driftline.yaml").is_file()]
         for run in runs:
@@ -92,9 +92,15 @@ def gc(
         freed = sum(size for name, size in sizes.items() if store.file(name).stat().st_nlink == 1)
         if yes:
             remove(store, names)
-    found: dict[str, Any] = {"files": names, "bytes": sum(sizes.values()), "freed": freed, "deleted": yes, "gone": gone}
+    document: dict[str, Any] = {
+        "files": names,
+        "bytes": sum(sizes.values()),
+        "freed": freed,
+        "deleted": yes,
+        "gone": gone,
+    }
     lines = [f"{'deleted' if yes else 'not needed'}: {len(names):,} files, {freed:,} bytes on disk"]
     lines += [f"This run is not here, so its photos count as not needed: {run}" for run in gone]
     if names and not yes:
         lines.append("Add --yes to delete them.")
-    show(as_json, found, "\n".join(lines))
+    show(as_json, document, "\n".join(lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -30,11 +30,54 @@ from driftline.pipelines.cli.stream_from import (
     tell,
 )
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 stream_app = typer.Typer(no_args_is_help=True, help="Create, show, measure and export streams.")
 stream_app.add_typer(from_app)
 stream_app.add_typer(import_app)
 
 StreamFolder = Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")]
+Sequence = Annotated[
+    str,
+    typer.Option(
+        "--sequence",
+        help="Shifts of the steps after the source: C:L:R (driftline list shifts); several at one step: C,T; "
+        "settings: R(45); ~R grows over its step; your own: {package.module:Name}.",
+        autocompletion=completion("shifts"),
+    ),
+]
+Sizes = Annotated[
+    str | None, typer.Option("--sizes", help="Samples of each step, the source step first (default: the paper's).")
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option("--seeds", help="One draw for each seed, as in 0-4, in OUT/seed-0 …; eval OUT takes them together."),
+]
+Overlap = Annotated[
+    Literal["auto", "independent", "validation", "disjoint"],
+    typer.Option(
+        "--overlap", help="Images that steps share: disjoint, none; validation, only training images; independent, any."
+    ),
+]
+Draws = Annotated[
+    Literal["auto", "published", "own"],
+    typer.Option("--draws", help="Draws published with the dataset, or own ones."),
+]
+Balanced = Annotated[
+    Literal["balanced", "natural"],
+    typer.Option("--classes", help="Equal class frequencies, or those of the dataset."),
+]
+Augment = Annotated[
+    Literal["auto", "none", "paper"], typer.Option("--augment", help="Augmentation, recorded for loaders.")
+]
+Priors = Annotated[
+    Path | None, typer.Option("--priors", help="CSV without header: a row per step with the share of each class.")
+]
+Oracle = Annotated[
+    bool, typer.Option("--oracle/--no-oracle", help="Also draw data for the oracle, if the dataset is large enough.")
+]
 
 
 @command(
@@ -68,11 +111,13 @@ def stream_features(
         raise BadConfig("There is no encoder.", "Expected --features or --zoo.")
     stream, source = opened(path)
     log = log_of(None, as_json)
-    made = {
-        out / name: encoded_at(stream, source, name, text, out / name, device, log, 8 if bits == "8" else 16)
+    streams = {
+        out / name: encoded_at(
+            stream, source, name, text, out / name, device, run_log=log, bits=8 if bits == "8" else 16
+        )
         for name, text in encoders.items()
     }
-    tell(as_json, [facts_of(encoded, place) for place, encoded in made.items()])
+    tell(as_json, [facts_of(encoded, place) for place, encoded in streams.items()])
 
 
 @command(
@@ -80,68 +125,34 @@ def stream_features(
 )
 def stream_compose(
     base: Base,
-    sequence: Annotated[
-        str,
-        typer.Option(
-            "--sequence",
-            help="Shifts of the steps after the source: C:L:R (driftline list shifts); several at one step: C,T; "
-            "settings: R(45); ~R grows over its step; your own: {package.module:Name}.",
-            autocompletion=completion("shifts"),
-        ),
-    ],
+    sequence: Sequence,
     out: Out,
-    sizes: Annotated[
-        str | None,
-        typer.Option("--sizes", help="Samples of each step, the source step first (default: the paper's)."),
-    ] = None,
+    sizes: Sizes = None,
     test_size: Annotated[int, typer.Option("--test-size", min=1, help="Test samples of the last step.")] = 5000,
     seed: Annotated[int, typer.Option("--seed", help="Random seed of draws and noise.")] = 0,
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            "--seeds", help="One draw for each seed, as in 0-4, in OUT/seed-0 …; eval OUT takes them together."
-        ),
-    ] = None,
+    seeds: Seeds = None,
     fidelity: Annotated[Fidelity, typer.Option("--fidelity", help="paper-code: as the reference did.")] = "clean",
-    overlap: Annotated[
-        Literal["auto", "independent", "validation", "disjoint"],
-        typer.Option(
-            "--overlap",
-            help="Images that steps share: disjoint, none; validation, only training images; independent, any.",
-        ),
-    ] = "auto",
-    draws: Annotated[
-        Literal["auto", "published", "own"],
-        typer.Option("--draws", help="Draws published with the dataset, or own ones."),
-    ] = "auto",
-    balanced: Annotated[
-        Literal["balanced", "natural"],
-        typer.Option("--classes", help="Equal class frequencies, or those of the dataset."),
-    ] = "balanced",
-    augment: Annotated[
-        Literal["auto", "none", "paper"], typer.Option("--augment", help="Augmentation, recorded for loaders.")
-    ] = "auto",
+    overlap: Overlap = "auto",
+    draws: Draws = "auto",
+    balanced: Balanced = "balanced",
+    augment: Augment = "auto",
     val_share: Annotated[float, typer.Option("--val-share", min=0, max=0.9, help="Share of validation samples.")] = 0.2,
-    priors: Annotated[
-        Path | None,
-        typer.Option("--priors", help="CSV without header: a row per step with the share of each class."),
-    ] = None,
+    priors: Priors = None,
     data_dir: DataDir = None,
     labels: Labels = None,
     size: Size = 32,
     download: Download = False,
     workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="Steps rendered in parallel.")] = 1,
-    oracle: Annotated[
-        bool,
-        typer.Option("--oracle/--no-oracle", help="Also draw data for the oracle, if the dataset is large enough."),
-    ] = True,
+    oracle: Oracle = True,
     as_json: Json = False,
 ) -> None:
     """Compose a stream from a dataset and a shift sequence.
 
     Shifts accumulate from step to step.
     """
+    from driftline.curate.core.atomic_io import fingerprint
     from driftline.curate.core.outside.names import is_count
+    from driftline.eval.experiment.settings import seeds_of
     from driftline.stream_builder.builders.sampling import Composition
     from driftline.stream_builder.builders.shift_sequence import compose
     from driftline.stream_builder.datasets import Options, open_dataset
@@ -155,27 +166,28 @@ def stream_compose(
 
         tell(as_json, [save(portraits(Path(base), size, seed, fidelity), out)], "seq-to-final")
         return
-    numbers = None if sizes is None else [int(part) for part in sizes.split(",")]
-    composition = Composition(val_share, balanced, overlap, draws, augment, fidelity, _table(priors))
-    dataset = open_dataset(base, Options(data_dir, labels, size, download))
+    composition = Composition(
+        val_share, balanced, overlap, draws, augment=augment, fidelity=fidelity, priors=_table(priors)
+    )
+    one_draw = partial(
+        compose, open_dataset(base, Options(data_dir, labels, size, download)), sequence,
+        None if sizes is None else [int(part) for part in sizes.split(",")], test_size, composition=composition,
+        workers=workers, oracle=oracle,
+    )  # fmt: skip
     if seeds is None:
-        made = compose(dataset, sequence, numbers, test_size, seed, composition, workers, oracle)
-        tell(as_json, [save(made, out)], "seq-to-final")
+        tell(as_json, [save(one_draw(seed=seed), out)], "seq-to-final")
         return
-    from driftline.curate.core.atomic_io import fingerprint
-    from driftline.eval.experiment.settings import seeds_of
-
     saved = []
     for each in seeds_of(seeds):
-        made = compose(dataset, sequence, numbers, test_size, each, composition, workers, oracle)
-        alike = {key: value for key, value in made.facts.items() if key not in ("seed", "shared")}
+        stream = one_draw(seed=each)
+        alike = {key: value for key, value in stream.facts.items() if key not in ("seed", "shared")}
         shares = [] if composition.priors is None else composition.priors.tolist()
-        family = [alike, list(made.classes), test_size, oracle, val_share, balanced, shares]
-        saved.append(save(made, out / f"seed-{each}", {"family": fingerprint(family)}))
+        family = [alike, list(stream.classes), test_size, oracle, val_share, balanced, shares]
+        saved.append(save(stream, out / f"seed-{each}", {"family": fingerprint(family)}))
     tell(as_json, saved, "seq-to-final")
 
 
-def _table(path: Path | None) -> Any:
+def _table(path: Path | None) -> npt.NDArray[np.float64] | None:
     import numpy as np
 
     if path is None:

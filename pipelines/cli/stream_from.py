@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.common import Device, Json, command, log_of, next_step, show
 from driftline.pipelines.cli.listing import completion
+
+if TYPE_CHECKING:
+    from driftline.curate.encoders import EncoderSpec
+    from driftline.stream_builder.stream import Stream
 
 from_app = typer.Typer()
 
@@ -58,12 +62,12 @@ Bits = Annotated[
 EncoderDevice = Annotated[Device, typer.Option("--device", help="For the encoder.")]
 
 
-def save(stream: Any, out: Path, facts: dict[str, str] | None = None, bits: str = "16") -> dict[str, Any]:
+def save(stream: Stream, out: Path, facts: dict[str, str] | None = None, bits: str = "16") -> dict[str, Any]:
     """Save a stream; returns its facts for the user. facts: recorded in addition to the stream's own."""
     return facts_of(stream.save(out, {**stream.facts, **(facts or {})}, 8 if bits == "8" else 16), out)
 
 
-def facts_of(stream: Any, out: Path) -> dict[str, Any]:
+def facts_of(stream: Stream, out: Path) -> dict[str, Any]:
     """Facts about a saved stream, for the user."""
     return {
         "stream": stream.name,
@@ -108,8 +112,8 @@ def published_facts(published: str | None, trained_until: str | None = None) -> 
 
     if published is not None and published not in names():
         raise BadConfig(f"--published is {published!r}.", f"Expected one of {', '.join(names())}.")
-    said = Seen(checked(trained_until), "not stated", "--trained-until").facts() if trained_until else {}
-    return ({"published": published} if published else {}) | said
+    seen = Seen(checked(trained_until), "not stated", "--trained-until").facts() if trained_until else {}
+    return ({"published": published} if published else {}) | seen
 
 
 @command(from_app, "from-release", "driftline stream from-release photos2024 --out stream")
@@ -162,14 +166,14 @@ def stream_from_release(
     tell(as_json, [save(from_release(path, features, split, spec, template or (), seed), out, facts, bits)])
 
 
-def _text_encoder(path: Path, given: str | None, device: str) -> Any:
+def _text_encoder(path: Path, name: str | None, device: str) -> EncoderSpec:
     """The encoder of the release's prompts. Raises BadConfig for a release that does not name it."""
     from driftline.curate.encoders import spec_of
     from driftline.curate.release import Release
     from driftline.pipelines.stages.embed import built_in
 
-    if given is not None:
-        spec = spec_of(given, device)
+    if name is not None:
+        spec = spec_of(name, device)
     else:
         maker = Release.open(path).facts["provenance"]["encoder"]
         if not maker.get("kind"):
@@ -237,8 +241,8 @@ def stream_from_order(
     """
     from driftline.stream_builder.builders.time_order import in_time_order, open_timed
 
-    made = in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed, split)
-    tell(as_json, [save(made, out)], "near-future")
+    stream = in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed, split)
+    tell(as_json, [save(stream, out)], "near-future")
 
 
 @command(from_app, "from-texts", "driftline stream from-texts banking77 --encoder ngrams:2048 --out S")

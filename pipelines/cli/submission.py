@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
-from driftline.pipelines.cli.common import Json, command, show
+from driftline.pipelines.cli.common import Json, Plugins, admit, command, show
 
 submit_app = typer.Typer()
 Streams = Annotated[
@@ -44,11 +44,13 @@ def submit(
     code: Annotated[
         list[Path] | None, typer.Option("--code", help="NAME.py of a learner named NAME:CLASS; may be repeated.")
     ] = None,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Pack rows, hashes and the environment into one file."""
     from driftline.eval.leaderboard.submission import pack
 
+    admit(plugins)
     manifest = pack(paths, name, out, contact, code or ())
     runs, scores = sum(m.endswith("run.json") for m in manifest["files"]), len(manifest["scores"])
     show(as_json, {"file": str(out), "runs": runs, "scores": scores}, f"{out}: {runs} runs, {scores} scores")
@@ -62,6 +64,7 @@ def verify(
     public_value: Public = "",
     seconds: Seconds = 3600,
     run_code: RunCode = False,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Check a submission: hashes, scores, repeated runs.
@@ -71,10 +74,11 @@ def verify(
     from driftline.eval.leaderboard.isolation import Limits
     from driftline.eval.leaderboard.verification import verify as check
 
+    admit(plugins)
     verdict = check(path, stream or (), again, public_value, Limits(seconds), run_code)
-    told = [(run, run["differs"] or "the same") for run in verdict.again]
-    told += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
-    lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in told]
+    outcomes = [(run, run["differs"] or "the same") for run in verdict.again]
+    outcomes += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
+    lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in outcomes]
     lines += [
         f"{run['learner']}, {run['protocol']}, seed {run['seed']}: unverified: {run['because']}"
         for run in verdict.unverified
@@ -113,6 +117,7 @@ def leaderboard(
     site: Annotated[
         Path | None, typer.Option("--site", help="Folder of a static site: tables, lite track, files to download.")
     ] = None,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Verify submissions and write a page of them.
@@ -124,6 +129,7 @@ def leaderboard(
     from driftline.eval.leaderboard.isolation import Limits
     from driftline.eval.leaderboard.verification import verify as check
 
+    admit(plugins)
     paths = list(paths or ())
     if baselines:
         from driftline.eval.leaderboard.baselines import on
@@ -132,7 +138,9 @@ def leaderboard(
     if not paths:
         raise BadConfig("There is no submission to show.", "", "Name files of driftline submit, or add --baselines.")
     limits = Limits(seconds)
-    verdicts = [check(path, stream or (), again, public_value, limits, run_code, unverified) for path in paths]
+    verdicts = [
+        check(path, stream or (), again, public_value, limits, run_code, elsewhere=unverified) for path in paths
+    ]
     write_text(out, board(verdicts, unverified))
     document: dict[str, Any] = {"leaderboard": str(out)}
     text = f"leaderboard: {out}"

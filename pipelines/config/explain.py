@@ -17,9 +17,10 @@ from driftline.curate.sources.base import Source
 from driftline.pipelines.config.schema import Config
 
 Where = Sequence[int | str]
+Node = yaml.Node | None
 
 
-def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: Any, changed: Sequence[str]) -> str:
+def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: Node, changed: Sequence[str]) -> str:
     """One line: where it is, what was given, what is expected.
 
     values: of the run file. name: of the file, or of the preset. node: the file's YAML node. changed: keys of `--set`.
@@ -33,7 +34,7 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: A
     place = _place(key, where, name, node, changed, kind == "extra_forbidden")
     if kind == "extra_forbidden":
         section, *_ = _field_at(where[:-1], values)
-        available = sorted(keys_of(_plain(section)))
+        available = sorted(keys_of(_bare(section)))
         of_source = where[0] == "collection" and len(where) == 2
         source = f" of the source {values['collection']['source']}" if of_source else ""
         hint = _did_you_mean(where[-1], available)
@@ -49,12 +50,12 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: A
     wanted = f"Expected {expected(annotation, marks)}"
     if kind == "missing":
         return f"{place}: missing. {wanted}: {description}."
-    plain = _plain(annotation)
+    plain = _bare(annotation)
     choices = [str(choice) for choice in get_args(plain)] if get_origin(plain) is Literal else []
     return f"{shown}{_did_you_mean(value, choices)} {wanted}."
 
 
-def _place(key: str, where: Where, name: str, node: Any, changed: Sequence[str], unknown: bool) -> str:
+def _place(key: str, where: Where, name: str, node: Node, changed: Sequence[str], unknown: bool) -> str:
     """`--set KEY`, or file, line and key."""
     for change in changed:
         if f"{key}.".startswith(f"{change}.") or (unknown and change.startswith(f"{key}.")):
@@ -63,8 +64,8 @@ def _place(key: str, where: Where, name: str, node: Any, changed: Sequence[str],
     return f"{name}, line {line}, {key}" if line else f"{name}, {key}"
 
 
-def _did_you_mean(given: Any, available: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(given), available, 1)
+def _did_you_mean(word: Any, available: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(word), available, 1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
@@ -74,7 +75,7 @@ def _field_at(where: Where, values: Mapping[str, Any]) -> tuple[Any, Sequence[An
     marks: Sequence[Any] = ()
     description = ""
     for part in where:
-        kind = _plain(kind)
+        kind = _bare(kind)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             field = keys_of(kind)[str(part)]
             kind, marks, description = field.annotation, field.metadata, field.description or ""
@@ -88,15 +89,15 @@ def _field_at(where: Where, values: Mapping[str, Any]) -> tuple[Any, Sequence[An
     return kind, marks, " ".join(description.split())
 
 
-def _plain(kind: Any) -> Any:
+def _bare(kind: Any) -> Any:
     """A type without marks and without "or null"."""
     if get_origin(kind) is Annotated:
-        return _plain(get_args(kind)[0])
+        return _bare(get_args(kind)[0])
     inner = [one for one in get_args(kind) if one is not type(None)]
-    return _plain(inner[0]) if type(None) in get_args(kind) else kind
+    return _bare(inner[0]) if type(None) in get_args(kind) else kind
 
 
-def _line(node: Any, where: Sequence[Any]) -> int | None:
+def _line(node: Node, where: Where) -> int | None:
     """Line (from 1) of the key at `where`, or of the nearest section that exists."""
     line = None
     for part in where:

@@ -44,7 +44,7 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
 
 
 def check(
-    values: dict[str, Any], name: str, changes: Sequence[str] = (), node: Any = None, folder: Path = Path()
+    values: dict[str, Any], name: str, changes: Sequence[str] = (), node: yaml.Node | None = None, folder: Path = Path()
 ) -> Config:
     """Apply `changes` to the values of a run file, and check them. Raises BadConfig.
 
@@ -54,12 +54,12 @@ def check(
     before = dict(values["collection"]) if isinstance(values.get("collection"), dict) else {}
     for change in changes:
         apply(values, change)
-    _drop_other_sources(values, before, [given(change)[0] for change in changes])
+    _drop_other_sources(values, before, [setting_of(change)[0] for change in changes])
     _include_concepts(values, folder)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        changed = [given(change)[0] for change in changes]
+        changed = [setting_of(change)[0] for change in changes]
         problems = error.errors()
         # an error within a list also makes the list too short: the error within says more
         inner = [p for p in problems if not any(p["loc"] == q["loc"][: len(p["loc"])] for q in problems if q is not p)]
@@ -95,7 +95,7 @@ def _include_concepts(values: dict[str, Any], folder: Path) -> None:
         raise BadConfig(f"{file} is not valid YAML: {' '.join(str(error).split())}.") from None
 
 
-def given(change: str) -> tuple[str, Any]:
+def setting_of(change: str) -> tuple[str, Any]:
     """`KEY=VALUE` of `--set` → key and value. Raises BadConfig for a malformed one."""
     key, equals, text = change.partition("=")
     if not equals or not key:
@@ -105,7 +105,7 @@ def given(change: str) -> tuple[str, Any]:
 
 def apply(values: dict[str, Any], change: str) -> None:
     """One `--set KEY=VALUE` with a dotted key. Raises BadConfig for a malformed one."""
-    key, value = given(change)
+    key, value = setting_of(change)
     *sections, last = key.split(".")
     section: Any = values
     for name in sections:

@@ -25,10 +25,10 @@ def set_value(text: str, where: Path_, value: Any) -> str:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     plain = json.dumps(value, ensure_ascii=False)
     for part in where[:-1]:
-        found = _child(node, part)
-        if found is None:
+        child = _child(node, part)
+        if child is None:
             raise BadConfig(f"The file has no {'.'.join(map(str, where))}.", f"Looked for {part!r}.")
-        node = found
+        node = child
     last = where[-1]
     old = _child(node, last)
     if old is not None:

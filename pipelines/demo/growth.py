@@ -49,13 +49,13 @@ def demo_grown(
     executor = Executor(workers=workers or default_workers())
     context = Context(out, load(out / "driftline.yaml", SETS), run_log, executor, SETS)
     with worlds.serve(world):
-        found = grow(context)
+        summary = grow(context)
     simulate_answers(out, world, open_batch(context).folder, "later.csv")
     answered = grow(context)
-    found |= {key: found[key] + answered[key] for key in ("embeddings", "answers")}
+    summary |= {key: summary[key] + answered[key] for key in ("embeddings", "answers")}
     record = folder / "grown.json"
     if not record.is_file():  # a second call finds nothing new
-        write_json(record, {key: found[key] for key in PAID})
+        write_json(record, {key: summary[key] for key in PAID})
     release = Release.open(out)
     stream = from_release(release, FEATURES).save(folder / "stream")
     with run_log.progress(PROTOCOL, len(learners) * scale.seeds, "runs") as tick:
@@ -82,12 +82,12 @@ def _keep(release: Path, target: Path) -> None:
         whole.rename(target)
 
 
-def text(found: dict[str, Any]) -> str:
+def text(summary: dict[str, Any]) -> str:
     """The same for a terminal."""
-    grown, same = found["grown"], found["compare"]
+    grown, same = summary["grown"], summary["compare"]
     table = [f"{'learner':<14}  last old bucket  new bucket  trained on it"]
     table += [
-        f"{r['learner']:<14}  {r['then']:>15.3f}  {r['new']:>10.3f}  {r['after']:>13.3f}" for r in found["learners"]
+        f"{r['learner']:<14}  {r['then']:>15.3f}  {r['new']:>10.3f}  {r['after']:>13.3f}" for r in summary["learners"]
     ]
     buckets = grown["buckets"]
     return "\n".join(
@@ -98,6 +98,6 @@ def text(found: dict[str, Any]) -> str:
             f"{same['b']['version']} are those of {same['a']['version']}",
             "Accuracy of models that were trained on the old buckets, and then on the new one:",
             *table,
-            f"report: {found['report']}",
+            f"report: {summary['report']}",
         ]
     )

@@ -32,7 +32,7 @@ from driftline.pipelines.reporting.audit_page import pictures as audit_pictures
 from driftline.pipelines.reporting.run_report import journey_report
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.embed import OF_2004, spec_of
 from driftline.stream_builder.builders.release import MADE_BY_EMBED, from_release
 
@@ -108,8 +108,8 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
         runs,
         out / "report",
         truth,
-        [texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))],
-        "driftline demo: how ten everyday things aged",
+        extra=[texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))],
+        title="driftline demo: how ten everyday things aged",
     )
     parts.done("report")
     run_log.say(str(parts))
@@ -125,10 +125,10 @@ def row_0(context: Context, release: Release, seeds: int) -> Section:
     """
     texts = spec_of(context)
     stream = from_release(release, MADE_BY_EMBED, texts=texts).save(context.root / "described")
-    found = evaluate(stream, PROTOCOLS[0], OF_TEXTS, list(range(seeds)), out=context.root / "row-0")
+    results = evaluate(stream, PROTOCOLS[0], OF_TEXTS, list(range(seeds)), out=context.root / "row-0")
     rows = [
         [one["learner"], *(f"{100 * accuracies[t]:.1f}" for t, accuracies in enumerate(one["matrix"]))]
-        for one in found["results"]
+        for one in results["results"]
     ]
     grid = table(["", *(step.name for step in stream.steps)], rows, "plain")
     return Section("texts", "The prompts alone", shown("prompts_alone", grid))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
 from driftline.curate.core.atomic_io import read_json, write_bytes, write_json
@@ -22,6 +22,9 @@ from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
+
+if TYPE_CHECKING:
+    import numpy as np
 
 START, END = datetime(2004, 1, 5, tzinfo=UTC), datetime(2014, 4, 20, tzinfo=UTC)
 LATER = (1.001, 1.1)  # age of the photos that `grow` adds: the year after END
@@ -180,7 +183,7 @@ def _render(
     return lines, truth, behaviour
 
 
-def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: Any) -> dict[str, str]:
+def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: np.random.Generator) -> dict[str, str]:
     user = int(rng.zipf(1.6)) % 400
     taken = uploaded - timedelta(hours=float(rng.gamma(1.2, 60)) + 0.2)
     licence = list(LICENCES)[int(rng.integers(len(LICENCES)))]

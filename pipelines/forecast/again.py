@@ -13,7 +13,7 @@ from driftline.curate.embedding.reuse import encoder_name
 from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.reuse import rules_of
 from driftline.curate.store.answers import merged
-from driftline.curate.store.database import opened
+from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import outcomes
 from driftline.curate.store.vectors import looks
 from driftline.curate.validation.answers.answers import read_answers, read_lines
@@ -21,7 +21,7 @@ from driftline.curate.validation.asking.batches import affordable, estimate
 from driftline.curate.validation.judging.panel import NOT_ASKED
 from driftline.pipelines.annotation.batches import OpenBatch
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.ask import ASKED, Ask, answers_of, gold_of, items_of, routes_of
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.stages.tally import Tally
@@ -39,25 +39,25 @@ def again(context: Context, sample: pa.Table | None, photos: int | None, todo: s
         return None
     urls = list(dict.fromkeys(url for url in sample["url"].to_pylist() if url))
     some = urls[:: max(1, len(urls) // LOOKED_UP)]
-    found: dict[str, Any] = {"requests": None, "embeddings": None, "answered": 0, "images": 0}
+    counts: dict[str, Any] = {"requests": None, "embeddings": None, "answered": 0, "images": 0}
     if some:
         private = context.config.fetch.private_addresses
         if private == "auto" and not mostly_private(urls):
             private = "refuse"
         rules = rules_of(context.config.fetch.model_copy(update={"private_addresses": private}))
-        with opened(place.folder) as store:
-            known = outcomes(store, some)
-            usable = [one for one in known.values() if one.sha256 is not None or one.rules == rules]
+        with open_store(place.folder) as store:
+            answers = outcomes(store, some)
+            usable = [one for one in answers.values() if one.sha256 is not None or one.rules == rules]
             digests = [one.sha256 for one in usable if one.sha256 is not None]
-            found |= {"answered": len(usable), "images": len(digests)}
+            counts |= {"answered": len(usable), "images": len(digests)}
             if "fetch" in todo:
-                found["requests"] = round(photos * (1 - len(usable) / len(some)))
+                counts["requests"] = round(photos * (1 - len(usable) / len(some)))
             if "embed" in todo:
                 name = encoder_name(spec_of(context).load(), context.config.embed.batch)
                 misses = len(usable) - len(digests)
                 images = len(some) - misses
-                found["embeddings"] = round(photos * (images - len(looks(store, name, digests))) / len(some))
-    return found
+                counts["embeddings"] = round(photos * (images - len(looks(store, name, digests))) / len(some))
+    return counts
 
 
 def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any] | None:
@@ -80,8 +80,8 @@ def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any
     stored = place is not None and (place.folder / "index.sqlite").is_file()  # a plan makes no store
     if lines or stored:  # an empty table would import pandas
         table = read_answers(lines, facts, f"driftline:{context.config.seed}")
-        if stored and (known := answers_of(context, inputs["bucket"])) is not None:
-            table = merged(table, known.earlier(facts))
+        if stored and (of_store := answers_of(context, inputs["bucket"])) is not None:
+            table = merged(table, of_store.earlier(facts))
         answers.update(id_ for id_, fault in rows_of(table, "id", "fault") if fault is None)
     begun = batch is not None and (batch.number > 1 or bool(lines))  # its gold questions are drawn already
     left = {id_ for id_ in (facts["items"].values() if begun else asked) if answers[id_] < settings.workers}
@@ -120,11 +120,11 @@ def priced(context: Context, images: int, gold: int, at_most: bool, known_by: st
     }  # fmt: skip
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(counts: dict[str, Any]) -> list[str]:
     """The same for people."""
-    said = []
-    if found["requests"] is not None:
-        said.append(f"about {found['requests']:,} requests; the store knows the other photos")
-    if found["embeddings"] is not None:
-        said.append(f"about {found['embeddings']:,} vectors; the store has the others")
-    return said
+    texts = []
+    if counts["requests"] is not None:
+        texts.append(f"about {counts['requests']:,} requests; the store knows the other photos")
+    if counts["embeddings"] is not None:
+        texts.append(f"about {counts['embeddings']:,} vectors; the store has the others")
+    return texts

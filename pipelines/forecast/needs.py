@@ -34,7 +34,7 @@ from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
 from driftline.pipelines.run.plan import Plan, make
 from driftline.pipelines.run.stage import Context, Stage, parts_of
-from driftline.pipelines.run.stage_folder import beside, done_of, folder_of
+from driftline.pipelines.run.state import beside, done_of, folder_of
 from driftline.pipelines.stages.embed import BUILT_IN, spec_of
 
 SAMPLE = 1_000  # records of the source that are read
@@ -110,7 +110,7 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
         "model": model,
         "network": network,
         "again": needed,
-        "seconds": _seconds(context, todo, rows, photos, bool(urls), rate, needed or {}),
+        "seconds": _seconds(context, todo, rows, photos, bool(urls), rate, needed=needed or {}),
         "reused": [p.stage for p in plans if p.action == "skip"],
         "problems": list(problems),
     }  # fmt: skip
@@ -165,10 +165,10 @@ def _filtered(context: Context, table: pa.Table, rows: int, known_by: str) -> Sa
         quiet = type(context.run_log)(None, quiet=True)
         quiet_stage: Stage = type(stage)(type(context)(context.root, context.config, quiet))
         counts = quiet_stage.run({"ingest": Path(folder, "in")}, Path(folder, "out"))
-        kept = pa.concat_tables([pq.ParquetFile(part).read() for part in parts_of(Path(folder, "out"))])
+        filtered = pa.concat_tables([pq.ParquetFile(part).read() for part in parts_of(Path(folder, "out"))])
     if len(table) < rows:
         known_by += f", by the first {len(table):,}"
-    return Sample(kept, rows * len(kept) / max(1, len(table)), known_by, dict(counts.plain()["dropped"]))
+    return Sample(filtered, rows * len(filtered) / max(1, len(table)), known_by, dict(counts.plain()["dropped"]))
 
 
 def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
@@ -288,13 +288,13 @@ def _model(context: Context, needed: bool) -> dict[str, Any]:
     if not needed or settings.encoder != "clip" or settings.model == BUILT_IN:
         return document | {"state": "here" if needed else "not needed"}
     spec = spec_of(context)
-    known = KNOWN.get(f"{spec.model}:{spec.weights}")
+    model = KNOWN.get(f"{spec.model}:{spec.weights}")
     repository = repository_of(spec.model, spec.weights)
     if repository is None or is_here(repository):
         return document | {"state": "here"}
     server = urlsplit(hub()).hostname
     state = "to download" if reachable(hub()) else "missing"
-    return document | {"state": state, "server": server, "megabytes": known.megabytes if known else None}
+    return document | {"state": state, "server": server, "megabytes": model.megabytes if model else None}
 
 
 def _embedding_rate(context: Context) -> float | None:

@@ -9,64 +9,64 @@ from driftline.pipelines.forecast.again import lines as lines_of
 from driftline.pipelines.run.plan import Plan, duration
 
 
-def text(plans: Sequence[Plan], found: dict[str, Any]) -> str:
+def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     """The plan for people."""
     lines = [f"{p.stage:<11}{p.action:<8}{p.because}" for p in plans]
-    add: Callable[[str, str], None] = lambda head, said: lines.append(f"{head:<11}{said}")  # noqa: E731
+    add: Callable[[str, str], None] = lambda head, sentence: lines.append(f"{head:<11}{sentence}")  # noqa: E731
     lines.append("")
-    if (photos := found["photos"]) is not None:
+    if (photos := needs["photos"]) is not None:
         drops = ", ".join(f"{reason} {n:,}" for reason, n in photos["sample_dropped"].items())
         basis = f"{photos['known_by']}{f'; filter drops {drops}' if drops else ''}"
         if photos["addresses"] is not None:
             measured = f", as of {photos['share_known_by']}" if photos["share_known_by"] else ""
             basis = f"{photos['addresses']:,} addresses{measured}; {basis}"
         add("photos", f"{'at most ' if photos['at_most'] else ''}{photos['expected']:,} ({basis})")
-    if (buckets := found["buckets"]) is not None:
+    if (buckets := needs["buckets"]) is not None:
         shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
         add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")
-    if (uploaders := found["uploaders"]) is not None and uploaders["too_large"]:
+    if (uploaders := needs["uploaders"]) is not None and uploaders["too_large"]:
         add(
             "uploaders",
             f"{uploaders['too_large']} of {uploaders['number']:,} always train: too many photos to be tested",
         )
-    if (wanted := found["candidates"]) is not None:
+    if (wanted := needs["candidates"]) is not None:
         background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
         add("candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket")
         if short := wanted["short_buckets"]:
             add("", f"{', '.join(short[:6])}{' …' if len(short) > 6 else ''}: fewer photos than that")
-    if (searched := found["search"]) is not None:
+    if (searched := needs["search"]) is not None:
         size = "" if searched["bytes"] is None else f" ({searched['bytes'] / 1e6:,.1f} MB)"
         where = "in a temporary file" if searched["on_disk"] else "in memory"
         lists = f"lists of {searched['list_bytes'] / 1e6:,.1f} MB {where}"
         add("search", f"one pass over {searched['vectors']:,} vectors{size}; {lists}")
-    disk = found["disk"]
+    disk = needs["disk"]
     if disk["bytes"]:
         guess = "" if disk["known_by"] == "files" else f" (at {disk['known_by']})"
         photos = f"{disk['bytes'] / 1e6:,.{int(disk['bytes'] < 1e7)}f}"
         add("disk", f"about {photos} MB of photos{guess}; {disk['free'] / 1e6:,.0f} MB are free")
-    model = found["model"]
+    model = needs["model"]
     size = f" ({model['megabytes']:,} MB)" if model["megabytes"] else ""
     states = {"missing": f"missing, and {model['server']} does not answer", "to download": f"to download{size}"}
     add("model", f"{model['name']}: {states.get(model['state'], model['state'])}")
-    for place, answers in found["network"].items():
+    for place, answers in needs["network"].items():
         add("network", f"{place} {'answers' if answers else 'does not answer'}")
-    times = {name: seconds for name, seconds in found["seconds"].items() if seconds}
+    times = {name: seconds for name, seconds in needs["seconds"].items() if seconds}
     if times:
         longest = sorted(times, key=lambda name: -times[name])[:2]
         most = ", ".join(f"{name} {duration(times[name])}" for name in longest)
-        unknown = ", ".join(name for name, seconds in found["seconds"].items() if seconds is None)
+        unknown = ", ".join(name for name, seconds in needs["seconds"].items() if seconds is None)
         add("time", f"about {duration(sum(times.values()))} ({most}){f', without {unknown}' if unknown else ''}")
-    if (asked := found["questions"]) is not None:
+    if (asked := needs["questions"]) is not None:
         people = f"{asked['images']:,} images × {asked['workers']} = {asked['answers']:,} answers"
         paid = f"${asked['usd']:,.2f} for paid workers with the fee of {asked['platform']}"
         add("people", f"{asked['word']} {people}, {duration(3600 * asked['hours'])}; {paid}, free by yourself")
         gold = f", gold {asked['gold']:,}" if asked["gold"] else ""
         routes = "".join(f", {route} {n:,}" for route, n in asked["routes"].items())
         add("", f"basis: {asked['known_by']}{routes}{gold}")
-    for line in lines_of(found["again"]) if found["again"] else ():
+    for line in lines_of(needs["again"]) if needs["again"] else ():
         add("again", line)
-    if found["reused"]:
-        add("reused", ", ".join(found["reused"]))
-    for problem in found["problems"]:
+    if needs["reused"]:
+        add("reused", ", ".join(needs["reused"]))
+    for problem in needs["problems"]:
         add("problem", problem)
     return "\n".join(lines)

@@ -20,7 +20,7 @@ def sheets(explorer: Explorer, texts: list[str], concept: str, k: int, out: Path
 
     Returns prompt, picture (the path) and overlap of each.
     """
-    rows, made = [], []
+    rows, written = [], []
     for number, text in enumerate(texts):
         view = explorer.view(Query.parse(text), concept, k)
         write_bytes(out / f"{number:02d}.png", picture(explorer, view, k))
@@ -29,9 +29,9 @@ def sheets(explorer: Explorer, texts: list[str], concept: str, k: int, out: Path
             for rank, shot in enumerate(bucket.shots):
                 row = [prompt, bucket.name, rank, shot.id, f"{shot.score:.6f}", " ".join(shot.also)]
                 rows.append([no_formula(cell) for cell in row])
-        made.append({"prompt": prompt, "picture": str(out / f"{number:02d}.png"), "overlap": view.overlap})
+        written.append({"prompt": prompt, "picture": str(out / f"{number:02d}.png"), "overlap": view.overlap})
     write_text(out / "candidates.csv", csv_text(("prompt", "bucket", "rank", "id", "score", "also"), rows))
-    return made
+    return written
 
 
 def picture(explorer: Explorer, view: View, k: int) -> bytes:

@@ -32,7 +32,7 @@ from driftline.pipelines.annotation.advice import advice, said_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.yaml_edit import set_value
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of, is_finished
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, cache_folder
@@ -79,7 +79,7 @@ class Shot:
     """other concepts that retrieve it"""
     verdict: str = ""
     """what the stage tally decided for this concept; "": nothing yet"""
-    said: tuple[str, ...] = ()
+    opinions: tuple[str, ...] = ()
     """answers of judges, "JUDGE: LABELS" """
 
 
@@ -176,7 +176,7 @@ class Explorer:
     def __init__(self, context: Context) -> None:
         self.context = context
         for stage in ("fetch", "bucket", "embed"):
-            if not (folder_of(context.root, stage) / "done.json").is_file():
+            if not is_finished(context.root, stage):
                 raise MissingFile(
                     f"The stage {stage} of {context.root} is not done.",
                     "Expected embedded images.",
@@ -211,20 +211,20 @@ class Explorer:
 
     def concept(self, query: Query, name: str = "") -> Concept:
         """The query as a concept with the configured templates."""
-        known = next((c for c in self.concepts if c.name == name), None)
-        templates = known.templates if known else self.context.config.retrieve.templates
+        same_name = next((c for c in self.concepts if c.name == name), None)
+        templates = same_name.templates if same_name else self.context.config.retrieve.templates
         # not checked: a query may have no name yet
         return Concept.model_construct(name=name, prompts=query.prompts, templates=templates, negatives=query.negatives)
 
     def samples(self, k: int) -> list[tuple[str, list[str]]]:
         """(label, ids of `k` images drawn with the run's seed) of every labelled bucket: what a page without a prompt
         shows."""
-        found = []
+        of_buckets = []
         for bucket, label in self.buckets.items():
             rows = np.flatnonzero(self.store.buckets == bucket)
             drawn = rng_for(self.context.config.seed, "explore", bucket).permutation(len(rows))[:k]
-            found.append((label, self.store.names(rows[np.sort(drawn)])))
-        return found
+            of_buckets.append((label, self.store.names(rows[np.sort(drawn)])))
+        return of_buckets
 
     def view(self, query: Query, concept: str, k: int) -> View:
         """The best `k` images of every labelled bucket. Raises BadConfig if there is no prompt."""
@@ -253,23 +253,30 @@ class Explorer:
         shown = ranked.rows[:k]
         for id_, row, score in zip(self.store.names(shown), shown.tolist(), ranked.scores[:k].tolist(), strict=True):
             also = tuple(c for c, lists in listed.items() if c != concept and row in lists[bucket])
-            verdict, said = verdicts.get((concept, id_), ""), tuple(opinions.get(id_, ()))
-            shots.append(Shot(id_, score, self.marks.values.get((concept, id_)), also, verdict, said))
+            verdict, of_judges = verdicts.get((concept, id_), ""), tuple(opinions.get(id_, ()))
+            shots.append(Shot(id_, score, self.marks.values.get((concept, id_)), also, verdict, of_judges))
         marks = [s.mark for s in shots if s.mark is not None]
         cut = float(ranked.scores[-1]) if len(ranked.scores) else -1.0
         return BucketView(name, shots, cut, histogram, Share(sum(marks), len(marks)))
 
     def _search(self, query: Query, concept: str) -> tuple[SearchResult, list[str]]:
-        made = self.concept(query, concept)
+        wanted = self.concept(query, concept)
         per_class = self.context.config.retrieve.per_class
-        key = (Query((*(made.templates or ()), "|", *query.prompts), query.negatives), per_class)
+        key = (Query((*(wanted.templates or ()), "|", *query.prompts), query.negatives), per_class)
         with self._lock:
             if key not in self._searches:
-                texts, groups = query_vectors(self.encoder, [made], self.context.config.retrieve.negative_weight)
+                texts, groups = query_vectors(self.encoder, [wanted], self.context.config.retrieve.negative_weight)
                 result = search(
-                    self.store, texts, per_class, list(self.buckets), groups, ("top",), self.context.executor, bins=BINS
+                    self.store,
+                    texts,
+                    per_class,
+                    list(self.buckets),
+                    groups,
+                    ("top",),
+                    executor=self.context.executor,
+                    bins=BINS,
                 )
-                read = [t for group in made.texts() for t in group] + list(query.negatives)
+                read = [t for group in wanted.texts() for t in group] + list(query.negatives)
                 if len(self._searches) > 200:
                     self._searches.clear()
                 self._searches[key] = result, [tail for t in dict.fromkeys(read) if (tail := self.encoder.truncated(t))]
@@ -282,7 +289,7 @@ class Explorer:
             texts, groups = query_vectors(self.encoder, concepts, self.context.config.retrieve.negative_weight)
             result = search(
                 self.store, texts, self.context.config.retrieve.per_class, list(self.buckets), groups, ("top",),
-                self.context.executor,
+                executor=self.context.executor,
             ).ranked["top"]  # fmt: skip
             self._listed = {
                 c.name: {b: set(result[b][i].rows.tolist()) for b in self.buckets} for i, c in enumerate(concepts)
@@ -357,5 +364,5 @@ class Explorer:
 def concepts_place(path: Path) -> tuple[Path, Sequence[str]]:
     """The file that holds the list of concepts, and the keys that lead to the list in it."""
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    given = values["retrieve"]["concepts"]
-    return (resolve_path(given, path.parent), []) if isinstance(given, str) else (path, ["retrieve", "concepts"])
+    concepts = values["retrieve"]["concepts"]
+    return (resolve_path(concepts, path.parent), []) if isinstance(concepts, str) else (path, ["retrieve", "concepts"])

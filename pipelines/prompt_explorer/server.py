@@ -40,13 +40,13 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
 
     @app.on("GET", "/")
     def page(a: Text = "", b: Text = "", concept: Text = "", k: Count = 12) -> str:
-        known = {c.name: "\n".join([*c.prompts, *(f"- {n}" for n in c.negatives)]) for c in explorer.concepts}
-        if concept in known and not a.strip():
-            a = known[concept]
-        found = views(a, b, concept, k)
+        prompts_of = {c.name: "\n".join([*c.prompts, *(f"- {n}" for n in c.negatives)]) for c in explorer.concepts}
+        if concept in prompts_of and not a.strip():
+            a = prompts_of[concept]
+        shown = views(a, b, concept, k)
         return page_of.render(
-            a=a, b=b, concept=concept, k=k, max_images=MAX_IMAGES, concepts=known, views=found,
-            samples=[] if found else explorer.samples(k), cost=explorer.cost(),
+            a=a, b=b, concept=concept, k=k, max_images=MAX_IMAGES, concepts=prompts_of, views=shown,
+            samples=[] if shown else explorer.samples(k), cost=explorer.cost(),
             buckets=list(explorer.buckets.values()), advice=explorer.advice, bucket_names=explorer.buckets,
             name=context.root.resolve().name, max_prompt=MAX_PROMPT,
         )  # fmt: skip

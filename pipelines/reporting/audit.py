@@ -40,8 +40,8 @@ def audit(path: Path, against: Path | None = None, bits: int = 4, cosine: float 
     """
     if (path / "stream.json").is_file():
         stream = Stream.load(path)
-        found = {} if against is None else {"leaks": leaks(stream, against, lambda: np.zeros(0), bits, cosine)}
-        return audit_stream(stream) | found
+        findings = {} if against is None else {"leaks": leaks(stream, against, lambda: np.zeros(0), bits, cosine)}
+        return audit_stream(stream) | findings
     try:
         release = Release.open(path)
     except MissingFile:
@@ -65,9 +65,9 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
     splits = {name: table[name].to_pylist() for name in release.facts["splits"]}
     hashed = image_hashes(release)
     group = near_copies(hashed, bits)
-    known = {"id": columns["id"], "bucket": columns["bucket"], "class": columns["class"]} | splits
+    facts = {"id": columns["id"], "bucket": columns["bucket"], "class": columns["class"]} | splits
     y, uploaded = (np.array(columns[name], np.int64) for name in ("label", "uploaded"))
-    ties, copies = ties_of(uploaded), copy_report(group, known, EXAMPLES)
+    ties, copies = ties_of(uploaded), copy_report(group, facts, EXAMPLES)
     findings: dict[str, Any] = {
         "kind": "release",
         "name": release.name,
@@ -181,14 +181,14 @@ def uploaders(users: Sequence[str | None], sides: Sequence[str]) -> dict[str, An
     for user, side in zip(users, sides, strict=True):
         if user:
             sides_of[user].add(side)
-    known = Counter(u for u in users if u)
+    counts = Counter(u for u in users if u)
     both = {user for user, names in sides_of.items() if len(names) > 1}
     return {
         "uploaders": len(sides_of),
         "on_both_sides": len(both),
-        "images_of_them": sum(known[u] for u in both),
+        "images_of_them": sum(counts[u] for u in both),
         "unknown": sum(not u for u in users),
-        "largest_share": max(known.values(), default=0) / max(1, len(users)),
+        "largest_share": max(counts.values(), default=0) / max(1, len(users)),
     }
 
 

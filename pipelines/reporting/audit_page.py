@@ -47,11 +47,11 @@ def pictures(path: Path, findings: Mapping[str, Any]) -> Pictures:
     wanted = [id_ for group in findings["near_copies"]["examples"] for id_ in group[:GROUP]]
     wanted += [s["id"] for s in findings.get("neighbours", {}).get("most_suspicious", [])]
     numbers = collection.numbers("SELECT n FROM photos WHERE list_contains(?, id) ORDER BY n", [wanted])
-    found: dict[str, list[Shown]] = {}
+    shown: dict[str, list[Shown]] = {}
     for row in collection.photos(numbers.tolist()):
         label, bucket, split = (str(row[name] or "") for name in ("class", "bucket", "split"))
-        found.setdefault(row["id"], []).append(Shown(row["id"], label, bucket, split, _jpeg(collection, row)))
-    return found
+        shown.setdefault(row["id"], []).append(Shown(row["id"], label, bucket, split, _jpeg(collection, row)))
+    return shown
 
 
 def _jpeg(collection: Collection, row: Mapping[str, Any]) -> str:
@@ -81,33 +81,33 @@ def _groups(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]
     groups = []
     examples = findings["near_copies"]["examples"]
     for ids, apart in zip(examples, findings["near_copies"].get("apart", [[]] * len(examples)), strict=True):
-        known = [one for id_ in dict.fromkeys(ids[:GROUP]) for one in shown.get(id_, [Shown(id_, "", "", "", "")])]
-        leak = bool(apart) or len({one.split for one in known if one.split}) > 1
-        classes = len({one.label for one in known if one.label}) > 1
+        members = [one for id_ in dict.fromkeys(ids[:GROUP]) for one in shown.get(id_, [Shown(id_, "", "", "", "")])]
+        leak = bool(apart) or len({one.split for one in members if one.split}) > 1
+        classes = len({one.label for one in members if one.label}) > 1
         groups.append(
-            {"images": known, "leak": leak, "apart": ", ".join(apart), "classes": classes, "more": len(ids) - GROUP}
+            {"images": members, "leak": leak, "apart": ", ".join(apart), "classes": classes, "more": len(ids) - GROUP}
         )
     return sorted(groups, key=lambda g: (not g["leak"], not g["classes"]))
 
 
 def _suspects(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]]:
-    found = findings.get("neighbours", {"most_suspicious": [], "neighbours": 0})
+    neighbours = findings.get("neighbours", {"most_suspicious": [], "neighbours": 0})
     names = findings["class_names"]
     return [
         {
             "image": shown.get(s["id"], [Shown(s["id"], "", "", "", "")])[0],
             "label": names[s["label"]],
             "neighbours": names[s["neighbours"]],
-            "votes": f"{s['votes']} of {found['neighbours']}",
+            "votes": f"{s['votes']} of {neighbours['neighbours']}",
         }
-        for s in found["most_suspicious"]
+        for s in neighbours["most_suspicious"]
     ]
 
 
 def _drift(findings: Mapping[str, Any]) -> str:
     """What the distance in time changes of the accuracy on the same tests."""
-    found = findings.get("drift", {})
-    by, same = found.get("by_distance", {}), found.get("in_domain")
+    drift = findings.get("drift", {})
+    by, same = drift.get("by_distance", {}), drift.get("in_domain")
     if len(by) < 2 or same is None:
         return ""
     pairs = sorted((int(k), same + at["change"]) for k, at in by.items())
@@ -157,24 +157,28 @@ def _floor(findings: Mapping[str, Any]) -> str:
 def _uploaders(findings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Of the split that divides most uploaders, with its name, or "any split" if none divides one; None where no
     uploader is known, as in own photos."""
-    named = [{"split": name, **found} for name, found in findings.get("uploaders", {}).items() if found["uploaders"]]
-    most = max(named, key=lambda found: found["on_both_sides"], default=None)
+    named = [{"split": name, **split} for name, split in findings.get("uploaders", {}).items() if split["uploaders"]]
+    most = max(named, key=lambda split: split["on_both_sides"], default=None)
     return most if most is None or most["on_both_sides"] else most | {"split": "any split"}
 
 
-def _of_splits(found: Mapping[str, Any]) -> list[str]:
+def _of_splits(findings: Mapping[str, Any]) -> list[str]:
     """What is compared over the splits: their shares, overlap, and what they do not test."""
-    splits, large = found["splits"], found["too_large"]
+    splits, large = findings["splits"], findings["too_large"]
     shares = [split["share"] for split in splits.values()]
-    missed, cells = max(len(split["missed"]) for split in splits.values()), found["cells"]
+    missed, cells = max(len(split["missed"]) for split in splits.values()), findings["cells"]
     sentences = [
-        f"splits: {min(shares):.1%} to {max(shares):.1%} of the images are tests ({found['asked']:.0%} asked); at most "
-        f"{missed} of {cells} cells (bucket and class) are off in a split; {large['groups']} of {found['groups']:,} "
-        f"groups with {large['samples']:,} images always train, because they are too large to be tested"
+        f"splits: {min(shares):.1%} to {max(shares):.1%} of the images are tests ({findings['asked']:.0%} asked); at "
+        f"most {missed} of {cells} cells (bucket and class) are off in a split; {large['groups']} of "
+        f"{findings['groups']:,} groups with {large['samples']:,} images always train, because they are too large to "
+        "be tested"
     ]
-    if found["overlap"]:
-        shared, chance = (fmean(pair[key] for pair in found["overlap"]) for key in ("jaccard", "by_chance"))
-        sentences.append(f"overlap: two splits share {shared:.1%} of their tests; independent draws share {chance:.1%}")
+    if findings["overlap"]:
+        shared, chance = (fmean(pair[key] for pair in findings["overlap"]) for key in ("jaccard", "by_chance"))
+        sentences.append(
+            f"overlap: two splits share {shared:.1%} of their tests; independent draws with as many tests in each cell "
+            f"share at least {chance:.1%}"
+        )
     untested = {name: split["untested"]["class"] for name, split in splits.items() if split["untested"]["class"]}
     sentences += [f"{name} has no test of {', '.join(map(str, classes))}" for name, classes in untested.items()]
     return sentences

@@ -19,7 +19,7 @@ from driftline.curate.sources.folder import Folder
 from driftline.curate.validation.answers.verdicts import BEST
 from driftline.pipelines.config.schema import Config
 from driftline.pipelines.run.stage import Counts, parts_of
-from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages import STAGES
 
 KEPT = r"\A(kept|background)\z"  # values of columns that name the reason of a drop

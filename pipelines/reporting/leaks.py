@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.outside.arrays import mapped
+from driftline.curate.core.vectors import unit
 from driftline.curate.release import Release
 from driftline.stream_builder.stream import Stream, pick
 
@@ -49,8 +50,8 @@ def leaks(
     parts, buckets, sides = _tests(audited)
     ids = np.concatenate([ids for ids, _ in parts] or [np.zeros(0, np.str_)])
     if kind == "vectors":
-        found = _nearest_cosines(_vectors(audited, [rows for _, rows in parts], index, entries), entries)
-        hit, size = found >= cosine, found.round(4)
+        cosines = _nearest_cosines(_vectors(audited, [rows for _, rows in parts], index, entries), entries)
+        hit, size = cosines >= cosine, cosines.round(4)
     elif isinstance(audited, Stream):
         problem = f"{index} holds {kind}; {audited.name!r} is a stream, which has no image files."
         raise BadInput(problem, "Expected vectors (N, D) by the stream's encoder.", "Audit the release instead.")
@@ -77,12 +78,12 @@ def leaks(
     }
 
 
-def sentence(found: dict[str, Any]) -> str:
+def sentence(leak: dict[str, Any]) -> str:
     """The finding in a line."""
-    each = ", ".join(f"{split['found']:,} in {name}" for name, split in found["splits"].items())
+    each = ", ".join(f"{split['found']:,} in {name}" for name, split in leak["splits"].items())
     return (
-        f"leaks: {found['found']:,} of {found['tests']:,} test samples of {len(found['splits'])} splits are in "
-        f"{found['index']} ({found['entries']:,} {found['kind']}): {each}"
+        f"leaks: {leak['found']:,} of {leak['tests']:,} test samples of {len(leak['splits'])} splits are in "
+        f"{leak['index']} ({leak['entries']:,} {leak['kind']}): {each}"
     )
 
 
@@ -128,13 +129,13 @@ def _vectors(audited: Release | Stream, rows: list[Array], index: Path, entries:
     if isinstance(audited, Stream):
         splits = [split.x for step in audited.steps for split in step.splits.values()]
         tests = [np.asarray(pick(x, chosen)) for x, chosen in zip(splits, rows, strict=True)]
-        known = {"the stream": np.concatenate(tests)}
+        blocks = {"the stream": np.concatenate(tests)}
     else:
-        known = {name: audited.features(name)[rows[0]] for name in audited.facts["features"]}
-    for x in known.values():
+        blocks = {name: audited.features(name)[rows[0]] for name in audited.facts["features"]}
+    for x in blocks.values():
         if x.ndim == 2 and x.shape[1] == entries.shape[1]:
             return np.asarray(x, np.float32)
-    widths = ", ".join(f"{name}: {x.shape[1:]}" for name, x in known.items()) or "none"
+    widths = ", ".join(f"{name}: {x.shape[1:]}" for name, x in blocks.items()) or "none"
     problem = (
         f"{index} holds vectors of {entries.shape[1]} numbers; {audited.name!r} has none of this width ({widths})."
     )
@@ -143,11 +144,10 @@ def _vectors(audited: Release | Stream, rows: list[Array], index: Path, entries:
 
 def _nearest_cosines(x: Array, entries: Array) -> Array:
     """(n,) the largest cosine of each row of x with an entry; -1 without entries."""
-    x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    x = unit(x, x.dtype)
     best, step = np.full(len(x), -1.0), max(1, BLOCK // max(1, len(x)))
     for low in range(0, len(entries), step):
-        part = np.asarray(entries[low : low + step], np.float32)
-        part = part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12)
+        part = unit(np.asarray(entries[low : low + step], np.float32))
         best = np.maximum(best, (x @ part.T).max(1))
     return best
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from driftline.eval.experiment.learner_guide import GUIDE
+from driftline.eval.learner import Family, Guide
 from driftline.eval.learners import LEARNERS
 
 NEEDS = {  # declared need → what the page says; the first that a learner has
@@ -35,18 +35,19 @@ Closed forms on frozen features are exact: one sample after the other gives what
 def page(protocols: Mapping[str, Sequence[str]]) -> str:
     """The page. protocols: learner → those under which it may run."""
     every = max(protocols.values(), key=len)
-    families = dict.fromkeys(entry.family for entry in GUIDE.values())
+    guides: dict[str, Guide] = {name: guide for name in protocols if (guide := LEARNERS[name].guide)}
     parts = [TOP]
-    for family in families:
-        rows = [_row(name, protocols[name], every) for name, entry in GUIDE.items() if entry.family == family]
+    for family in get_args(Family):
+        own = {name: guide for name, guide in guides.items() if guide.family == family}
+        rows = [_row(name, guide, protocols[name], every) for name, guide in own.items()]
         head = "| learner | source | needs | cost | protocols | use it for |\n|---|---|---|---|---|---|"
         parts.append(f"## {family[0].upper()}{family[1:]}\n\n{head}\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
-def _row(name: str, protocols: Sequence[str], every: Sequence[str]) -> str:
-    entry, allowed = GUIDE[name], "all" if set(protocols) == set(every) else ", ".join(protocols)
-    cells = [f"`{name}`", entry.source or "–", needs(LEARNERS[name]), entry.cost, allowed, entry.when]
+def _row(name: str, guide: Guide, protocols: Sequence[str], every: Sequence[str]) -> str:
+    allowed = "all" if set(protocols) == set(every) else ", ".join(protocols)
+    cells = [f"`{name}`", guide.source or "–", needs(LEARNERS[name]), guide.cost, allowed, guide.use]
     return f"| {' | '.join(cells)} |"
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.outside.images import as_rgb
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Figure, Section
@@ -23,7 +24,7 @@ from driftline.eval.reporting.report import results_of, write
 from driftline.pipelines.reporting.trace import shown
 from driftline.pipelines.run.runner import status
 from driftline.pipelines.run.stage import Context, parts_of
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.stream_builder.stream import Stream
 
 THUMBNAIL = 116  # pixels
@@ -49,9 +50,9 @@ def journey_report(
         Section("time", "The collection over time", over_time(folder_of(context.root, "bucket"))),
     ]
     after = [Section("stages", "Photos in each stage", stages(status(context)))]
-    known = truth if truth is not None else known_labels(context)
-    if known:
-        shares = precision(folder_of(context.root, "retrieve"), known, context)
+    labels = truth if truth is not None else known_labels(context)
+    if labels:
+        shares = precision(folder_of(context.root, "retrieve"), labels, context)
         after.append(Section("precision", "Retrieval precision", precision_table(shares)))
     after += list(extra)
     text = (context.root / "driftline.yaml").read_text(encoding="utf-8")
@@ -61,8 +62,8 @@ def journey_report(
     ]  # not of an older build
     title = title or f"driftline: {release.name}"
     return write(
-        current, out, title, notice, before, after, [stream], lambda ids: thumbnails(release, set(ids)),
-        lambda ids: origins(release, ids),
+        current, out, title, notice, before, after, streams=[stream], traces=lambda ids: origins(release, ids),
+        thumbnails=lambda ids: thumbnails(release, set(ids)),
     )  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def origins(release: Release, ids: Sequence[str]) -> dict[str, dict[str, str]]:
     """id → where those photos of a release come from: date, source, creator, licence, what people answered, file."""
     rows = release.table.filter(pc.is_in(release.table["id"], pa.array(ids, pa.string()))).to_pylist()
     named = {b["index"]: str(b["name"]) for b in release.buckets}
-    found = {}
+    by_id = {}
     for row in rows:
         facts = {
             "date": shown("uploaded", row["uploaded"]),
@@ -84,8 +85,8 @@ def origins(release: Release, ids: Sequence[str]) -> dict[str, dict[str, str]]:
             "in the release": f"{row['shard']}: {row['member']}",
             "SHA-256": row["sha256"],
         }
-        found[row["id"]] = {what: str(text) for what, text in facts.items() if text}
-    return found
+        by_id[row["id"]] = {what: str(text) for what, text in facts.items() if text}
+    return by_id
 
 
 def votes_text(stored: str | None) -> str:
@@ -105,14 +106,14 @@ def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:
     """id → small JPEG of those images of a release."""
     from PIL import Image, ImageOps
 
-    found = {}
+    pictures = {}
     for id_, data in release.images(ids=ids):
         with Image.open(io.BytesIO(data)) as image:
-            small = ImageOps.fit(image.convert("RGB"), (THUMBNAIL, THUMBNAIL))
+            small = ImageOps.fit(as_rgb(image), (THUMBNAIL, THUMBNAIL))
         buffer = io.BytesIO()
         small.save(buffer, "JPEG", quality=72)
-        found[id_] = buffer.getvalue()
-    return found
+        pictures[id_] = buffer.getvalue()
+    return pictures
 
 
 def pictures(release: Release, each: int = 1) -> str:
@@ -163,16 +164,16 @@ def known_labels(context: Context) -> dict[str, str]:
     }
 
 
-def precision(folder: Path, known: Mapping[str, str], context: Context) -> dict[str, dict[str, tuple[int, int]]]:
+def precision(folder: Path, labels: Mapping[str, str], context: Context) -> dict[str, dict[str, tuple[int, int]]]:
     """concept → bucket name → (number of right candidates, number of candidates)."""
     table = pq.read_table(folder / "candidates.parquet", columns=["id", "bucket", "concept", "fate"])
     names = {b["index"]: str(b["name"]) for b in read_json(folder_of(context.root, "bucket") / "buckets.json")}
     shares: dict[str, dict[str, tuple[int, int]]] = {}
     for id_, bucket, concept, fate in zip(*(c.to_pylist() for c in table.columns), strict=True):
-        if fate in ("kept", "background") and id_ in known:
+        if fate in ("kept", "background") and id_ in labels:
             cell = shares.setdefault(concept, {})
             right, n = cell.get(names[bucket], (0, 0))
-            cell[names[bucket]] = (right + (known[id_] == concept), n + 1)
+            cell[names[bucket]] = (right + (labels[id_] == concept), n + 1)
     return shares
 
 

@@ -13,15 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import iso
 from driftline.curate.core.errors import DriftlineError, UnknownName
-from driftline.curate.store.database import opened
+from driftline.curate.core.outside.dates import iso
+from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.dropped import drops
-from driftline.pipelines.run.identity import record_of
 from driftline.pipelines.run.stage import parts_of
-from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.run.state import done_of, folder_of, last_changes
 from driftline.pipelines.stages import STAGES
 
 TIMES = {"uploaded": " UTC", "taken": " on the camera's clock"}
@@ -61,10 +60,10 @@ def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
     """Give the event of fetch what its address gave each time it was asked, by the store."""
     url = next((event["url"] for event in events if event["stage"] == "ingest" and "url" in event), None)
     with suppress(DriftlineError, OSError):
-        folder = load(root / "driftline.yaml", record_of(root).get("changes", [])).store.folder(root)
+        folder = load(root / "driftline.yaml", last_changes(root)).store.folder(root)
         if url is None or not (folder / "index.sqlite").is_file():
             return
-        with opened(folder) as store:
+        with open_store(folder) as store:
             attempts = [
                 {"asked": iso(one.time), "got": one.fault or one.sha256, "validator": one.validator}
                 for one in past(store, url)
@@ -77,27 +76,27 @@ def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
 def text(history: Mapping[str, Any]) -> str:
     """A history as lines for people; each fact once, where it is first known or changes."""
     lines: list[str] = []
-    said: dict[str, Any] = {}
+    last: dict[str, Any] = {}
     for event in history["events"]:
         lines.append(f"{event['stage']:<10}{event['outcome']}")
-        new = {key: value for key, value in event.items() if key not in OWN and (key not in said or said[key] != value)}
+        new = {key: value for key, value in event.items() if key not in OWN and (key not in last or last[key] != value)}
         lines += [f"{'':<12}{NAMES.get(key, key)}: {shown(key, value)}" for key, value in _dated(new).items()]
-        said |= event
+        last |= event
     return "\n".join([*lines, history["ended"]])
 
 
 def _dated(facts: Mapping[str, Any]) -> dict[str, Any]:
     """A date that was found in a path or a file's time is as precise as it is, and of no camera's clock."""
     try:
-        known = json.loads(facts["extra"])
-        place, precision = known.pop("date_from"), known.pop("date_precision")
+        extra = json.loads(facts["extra"])
+        place, precision = extra.pop("date_from"), extra.pop("date_precision")
         date = str(shown("uploaded", facts["uploaded"])).removesuffix(TIMES["uploaded"])
     except (ValueError, LookupError, TypeError, AttributeError):
         return dict(facts)
     hidden = {"extra"} if place == "exif" else {"extra", "taken"}
     plain = {key: value for key, value in facts.items() if key not in hidden}
     plain["uploaded"] = f"{date[: LENGTH.get(precision, len(date))]} ({precision}, from {place})"
-    return plain | ({"extra": json.dumps(known)} if known else {})
+    return plain | ({"extra": json.dumps(extra)} if extra else {})
 
 
 def shown(key: str, value: Any) -> Any:
@@ -105,33 +104,33 @@ def shown(key: str, value: Any) -> Any:
     if key not in TIMES or not isinstance(value, int):
         return value
     try:
-        return (iso(value) or "").replace("T", " ").replace("Z", TIMES[key])
+        return iso(value).replace("T", " ").replace("Z", TIMES[key])
     except (ValueError, OverflowError, OSError):
         return value
 
 
-def _id_of(root: Path, given: str) -> str:
+def _id_of(root: Path, name: str) -> str:
     """The id of the photo with this path, file name or URL; what is none of them, as given."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for part in parts_of(folder_of(root, "ingest")):
         file = pq.ParquetFile(part)
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group, ["id", "path", "url"])
-            if pc.any(pc.match_substring_regex(rows["id"], rf"\A{re.escape(given)}\z")).as_py():
-                return given
-            found |= _with_place(rows, given)
-    if len(found) > 1:
-        shown = ", ".join(sorted(found)[:5])
-        raise UnknownName(f"{len(found)} photos of {root} are named {given!r}.", "Give one id.", f"The first: {shown}.")
-    return found.pop() if found else given
+            if pc.any(pc.match_substring_regex(rows["id"], rf"\A{re.escape(name)}\z")).as_py():
+                return name
+            ids |= _with_place(rows, name)
+    if len(ids) > 1:
+        shown = ", ".join(sorted(ids)[:5])
+        raise UnknownName(f"{len(ids)} photos of {root} are named {name!r}.", "Give one id.", f"The first: {shown}.")
+    return ids.pop() if ids else name
 
 
-def _with_place(rows: pa.Table, given: str) -> set[str]:
+def _with_place(rows: pa.Table, place: str) -> set[str]:
     """Ids of the rows whose path or URL is, or ends in, what was given."""
-    if not given.strip("./"):
+    if not place.strip("./"):
         return set()
-    end = re.escape(given.removeprefix("./"))
-    whole = re.escape(str(Path(given).absolute()))
+    end = re.escape(place.removeprefix("./"))
+    whole = re.escape(str(Path(place).absolute()))
     match = pc.or_(
         pc.fill_null(pc.match_substring_regex(rows["path"], rf"\A{whole}\z|(\A|/){end}\z"), False),
         pc.fill_null(pc.match_substring_regex(rows["url"], rf"(\A|/){end}\z"), False),
@@ -163,8 +162,8 @@ def _rows(path: Path, id_: str) -> list[dict[str, Any]]:
 
 def _outcome(row: Mapping[str, Any], column: str) -> str:
     if column == "fate":  # of one candidate list; a photo can be in several
-        kept = row["fate"] in ("kept", "background")
-        return f"kept as a candidate of {row['concept']}" if kept else f"{row['fate']} for {row['concept']}"
+        passed = row["fate"] in ("kept", "background")
+        return f"kept as a candidate of {row['concept']}" if passed else f"{row['fate']} for {row['concept']}"
     reason = row.get(column)
     return "kept" if reason in (None, "kept") else f"dropped: {reason}"
 

@@ -29,6 +29,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, Busy, DriftlineErr
 from driftline.curate.core.outside.names import inside
 from driftline.curate.core.outside.s3 import S3, client
 from driftline.pipelines.run.runner import alone
+from driftline.pipelines.run.state import done_marks
 
 FORMAT = 1
 LIST = "run.json"
@@ -106,14 +107,14 @@ class Copy:
         except ClientError as error:
             if _code(error) not in CHANGED:
                 raise
-            version, writer, found = self.read_list()
+            version, writer, files_there = self.read_list()
             if writer != self.writer:
                 raise Busy(
                     f"{self.address} is written by another run folder, on another machine or by --copy elsewhere.",
                     "",
                     "Stop one of the two. To go on here, run the same command with a new folder.",
                 ) from None
-            if found != files:  # an earlier request of ours, whose answer was lost
+            if files_there != files:  # an earlier request of ours, whose answer was lost
                 self.version = version
                 return self._replace_list(files)
         unused = {c.sha256 for c in self.files.values()} - {c.sha256 for c in files.values()}
@@ -168,15 +169,15 @@ class Copy:
 
     def _listed(self) -> dict[str, Stamp]:
         """Every file of the run folder, but those of this machine: names that begin with a dot, and caches."""
-        found = {}
+        stamps = {}
         for path in files_of(self.folder):
             name = path.relative_to(self.folder)
             if any(part.startswith(".") for part in name.parts) or name.name.startswith(CACHE):
                 continue
             if self.leave is None or not path.is_relative_to(self.leave):
                 with suppress(FileNotFoundError):
-                    found[name.as_posix()] = _stamp(path)
-        return dict(sorted(found.items()))
+                    stamps[name.as_posix()] = _stamp(path)
+        return dict(sorted(stamps.items()))
 
     def _send(self, name: str, stamp: Stamp, there: set[str]) -> Content | None:
         """Send the content of a file, if it is new; None if the file is another one by now. Of a file to which lines
@@ -227,14 +228,14 @@ def opened(address: str, folder: Path) -> Copy:
         raise BadConfig(f"--copy is {address!r}.", "Expected s3://BUCKET/PREFIX.")
     copy = Copy(folder, parts.netloc, prefix + "/", client(S3(), keys=True))
     record = folder / RECORD
-    with alone(folder), said(copy):
-        known = read_object(record, {"address": str, "writer": str}, "Delete it.") if record.is_file() else {}
-        if known.get("address") != copy.address:
-            known = {}
-        mark = {"address": copy.address, "writer": known.get("writer") or secrets.token_hex(8)}
+    with alone(folder), server_errors(copy):
+        previous = read_object(record, {"address": str, "writer": str}, "Delete it.") if record.is_file() else {}
+        if previous.get("address") != copy.address:
+            previous = {}
+        mark = {"address": copy.address, "writer": previous.get("writer") or secrets.token_hex(8)}
         copy.writer = mark["writer"]
         copy.version, writer, copy.files = copy.read_list()
-        if copy.version is not None and known and not known.get("begun"):
+        if copy.version is not None and previous and not previous.get("begun"):
             if writer != copy.writer:
                 raise Busy(
                     f"Another folder went on with the run of {copy.address}; {folder} is behind it.",
@@ -242,7 +243,7 @@ def opened(address: str, folder: Path) -> Copy:
                     "Run the same command with a new folder: it begins with what the copy holds.",
                 )
         elif copy.version is not None:
-            if not known and copy._listed():
+            if not previous and copy._listed():
                 way_out = "Name a new folder, or another prefix."
                 raise BadInput(f"{folder} is not the folder that {copy.address} is a copy of.", "", way_out)
             write_json(record, mark | {"begun": True})
@@ -269,13 +270,13 @@ def following(copy: Copy, leave: Path) -> Iterator[None]:
     except DriftlineError:
         stop.set()
         thread.join()
-        with suppress(DriftlineError), said(copy):
+        with suppress(DriftlineError), server_errors(copy):
             copy.settled()
         raise
     finally:
         stop.set()
         thread.join()
-    with said(copy):
+    with server_errors(copy):
         copy.settled()
 
 
@@ -302,7 +303,7 @@ def _follow(copy: Copy, stop: threading.Event, by: signal.Signals) -> None:
         if last and done == seen and time.monotonic() - last < EVERY:
             continue
         try:
-            with said(copy):
+            with server_errors(copy):
                 if copy.push():
                     last, seen = time.monotonic(), done
         except Unfinished:  # no connection now: the end of the run says it, if it lasts
@@ -314,11 +315,11 @@ def _follow(copy: Copy, stop: threading.Event, by: signal.Signals) -> None:
 
 
 def _done(folder: Path) -> list[Stamp]:
-    found = []
-    for path in sorted(folder.glob("stages/*/done.json")):
+    stamps = []
+    for path in done_marks(folder):
         with suppress(FileNotFoundError):
-            found.append(_stamp(path))
-    return found
+            stamps.append(_stamp(path))
+    return stamps
 
 
 def _stamp(path: Path) -> Stamp:
@@ -331,7 +332,7 @@ def _code(error: Any) -> str:
 
 
 @contextmanager
-def said(copy: Copy) -> Iterator[None]:
+def server_errors(copy: Copy) -> Iterator[None]:
     """Errors of the server and of the network as ours."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError

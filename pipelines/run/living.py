@@ -21,14 +21,12 @@ from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Un
 from driftline.curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS
 from driftline.curate.images.near_duplicates import near_stored
 from driftline.curate.metadata.schema import REPEATED, TABLE
-from driftline.curate.store.database import opened
+from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import forget_damaged
 from driftline.pipelines.forecast.again import questions
-from driftline.pipelines.run.identity import is_current
-from driftline.pipelines.run.plan import make
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context, Retry, parts_of
-from driftline.pipelines.run.stage_folder import done_of, folder_of
+from driftline.pipelines.run.state import StageState, done_of, folder_of
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.bucket import borders_of
 from driftline.pipelines.stages.ingest import Ingest, earlier_of
@@ -86,12 +84,12 @@ def grow(
 def keep_what_was(context: Context) -> None:
     """Ask what is new. If the source has changed: keep the borders of the finished buckets, which later photos must not
     move, and if collection.gone is keep, the rows."""
-    ingested, stages = done_of(context.root, "ingest"), {stage.name: stage for stage in make(context)}
-    if ingested is None:
+    if done_of(context.root, "ingest") is None:
         return
-    stages["ingest"].prepare()
-    Ingest(context).renew()
-    if is_current(stages["ingest"], ingested):
+    ingest = Ingest(context)
+    ingest.prepare()
+    ingest.renew()
+    if StageState(ingest).current:
         return
     if context.config.collection.gone == "keep":
         parts = parts_of(folder_of(context.root, "ingest"))
@@ -172,7 +170,7 @@ def _paid(context: Context) -> dict[str, int]:
     if place is None:
         return {}
     queries = {"requests": "attempts", "embeddings": "vectors", "answers": "answers"}
-    with opened(place.folder) as store:
+    with open_store(place.folder) as store:
         return {
             name: int(store.base.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
             for name, table in queries.items()
@@ -193,7 +191,7 @@ def heal(context: Context, reasons: Sequence[str] = (), days: float | None = Non
         raise MissingFile(f"{context.root} has no finished fetch.", "", f"Run: driftline run {context.root}.")
     damaged = []
     if place is not None:
-        with opened(place.folder) as store:
+        with open_store(place.folder) as store:
             damaged = forget_damaged(store)
     missing, paid = _misses(context.root), _paid(context)
     last = None if days is None else int(time.time() - days * DAY)

@@ -17,9 +17,8 @@ from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run import runner
-from driftline.pipelines.run.identity import record_of
 from driftline.pipelines.run.stage import Context, retry_of
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of, last_changes
 
 if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at without numpy and pyarrow
     from driftline.curate.release import Release
@@ -62,7 +61,7 @@ class Run:
 
         sets: settings by dotted path, instead of those of the last run.
         """
-        return runner.status(self._context(self._last() if sets is None else _changes(sets)))
+        return runner.status(self._context(last_changes(self.path) if sets is None else _changes(sets)))
 
     def trace(self, id_: str) -> dict[str, Any]:
         """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
@@ -76,7 +75,7 @@ class Run:
         done, and BadConfig without a prompt."""
         from driftline.pipelines.prompt_explorer.explorer import Explorer, Query
 
-        explorer = Explorer(self._context(self._last()))
+        explorer = Explorer(self._context(last_changes(self.path)))
         view = explorer.view(Query.parse("\n".join(prompts)), "", k)
         rows = {
             bucket.name: [Thumbnail(explorer.thumbnail(s.id), s.id, f"{s.score:.3f}") for s in bucket.shots]
@@ -89,10 +88,6 @@ class Run:
         from driftline.curate.release import Release
 
         return Release.open(self.path)
-
-    def _last(self) -> list[str]:
-        """--set of the last run."""
-        return record_of(self.path).get("changes") or []
 
     def _context(self, changes: Sequence[str] = (), executor: Executor | None = None, quiet: bool = True) -> Context:
         config = load(self.path / "driftline.yaml", changes)
@@ -148,8 +143,8 @@ def _changes(sets: Mapping[str, Any]) -> list[str]:
     """Settings as `--set` takes them; a section may be given as a mapping."""
     flat = {
         key if name is None else f"{key}.{name}": value
-        for key, given in sets.items()
-        for name, value in (given.items() if isinstance(given, Mapping) else [(None, given)])
+        for key, section in sets.items()
+        for name, value in (section.items() if isinstance(section, Mapping) else [(None, section)])
     }
     return [f"{key}={json.dumps(value, default=str)}" for key, value in flat.items()]
 

@@ -1,16 +1,13 @@
 """Runs stages: skip, resume, repair, swap of old output for new; status.
 
-A folder without `done.json` is unfinished. `begun.json` holds the fingerprint of the work in it: the same work
-continues where it stopped. Finished output is removed only when its successor is complete.
+Unfinished work continues where it stopped. Finished output is removed only when its successor is complete.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,35 +16,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import TEMPORARY, sweep, write_json
+from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
 from driftline.curate.core.system.calls import lock
-from driftline.pipelines.run import plan as planning
-from driftline.pipelines.run.identity import is_current, mark_of, outside_of, update_record
-from driftline.pipelines.run.plan import Plan, check_stage, confirm, make, plan
-from driftline.pipelines.run.stage import Context, Counts, Stage
-from driftline.pipelines.run.stage_folder import (
+from driftline.pipelines.run.plan import FORCED, Plan, check_stage, confirm, damage_text, make, plan
+from driftline.pipelines.run.stage import Context, Stage
+from driftline.pipelines.run.state import (
+    DONE,
+    RECORD,
+    StageState,
     begun_of,
-    beside,
-    check_is_folder,
-    damage,
     done_of,
-    finish,
     folder_of,
     left_over,
-    reopen,
     settle,
+    write_changes,
 )
 from driftline.pipelines.stages import STAGES
 
-OWN_FILES = ("record.json", "borders.json", "earlier.parquet")  # in the run folder, written under its lock only
+OWN_FILES = (RECORD, "borders.json", "earlier.parquet")  # in the run folder, written under its lock only
 
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
     """Lock a run folder: one process at a time works on it. Raises Busy, naming that process, and BadInput for a folder
     that cannot be written."""
-    check_is_folder(root)
+    if root.exists() and not root.is_dir():
+        raise BadInput(f"{root.absolute()} is a file.", "Expected a folder.", "Move the file, or name another folder.")
     try:
         root.mkdir(parents=True, exist_ok=True)
         file = (root / ".lock").open("a+")
@@ -110,7 +105,7 @@ def run(
             if stage.name in todo:
                 stage.check()
         confirm(context, plans, yes)
-        update_record(context.root, changes=list(context.changes))
+        write_changes(context.root, context.changes)
         for stage in stages:
             try:
                 _run_one(stage, todo.get(stage.name), yes)
@@ -133,11 +128,11 @@ def run(
 def _stopped(stage: Stage) -> str:
     """What Ctrl-C leaves, and how to go on."""
     context = stage.context
-    kept = [name for name in STAGES if done_of(context.root, name)]
+    finished = [name for name in STAGES if done_of(context.root, name)]
     command = shlex.join(["driftline", "run", str(context.root), *(f"--set={change}" for change in context.changes)])
     return (
-        f"Stopped in {stage.name}. Kept: {', '.join(kept) or 'no whole stage'}, and what {stage.name} has completed. "
-        f"Go on: {command}"
+        f"Stopped in {stage.name}. Kept: {', '.join(finished) or 'no whole stage'}, and what {stage.name} has "
+        f"completed. Go on: {command}"
     )
 
 
@@ -145,87 +140,43 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
     """planned: what was announced; None: to be skipped."""
     context, run_log = stage.context, stage.context.run_log
     stage.prepare()
-    folder = folder_of(context.root, stage.name)
-    done = done_of(context.root, stage.name)
-    forced = planned is not None and planned.because == "requested by --from"
-    retry = None if context.retry is None or stage.name != "fetch" else list(context.retry.reasons)
-    damaged = damage(folder, context.verify) if done else []
-    current = done is not None and not forced and is_current(stage, done)
-    if done and current and not damaged and retry is None:
-        run_log.write("skipped", stage=stage.name)
-        return
+    forced = planned is not None and planned.because == FORCED
     if forced:
         stage = replace(stage, context=replace(context, fresh=True))
-    outside = outside_of(stage)
-    mark = mark_of(stage, outside)
-    assert mark is not None  # the stages before are done
-    if done and not current and planned is not None and planned.seconds is None and not forced:
-        confirm(context, [replace(planned, seconds=done["seconds"])], yes)
-    _mend(stage, mark, done if current else None, damaged)
-    work = beside(folder, "next") if (folder / "done.json").exists() else folder
-    begun: dict[str, Any] = {"fingerprint": mark}
+    retry = context.retry if stage.name == "fetch" else None
+    state = StageState(stage)
+    current = not forced and state.current
+    damaged = state.damage(context.verify) if current else []
+    if current and not damaged and retry is None:
+        run_log.write("skipped", stage=stage.name)
+        return
+    assert state.mark is not None  # the stages before are done
+    if state.done and not current and not forced and planned is not None and planned.seconds is None:
+        confirm(context, [replace(planned, seconds=state.done["seconds"])], yes)
+    state.reopen(damaged)
+    work, spent = state.begin(forced, None if retry is None else list(retry.reasons))
     if retry is not None:
-        if work != folder:
-            begun["retry"] = retry
-        stage = _retrying(stage, folder if work != folder else None)
-    there = begun_of(work)
-    spent = 0.0
-    if not (forced and work == folder) and all(there.get(key) == begun.get(key) for key in ("fingerprint", "retry")):
-        spent = there.get("spent", 0.0) + (planning.unfinished_seconds(work) or 0.0)
-        begun["spent"] = spent
-        sweep(work)
-        run_log.say(f"{stage.name}: continuing where it stopped")
-    else:
-        shutil.rmtree(work, ignore_errors=True)
-    write_json(work / "begun.json", begun)
-    run_log.write("started", stage=stage.name, fingerprint=mark)
+        retry = replace(retry, output=state.folder if work != state.folder else None)
+        stage = replace(stage, context=replace(stage.context, retry=retry))
+    run_log.write("started", stage=stage.name, fingerprint=state.mark)
     clock = time.monotonic()
     try:
         counts = stage.run({need: folder_of(context.root, need) for need in stage.needs}, work)
-        _check_some_kept(stage, counts)
     except Unfinished as error:
-        write_json(work / "begun.json", {**begun_of(work), "because": str(error)})
+        state.stop(work, str(error))
         raise
-    seconds = round(spent + time.monotonic() - clock, 3)
     plain = counts.plain()
-    facts = {"stage": stage.name, "fingerprint": mark, "inputs": list(stage.needs), "counts": plain}
-    finish(folder, work, {**facts, "outside": outside, "seconds": seconds}, done if current and damaged else None)
     dropped = _dropped(plain)
+    if counts.kept == 0:
+        text = f"The stage {stage.name} kept none of {counts.read:,} records ({dropped or 'it read none'})."
+        raise Shortage(text, "", stage.hint)
+    seconds = round(spent + time.monotonic() - clock, 3)
+    state.finish(work, plain, seconds, repaired=bool(damaged))
     run_log.say(
         f"{stage.name}: kept {counts.kept:,} of {counts.read:,} in {seconds:.1f} s"
         + (f" ({dropped})" if dropped else "")
     )
     run_log.write("done", stage=stage.name, counts=plain, seconds=seconds)
-
-
-def _retrying(stage: Stage, output: Path | None) -> Stage:
-    """The stage with the finished output whose images it keeps."""
-    context = stage.context
-    assert context.retry is not None
-    return replace(stage, context=replace(context, retry=replace(context.retry, output=output)))
-
-
-def _mend(stage: Stage, mark: str, done: dict[str, Any] | None, damaged: list[str]) -> None:
-    """Make damaged output of these settings unfinished work, if it is made in parts: then good parts are kept."""
-    folder = folder_of(stage.context.root, stage.name)
-    if not stage.parts:
-        return
-    lost = done is None and (folder / "done.json").exists() and done_of(stage.context.root, stage.name) is None
-    if damaged and done is not None:
-        reopen(folder, damaged, re.compile(stage.parts), mark)
-    elif lost and planning.lost_mark(stage) == mark:
-        reopen(folder, damage_of_unmarked(folder), re.compile(stage.parts), mark)
-
-
-def damage_of_unmarked(folder: Path) -> list[str]:
-    """Damaged files of a folder whose done.json is not readable."""
-    return damage(folder) if (folder / "files.json").is_file() else []
-
-
-def _check_some_kept(stage: Stage, counts: Counts) -> None:
-    if counts.kept == 0:
-        reasons = _dropped(counts.plain()) or "it read none"
-        raise Shortage(f"The stage {stage.name} kept none of {counts.read:,} records ({reasons}).", "", stage.hint)
 
 
 def _dropped(plain: dict[str, Any]) -> str:
@@ -251,53 +202,38 @@ def status(context: Context, verify: bool = False) -> list[dict[str, Any]]:
 
 
 def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
-    folder = folder_of(stage.context.root, stage.name)
-    done = done_of(stage.context.root, stage.name)
+    state = StageState(stage)
     entry: dict[str, Any] = {"stage": stage.name, "state": "pending", "counts": None, "seconds": None}
     notes = []
-    if done:
-        entry |= {"state": "done", "counts": _counts(stage, done), "seconds": done["seconds"]}
-        if stale:
-            entry["state"] = "stale"
-        else:
+    if state.done:
+        counts = state.done["counts"]
+        if (folder_of(state.root, "tally") / "asked.parquet").is_file():  # later rounds may have changed them
+            from driftline.pipelines.reporting.dropped import counts_of
+
+            counts = counts_of(state.root, stage.name)
+        entry |= {"state": "stale", "counts": counts, "seconds": state.done["seconds"]}
+        if not stale:
             try:
-                current = is_current(stage, done)
+                current = state.current
             except (DriftlineError, OSError) as error:
-                current = _was_current(stage, done)
+                current = state.was_current
                 notes.append(f"It cannot be compared with its source: {error}")
             entry["state"] = "done" if current else "stale"
-        if damaged := damage(folder, verify):
+        if damaged := state.damage(verify):
             entry["state"] = "damaged"
-            hidden = " --verify" if verify and not damage(folder) else ""
-            notes.append(f"{planning.damage_text(damaged)}. Repair: driftline run {stage.context.root}{hidden}")
-    elif (folder / "done.json").exists():
+            hidden = " --verify" if verify and not state.damage() else ""
+            notes.append(f"{damage_text(damaged)}. Repair: driftline run {state.root}{hidden}")
+    elif state.unreadable:
         entry["state"] = "damaged"
-        notes.append(f"{folder / 'done.json'} is not readable. Repair: driftline run {stage.context.root}")
-    elif (folder / "begun.json").is_file():
+        notes.append(f"{state.folder / DONE} is not readable. Repair: driftline run {state.root}")
+    elif state.unfinished:
         entry["state"] = "unfinished"
-    for work in (folder, beside(folder, "next")):
+    for work in (state.folder, state.next):
         if "because" in (begun := begun_of(work)):
             notes.append(begun["because"])
-        elif work != folder and work.is_dir():
+        elif work == state.next and work.is_dir():
             notes.append(f"New output is unfinished in {work}; the old one is kept.")
     return entry | ({"note": " ".join(notes)} if notes else {})
-
-
-def _counts(stage: Stage, done: dict[str, Any]) -> Any:
-    """Counts of a finished stage; pyarrow is imported only where later rounds may have changed them."""
-    if not (folder_of(stage.context.root, "tally") / "asked.parquet").is_file():
-        return done["counts"]
-    from driftline.pipelines.reporting.dropped import counts_of
-
-    return counts_of(stage.context.root, stage.name)
-
-
-def _was_current(stage: Stage, done: dict[str, Any]) -> bool:
-    """Whether the settings are those of finished output, by what was recorded of its source."""
-    try:
-        return mark_of(stage, done["outside"]) == done["fingerprint"]
-    except (DriftlineError, OSError):
-        return True
 
 
 def table(entries: Sequence[dict[str, Any]]) -> str:
@@ -305,8 +241,7 @@ def table(entries: Sequence[dict[str, Any]]) -> str:
     lines = [f"{'stage':<10}{'state':<12}{'read':>10}{'kept':>10}{'seconds':>10}  dropped"]
     for e in entries:
         c = e["counts"] or {"read": "", "kept": "", "dropped": {}}
-        dropped = ", ".join(f"{k} {v:,}" for k, v in c["dropped"].items())
         read, kept = (f"{c[k]:,}" if c[k] != "" else "" for k in ("read", "kept"))
         seconds = "" if e["seconds"] is None else f"{e['seconds']:.1f}"
-        lines.append(f"{e['stage']:<10}{e['state']:<12}{read:>10}{kept:>10}{seconds:>10}  {dropped}".rstrip())
+        lines.append(f"{e['stage']:<10}{e['state']:<12}{read:>10}{kept:>10}{seconds:>10}  {_dropped(c)}".rstrip())
     return "\n".join([*lines, *(f"{e['stage']}: {e['note']}" for e in entries if "note" in e)])

@@ -64,10 +64,10 @@ class Retry:
 
 def retry_of(reasons: Sequence[str]) -> Retry:
     """The misses that `--retry-misses` names; `network` stands for all reasons of an outage."""
-    given = [r for reason in reasons for r in (sorted(NETWORK_REASONS) if reason == "network" else [reason])]
-    if not given:
+    named = [r for reason in reasons for r in (sorted(NETWORK_REASONS) if reason == "network" else [reason])]
+    if not named:
         raise BadConfig("--retry-misses names no reason.", "Expected network, or reasons such as timeout,http_5xx.")
-    return Retry(tuple(dict.fromkeys(given)))
+    return Retry(tuple(dict.fromkeys(named)))
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ class Context:
             return None
         return Place(settings.folder(self.root), not self.fresh)
 
-    def path(self, given: str) -> Path:
+    def path(self, text: str) -> Path:
         """A path that the configuration gives."""
-        return resolve_path(given, self.root)
+        return resolve_path(text, self.root)
 
 
 @dataclass(frozen=True)

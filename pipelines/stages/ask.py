@@ -70,7 +70,7 @@ class Ask(Stage):
         items = items_of(inputs["retrieve"])
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
-            from driftline.pipelines.run.stage_folder import folder_of
+            from driftline.pipelines.run.state import folder_of
 
             routes, opinions = routes_of(self.context, items.to_pylist(), inputs)
             if opinions is not None:
@@ -125,9 +125,9 @@ def routes_of(
         images.get,
         lambda some: vectors_of(inputs["embed"], some),
         np.load(inputs["retrieve"] / "queries.npy"),
-        context.root / "judges" / "answers.jsonl",
-        context.run_log,
-        ask,
+        cache_file=context.root / "judges" / "answers.jsonl",
+        run_log=context.run_log,
+        ask=ask,
     )
     return {id_: route.to for id_, route in panel_of(context, inputs, opinions).routes(items).items()}, opinions
 
@@ -187,12 +187,12 @@ def batch_of(
         config.seed,
         config.validation,
         gold,
-        after,
-        _blurred(context, inputs["embed"], shown),
-        standing,
+        after=after,
+        blur=_blurred(context, inputs["embed"], shown),
+        earlier=standing,
     )
-    if (known := answers_of(context, inputs["bucket"])) is not None:
-        known.take_batch(facts)
+    if (answers := answers_of(context, inputs["bucket"])) is not None:
+        answers.take_batch(facts)
     return facts
 
 
@@ -228,9 +228,9 @@ def gold_of(
 
     from driftline.curate.validation.asking.batches import NONE, draw_gold, read_gold
 
-    known = read_gold(context.path(section.gold), [c.name for c in context.config.retrieve.concepts])
+    gold = read_gold(context.path(section.gold), [c.name for c in context.config.retrieve.concepts])
     stored = set(pq.ParquetFile(bucketed / "members.parquet").read(["id"])["id"].to_pylist())
-    if strange := sorted(set(known) - stored):
+    if strange := sorted(set(gold) - stored):
         raise BadInput(
             f"{section.gold} names {len(strange)} photos without an image in this run, {strange[0]!r} the first.",
             "Expected ids of fetched photos.",
@@ -238,10 +238,10 @@ def gold_of(
         )
     wanted = round(section.gold_share * len({item["id"] for item in items}))
     nothing = frozenset({NONE})
-    if nothing not in known.values():
+    if nothing not in gold.values():
         lowest = sorted((i["score"], i["id"]) for i in items if i["concept"] == BACKGROUND)
-        known |= {id_: nothing for _, id_ in lowest[: max(1, wanted // (len(set(known.values())) + 1))]}
-    return draw_gold({i: labels for i, labels in known.items() if i not in asked}, wanted, context.config.seed)
+        gold |= {id_: nothing for _, id_ in lowest[: max(1, wanted // (len(set(gold.values())) + 1))]}
+    return draw_gold({i: labels for i, labels in gold.items() if i not in asked}, wanted, context.config.seed)
 
 
 def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:

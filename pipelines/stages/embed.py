@@ -39,9 +39,9 @@ def spec_of(context: Context) -> EncoderSpec:
     return located
 
 
-def _public(given: str) -> str:
+def _public(name: str) -> str:
     """A model's name as a release shows it: of a local path only the last part."""
-    return given if "://" in given or given.startswith("hf-hub:") else Path(given).name or given
+    return name if "://" in name or name.startswith("hf-hub:") else Path(name).name or name
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class Embed(Stage):
 
     def check(self) -> None:
         """The model can be loaded; the folder of vectors exists."""
-        given = self.context.config.embed.vectors
-        if given is not None and not self.context.path(given).is_dir():
+        vectors = self.context.config.embed.vectors
+        if vectors is not None and not self.context.path(vectors).is_dir():
             raise MissingFile(
-                f"There is no folder {self.context.path(given).absolute()}.", "Expected vectors.", "Check embed.from."
+                f"There is no folder {self.context.path(vectors).absolute()}.", "Expected vectors.", "Check embed.from."
             )
         spec_of(self.context).load()
 
     def outside(self) -> list[Path]:
         """Local model files, and vectors from elsewhere."""
-        spec, given = spec_of(self.context), self.context.config.embed.vectors
-        places = [spec.model, spec.weights, None if given is None else str(self.context.path(given))]
+        spec, vectors = spec_of(self.context), self.context.config.embed.vectors
+        places = [spec.model, spec.weights, None if vectors is None else str(self.context.path(vectors))]
         return [Path(p) for p in places if p is not None and Path(p).exists()]
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
@@ -88,26 +88,26 @@ class Embed(Stage):
         spec = spec_of(self.context)
         encoder = spec.load()  # before any work: a wrong model is one clear error
         members = pq.read_table(inputs["bucket"] / "members.parquet")
-        name, file = (None if given is None else _public(given) for given in (section.model, section.weights))
+        name, file = (None if value is None else _public(value) for value in (section.model, section.weights))
         facts = describe(encoder, section.encoder, name or "", file)
         facts["seen"] = asdict(seen(spec.encoder, spec.model, spec.weights))
         if section.vectors is not None:
-            given = self.context.path(section.vectors)
-            faults = import_vectors(given, members, out, self.context.run_log)
-            facts |= maker_of(given)
+            value = self.context.path(section.vectors)
+            faults = import_vectors(value, members, out, self.context.run_log)
+            facts |= maker_of(value)
         else:
             faults = embed(
                 inputs["fetch"], members, spec, out, self.context.run_log, section.batch,
-                self.context.executor, section.decoders, self.context.store(),
+                executor=self.context.executor, decoders=section.decoders, store=self.context.store(),
             )  # fmt: skip
         kept = faults.pop("", 0)
         write_json(out / "encoder.json", facts)
         return Counts(len(members), kept, faults)
 
 
-def maker_of(given: Path) -> dict[str, Any]:
+def maker_of(vectors: Path) -> dict[str, Any]:
     """The model that made a folder of vectors, by driftline's `encoder.json`; None if it has none (clip-retrieval)."""
-    file = given / "encoder.json"
+    file = vectors / "encoder.json"
     facts = read_json(file) if file.is_file() else {}
     facts = facts if isinstance(facts, dict) else {}
-    return {"from": given.name, "fingerprint": facts.get("fingerprint"), "seen": facts.get("seen", asdict(NOBODY))}
+    return {"from": vectors.name, "fingerprint": facts.get("fingerprint"), "seen": facts.get("seen", asdict(NOBODY))}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.store.database import opened, register_run
+from driftline.curate.store.database import open_store, register_run
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
 
 
@@ -34,8 +34,8 @@ class Fetch(Stage):
         again = None if retry is None else Again(frozenset(retry.reasons), retry.output or out, retry.before)
         parts = parts_of(inputs["filter"])
         if (store := context.store()) is not None:
-            with opened(store.folder) as base:
+            with open_store(store.folder) as base:
                 register_run(base, context.root)
-        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again, store)
+        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again, store=store)
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)

@@ -44,8 +44,8 @@ class FilterTable(Stage):
         return settings if withdrawn is None else settings.model_copy(update={"withdrawn": str(withdrawn)})
 
     def _withdrawn(self) -> Path | None:
-        given = self.context.config.filter.withdrawn
-        return None if given is None else self.context.path(given)
+        path = self.context.config.filter.withdrawn
+        return None if path is None else self.context.path(path)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table/*.parquet → table/*.parquet and rejects/*.parquet, part by part."""

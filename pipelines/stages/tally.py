@@ -114,8 +114,8 @@ class Tally(Stage):
         from driftline.curate.validation.asking.judges import Catalogue
 
         table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "label"])
-        known = dict(rows_of(table, "id", "label"))
-        return Catalogue(known, {c.name: c.label or c.name for c in self.context.config.retrieve.concepts})
+        labels = dict(rows_of(table, "id", "label"))
+        return Catalogue(labels, {c.name: c.label or c.name for c in self.context.config.retrieve.concepts})
 
     def _crowd(self, inputs: Mapping[str, Path]) -> Crowd:
         import pyarrow.parquet as pq
@@ -134,12 +134,12 @@ class Tally(Stage):
         section = context.config.validation
         opinions = pq.read_table(inputs["ask"] / "opinions.parquet") if section.judges else None
         panel = None if opinions is None else panel_of(context, inputs, opinions)
-        known = answers_of(context, inputs["bucket"])
+        answers = answers_of(context, inputs["bucket"])
         others = set[str]()
-        if known is not None:
-            known.take_batch(read_batch(inputs["ask"]))
-            others = known.take_lines(lines)
+        if answers is not None:
+            answers.take_batch(read_batch(inputs["ask"]))
+            others = answers.take_lines(lines)
         return Crowd(
-            context.root, inputs["ask"], section, key, lines, write_batch, context.run_log, known=known,
+            context.root, inputs["ask"], section, key, lines, write_batch, run_log=context.run_log, stored=answers,
             other_batches=others, panel=panel,
         )  # fmt: skip

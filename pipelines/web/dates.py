@@ -18,9 +18,9 @@ def labels(buckets: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     {0: '2004-01 to 2005-05'}
     """
     for days in (False, True):
-        found = {b["index"]: _label(b, days) for b in buckets}
-        if len(set(found.values())) == len(found):
-            return found
+        names = {b["index"]: _label(b, days) for b in buckets}
+        if len(set(names.values())) == len(names):
+            return names
     return {b["index"]: f"{_label(b, True)} ({b['name']})" for b in buckets}
 
 

@@ -65,7 +65,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 def local_app(package: str, **options: Any) -> LocalApp:
     """An app with the shared files and those of `package` under static/, and errors of driftline as {"error": text}."""
-    known = {
+    assets = {
         path.name: path
         for folder in ("driftline.pipelines.web", package)
         for path in files(folder).joinpath("static").iterdir()
@@ -79,8 +79,8 @@ def local_app(package: str, **options: Any) -> LocalApp:
     @app.on("GET", "/static/{name}")
     def static(name: str) -> Response:
         kind = KINDS.get(name.rpartition(".")[2])
-        if name not in known or kind is None:
+        if name not in assets or kind is None:
             return Response(status_code=404)
-        return Response(known[name].read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
+        return Response(assets[name].read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
 
     return app

@@ -13,6 +13,7 @@ from threading import Lock
 
 from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.images import as_rgb
 
 THUMBNAIL = 192  # pixels of the longer edge
 LARGE = 1280  # of the picture of one photo
@@ -58,17 +59,17 @@ class Thumbnails:
     def get(self, key: str, load: Callable[[], bytes]) -> bytes:
         """The thumbnail of `key`, a JPEG; `load` gives the image if it must be made. Raises BadInput for no image."""
         with self._lock:
-            known = self._memory.get(key) or self._stored(key)
-        if known is None:
-            known = small(load(), THUMBNAIL)
+            stored = self._memory.get(key) or self._stored(key)
+        if stored is None:
+            stored = small(load(), THUMBNAIL)
             with self._lock:
-                self._store(key, known)
+                self._store(key, stored)
         with self._lock:
-            self._memory[key] = known
+            self._memory[key] = stored
             self._memory.move_to_end(key)
             while len(self._memory) > IN_MEMORY:
                 self._memory.popitem(last=False)
-        return known
+        return stored
 
     def _stored(self, key: str) -> bytes | None:
         rows: Sequence[tuple[bytes]] = []
@@ -112,10 +113,10 @@ def small(data: bytes, edge: int) -> bytes:
             if image.width * image.height > MOST_PIXELS:
                 raise BadInput(f"An image has {image.width} × {image.height} pixels.", f"At most {MOST_PIXELS:,}.")
             image.draft("RGB", (edge, edge))
-            made = ImageOps.exif_transpose(image).convert("RGB")
-            made.thumbnail((edge, edge))
+            picture = as_rgb(ImageOps.exif_transpose(image))
+            picture.thumbnail((edge, edge))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise BadInput(f"An image cannot be decoded ({error}).") from None
     buffer = io.BytesIO()
-    made.save(buffer, "JPEG", quality=82)
+    picture.save(buffer, "JPEG", quality=82)
     return buffer.getvalue()

@@ -14,7 +14,7 @@ from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import read_arrays
 from driftline.curate.core.outside.limits import CLASSES
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.splitting import no_test, numbered
+from driftline.stream_builder.splitting import equal_parts, no_test, numbered
 from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from driftline.stream_builder.ties import FACT, KEPT
 from driftline.stream_builder.validate import check
@@ -68,16 +68,16 @@ def from_arrays(
     for key in KEYS - {"x", "y", "classes"}:
         if key in arrays and arrays[key].shape != (n,):
             raise BadArray(f"{what}: {key} has shape {arrays[key].shape}.", f"Expected ({n},).")
-    arrays = {key: _plain(array, key, what) if key in NAMED else array for key, array in arrays.items()}
+    arrays = {key: _readable(array, key, what) if key in NAMED else array for key, array in arrays.items()}
     y, classes = _labels(arrays, what)
     check(x, y, len(classes), what)
     time = _times(arrays["time"], what) if "time" in arrays else None
     group = numbered(arrays["group"]) if "group" in arrays else None
-    made = []
+    notes = []
     step = arrays.get("step", np.zeros(n, np.int64))
     if "step" not in arrays and time is not None:
-        step = _periods(time)
-        made.append(f"{step.max() + 1} steps with about equally many samples, cut by time")
+        step = equal_parts(time, PERIODS)
+        notes.append(f"{step.max() + 1} steps with about equally many samples, cut by time")
     if step.dtype.kind not in "iu":
         raise BadArray(f"{what}: step has dtype {step.dtype}.", "Expected integers from 0.")
     if (step < 0).any():
@@ -90,7 +90,7 @@ def from_arrays(
         if by is not None and (empty := sorted(set(np.unique(step)) - set(step[test]))):
             raise no_test(f"Step {empty[0]} of {what}", test_share, "Use --split random.")
         kind = "random" if by is None else "with each group on one side"
-        made.append(f"a test split of {test_share:.0%} of every step and class, {kind}, seed {seed}")
+        notes.append(f"a test split of {test_share:.0%} of every step and class, {kind}, seed {seed}")
     ids = arrays.get("id", np.arange(n)).astype(np.str_)
     steps = []
     for index, value in enumerate(np.unique(step).tolist()):
@@ -102,11 +102,11 @@ def from_arrays(
                 splits[part] = Split(x[rows], y[rows], ids[rows], times, groups)
         steps.append(Step(index, str(value), splits))
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
-    facts |= ({"made": "; ".join(made)} if made else {}) | ({} if time is None else {FACT: KEPT})
+    facts |= ({"made": "; ".join(notes)} if notes else {}) | ({} if time is None else {FACT: KEPT})
     return Stream(name, steps, classes, facts=facts)
 
 
-def _plain(array: Array, key: str, what: str) -> Array:
+def _readable(array: Array, key: str, what: str) -> Array:
     """Numbers as they are, texts as text. Raises BadArray for other kinds, and for bytes and code points that are
     none."""
     if array.dtype.kind in "biuf":
@@ -124,10 +124,10 @@ def _plain(array: Array, key: str, what: str) -> Array:
 def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     """(N,) labels and class names. Labels that are names become numbers, in the order of `classes` or sorted."""
     y = arrays["y"]
-    given = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
+    declared = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
     if y.dtype.kind in "US" and y.ndim == 1:
         names = y
-        classes = sorted(set(names.tolist())) if given is None else given
+        classes = sorted(set(names.tolist())) if declared is None else declared
         number = {name: i for i, name in enumerate(classes)}
         if wrong := [i for i, name in enumerate(names.tolist()) if name not in number]:
             raise BadArray(
@@ -136,13 +136,13 @@ def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
         return np.array([number[name] for name in names.tolist()], np.int64), classes
     if y.dtype.kind not in "iu":
         raise BadArray(f"{what}: y has dtype {y.dtype}.", "Expected integers from 0, or names of classes.")
-    if given is None and y.max() >= CLASSES:
+    if declared is None and y.max() >= CLASSES:
         raise BadArray(
             f"{what}: label {y.max()} at index {int(y.argmax())}.",
             f"Expected less than {CLASSES:,}.",
             "Number the classes from 0, or give y as names.",
         )
-    return y.astype(np.int64), [str(c) for c in range(int(y.max()) + 1)] if given is None else given
+    return y.astype(np.int64), [str(c) for c in range(int(y.max()) + 1)] if declared is None else declared
 
 
 def _times(time: Array, what: str) -> npt.NDArray[np.int64]:
@@ -158,14 +158,6 @@ def _sides(split: Array, what: str) -> Array:
         first = int(unknown[0])
         raise BadArray(f"{what}: split is {str(sides[first])!r} at index {first}.", "Expected train, val or test.")
     return sides
-
-
-def _periods(time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """(N,) step of each time: at most PERIODS, cut where samples are about equally many; equal times stay together."""
-    ordered = np.sort(time)
-    starts = np.unique([ordered[len(time) * k // PERIODS] for k in range(1, PERIODS)])
-    _, step = np.unique(np.searchsorted(starts, time, side="right"), return_inverse=True)
-    return step.astype(np.int64)
 
 
 def _load(path: Path) -> dict[str, Array]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from driftline.curate.core.errors import BadArray
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.images import as_rgb, read_rgb
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.stream import Array, Step, Stream, pick
 
@@ -34,11 +34,6 @@ class Encoder(Protocol):
         ...
 
 
-def is_text(stream: Stream) -> bool:
-    """Whether the samples are texts."""
-    return stream.x_shape == ()
-
-
 def is_image(stream: Stream) -> bool:
     """Whether the samples are images (H, W, 3)."""
     return len(stream.x_shape) == 3 and stream.x_shape[-1] == 3
@@ -50,7 +45,7 @@ def encode(stream: Stream, encoder: Encoder, name: str, tick: Tick = lambda n: N
     name: of the encoder, recorded in the stream. tick: called with the number of samples of each batch. Lazy images are
     prepared from their original pixels, not from the resized ones. Raises BadArray for a stream of features.
     """
-    if not is_text(stream) and not is_image(stream):
+    if stream.x_shape != () and not is_image(stream):
         raise BadArray(f"{stream.name!r} has samples of shape {stream.x_shape}.", "Expected texts or images.")
 
     def vectors(x: Any) -> Array | None:
@@ -94,9 +89,5 @@ def _images(batch: Any) -> Iterator[Any]:
     from PIL import Image
 
     if isinstance(batch, LazyImages):
-        for data in batch.raw():
-            with opened(data, "An image of the stream") as image:
-                rgb = image.convert("RGB")
-            yield rgb
-    else:
-        yield from (Image.fromarray(np.asarray(pixels)).convert("RGB") for pixels in batch)
+        return (read_rgb(data, "An image of the stream") for data in batch.raw())
+    return (as_rgb(Image.fromarray(np.asarray(pixels))) for pixels in batch)

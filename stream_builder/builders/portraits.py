@@ -9,9 +9,8 @@ from typing import Literal
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES, open_image
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES
 from driftline.stream_builder.stream import SPLITS, Split, Step, Stream
 
 FIRST, LAST = 1930, 2013
@@ -65,6 +64,6 @@ def portraits(
 def _read(path: Path, size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
     from PIL import Image
 
-    with opened(path, path) as image:
+    with open_image(path, path) as image:
         grey = np.asarray(image.convert("L").resize((size, size), Image.Resampling.BILINEAR))
     return np.repeat(grey[..., None], 3, -1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.images import open_image, square
 from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.seeding import time_order
 from driftline.curate.release import Release, left_out_of_unlabelled
@@ -158,10 +158,8 @@ def release_images(release: Release, size: int) -> LazyImages:
 
 def _pixels(release: Release, size: int) -> Array:
     """uint8 (N, SIZE, SIZE, 3): shorter edge resized to SIZE, then a centre crop."""
-    from PIL import Image, ImageOps
-
     pixels = {}
     for id_, data in release.images():
-        with opened(data, f"The image {id_} of {release.path}") as image:
-            pixels[id_] = np.asarray(ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BICUBIC))
+        with open_image(data, f"The image {id_} of {release.path}") as image:
+            pixels[id_] = square(image, size)
     return np.stack([pixels[i] for i in release.table["id"].to_pylist()])

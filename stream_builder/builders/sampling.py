@@ -178,11 +178,12 @@ def _draw_steps(
         for t, (n, share) in enumerate(zip(sizes, shares, strict=True))
     ]
     if policy == "validation":  # draw the validation images of all steps first: no step may train on them
-        of_val = [
-            np.array([_rounded(n, row, rng_for(seed, "val quotas", t, c), False) for c, (n, row) in enumerate(
-                zip(_val_sizes(counts.sum(1), composition.val_share), counts, strict=True))])
-            for t, counts in enumerate(wanted)
-        ]  # fmt: skip
+
+        def val_of(t: int, c: int, row: Array) -> Counts:
+            n = int(row.sum())
+            return _rounded(n - _train_size(n, composition.val_share), row, rng_for(seed, "val quotas", t, c), False)
+
+        of_val = [np.array([val_of(t, c, row) for c, row in enumerate(counts)]) for t, counts in enumerate(wanted)]
         val: list[Array] = []
         for t, counts in enumerate(of_val):
             val.append(np.concatenate(draw_positions(dataset.train, counts, rng_for(seed, "val", t), used)))
@@ -195,8 +196,7 @@ def _draw_steps(
     for t, counts in enumerate(wanted):
         rng = rng_for(seed, "step", t)
         by_class = draw_positions(dataset.train, counts, rng, used if policy == "disjoint" else None)
-        parts = [np.split(rows, [_train_size(len(rows), composition.val_share)]) for rows in by_class]
-        train, rest = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+        train, rest = _divided(by_class, composition.val_share)
         drawn.append({"train": rng.permutation(train), "val": rng.permutation(rest)})
         used[np.concatenate(by_class)] = True
     return drawn
@@ -206,8 +206,10 @@ def _train_size(n: int, val_share: float) -> int:
     return int((1 - val_share) * n + 1e-9)
 
 
-def _val_sizes(of_class: Counts, val_share: float) -> list[int]:
-    return [n - _train_size(n, val_share) for n in of_class.tolist()]
+def _divided(by_class: Sequence[Array], val_share: float) -> tuple[Array, Array]:
+    """Train and val positions: of each class's draw the first part and the rest."""
+    parts = [np.split(rows, [_train_size(len(rows), val_share)]) for rows in by_class]
+    return np.concatenate([train for train, _ in parts]), np.concatenate([val for _, val in parts])
 
 
 def overlap_counts(drawn: Sequence[Mapping[str, Array]]) -> dict[str, int]:
@@ -244,11 +246,8 @@ def draw_oracle(
         by_class = draw_positions(dataset.train, counts, rng, used)
     except Shortage:
         return None
-    parts = [np.split(rows, [_train_size(len(rows), composition.val_share)]) for rows in by_class]
-    return {
-        name: rng.permutation(np.concatenate([own[name], *(part[k] for part in parts)]))
-        for k, name in enumerate(("train", "val"))
-    }
+    further = zip(("train", "val"), _divided(by_class, composition.val_share), strict=True)
+    return {name: rng.permutation(np.concatenate([own[name], rows])) for name, rows in further}
 
 
 def published_draws(dataset: Dataset, sizes: Sequence[int], test_size: int) -> list[dict[str, Array]] | None:

@@ -26,10 +26,11 @@ from driftline.stream_builder.builders.sampling import (
 )
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
 from driftline.stream_builder.shifts.base import ORDER, Labels, Shift
-from driftline.stream_builder.shifts.grammar import Rendering, accumulated, canonical, parse, sizes_of
+from driftline.stream_builder.shifts.grammar import PlannedStep, Rendering, accumulated, canonical, parse, sizes_of
 from driftline.stream_builder.stream import Array, Split, Step, Stream
 
 TEST_SIZE = 5000
+PUBLISHED = "as published"
 LEVELS = 64  # different amounts of a growing shift within a step
 PART = 1 << 17  # bytes of images that are shifted at a time: they stay in the cache
 
@@ -66,30 +67,17 @@ def compose(
             "Expected one per step, including the source step.",
         )
     dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
-    as_paper = composition.fidelity == "paper-code"
-    renderings = accumulated(steps, as_paper)
+    renderings = accumulated(steps, composition.fidelity == "paper-code")
     counts = [rendering.counts for rendering in renderings]
-    total = counts[-1]
-    _check(dataset, total)
-    published = published_draws(dataset, sizes, test_size) if composition.takes_published else None
-    if composition.draws == "published" and published is None:
-        raise BadConfig(
-            f"{dataset.name} has no published draws for these sizes.", "Expected *draws*.npz in its folder."
-        )
-    if published is None:
-        shares = [class_shares(dataset, t, count, total, composition) for t, count in enumerate(counts)]
-        overlap, drawn = draw_steps(dataset, sizes, shares, composition, seed)
-        counts_of_test = quotas(test_size, shares[-1], rng_for(seed, "test quotas"), as_paper)
-        by_class = draw_positions(dataset.test, counts_of_test, rng_for(seed, "test", len(steps) - 1))
-        drawn.append({"test": rng_for(seed, "test order").permutation(np.concatenate(by_class))})
-    else:
-        overlap, drawn = "as published", published
     last = len(steps) - 1
-    if any(rendering.starts for rendering in renderings) and published is not None:
+    _check(dataset, counts[last])
+    overlap, drawn = _draws(dataset, counts, sizes, test_size, composition, seed)
+    published = overlap == PUBLISHED
+    if any(rendering.starts for rendering in renderings) and published:
         # a shift that grows from sample to sample needs an order that has nothing to do with the classes
         drawn = [
             {name: rng_for(seed, "order", t, name).permutation(rows) for name, rows in part.items()}
-            for t, part in enumerate(published)
+            for t, part in enumerate(drawn)
         ]
 
     def render(t: int, side: str, positions: Array, rng: np.random.Generator) -> Split:
@@ -105,15 +93,13 @@ def compose(
         rng = rng_for(seed, "render test", last)
         return {"test": render(last, "test", drawn[last + 1]["test"], rng)} if test_size else {}
 
-    def named(t: int) -> str:
-        name = ",".join("~" * g + shift.code for shift, g in zip(steps[t].shifts, steps[t].grows, strict=True))
-        return f"{t} {name or 'source'}"
-
     def oracle_step() -> Step | None:
         if not oracle:
             return None
-        share = class_shares(dataset, last, counts[last], total, composition)
-        rows = draw_oracle(dataset, drawn[last], sum(sizes), share, composition, seed, published is not None)
+        share = class_shares(dataset, last, counts[last], counts[last], composition)
+        rows = draw_oracle(
+            dataset, drawn[last], sum(sizes), share, composition=composition, seed=seed, published=published
+        )
         if rows is None:
             return None
         rng = rng_for(seed, "render oracle")
@@ -124,13 +110,37 @@ def compose(
         trains = [pool.submit(training, t) for t in reversed(range(len(steps)))][::-1]
     splits = [train.result() for train in trains]
     splits[last] |= tests.result()
-    rendered = [Step(t, named(t), splits[t]) for t in range(len(steps))]
+    rendered = [Step(t, _name(t, step), splits[t]) for t, step in enumerate(steps)]
     facts: dict[str, Any] = {"from": "shifts", "base": dataset.name, "sequence": sequence}
     facts |= {"sizes": list(sizes), "seed": seed, "fidelity": composition.fidelity}
     facts |= {"draws": "published" if published else "own", "overlap": overlap, "loading": composition.loading()}
     facts["shared"] = overlap_counts(drawn[: len(steps)])
     name = f"{dataset.name}-{sequence}"
     return Stream(name, rendered, dataset.classes, facts=facts, oracle=upper.result())
+
+
+def _name(t: int, step: PlannedStep) -> str:
+    name = ",".join("~" * grows + shift.code for shift, grows in zip(step.shifts, step.grows, strict=True))
+    return f"{t} {name or 'source'}"
+
+
+def _draws(
+    dataset: Dataset, counts: Sequence[Mapping[Shift, float]], sizes: Sequence[int], test_size: int,
+    composition: Composition, seed: int,
+) -> tuple[str, list[dict[str, Array]]]:  # fmt: skip
+    """The overlap that was used (PUBLISHED: the paper's draws), and the positions of each step and then of the test."""
+    if composition.takes_published and (published := published_draws(dataset, sizes, test_size)) is not None:
+        return PUBLISHED, published
+    if composition.draws == "published":
+        raise BadConfig(
+            f"{dataset.name} has no published draws for these sizes.", "Expected *draws*.npz in its folder."
+        )
+    shares = [class_shares(dataset, t, count, counts[-1], composition) for t, count in enumerate(counts)]
+    overlap, drawn = draw_steps(dataset, sizes, shares, composition, seed)
+    counts_of_test = quotas(test_size, shares[-1], rng_for(seed, "test quotas"), composition.fidelity == "paper-code")
+    by_class = draw_positions(dataset.test, counts_of_test, rng_for(seed, "test", len(counts) - 1))
+    drawn.append({"test": rng_for(seed, "test order").permutation(np.concatenate(by_class))})
+    return overlap, drawn
 
 
 def _check(dataset: Dataset, total: Mapping[Shift, float]) -> None:
@@ -156,7 +166,9 @@ def _render(
         part = x[low:high] if x is not samples.x else _gathered(x, positions[low:high])  # when they are first shifted
         for shift in shifts:
             if shift in rendering.starts:
-                part = _grow(shift, part, original, rendering.starts[shift], counts[shift], n_classes, rng)
+                part = _grow(
+                    shift, part, original, rendering.starts[shift], after=counts[shift], n_classes=n_classes, rng=rng
+                )
             else:
                 part, _ = shift.apply(part, original[low:high], counts[shift], n_classes, rng)
         return part

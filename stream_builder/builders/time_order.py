@@ -21,7 +21,7 @@ from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.release import Release
 from driftline.stream_builder.builders.release import release_groups, release_images
-from driftline.stream_builder.lazy_images import LazyImages, from_files
+from driftline.stream_builder.lazy_images import from_download
 from driftline.stream_builder.splitting import no_test, numbered
 from driftline.stream_builder.stream import Array, Split, Step, Stream, join, pick
 from driftline.stream_builder.ties import drawn
@@ -76,22 +76,22 @@ def in_time_order(
         )
     rows = time_order(data.time, data.ids, seed)
     tests = None if data.test is None else np.array_split(time_order(data.test.time, data.test.ids, seed), periods)
-    kept = []
+    chosen = []
     for t, period in enumerate(np.array_split(rows, periods)):
         rng = rng_for(seed, "period", t)
-        kept.append(_balanced(period, data.y, rng) if order == "balanced" else period)
+        chosen.append(_balanced(period, data.y, rng) if order == "balanced" else period)
     grouped = split == "grouped" and data.group is not None and tests is None
-    lengths = [len(period) for period in kept]
+    lengths = [len(period) for period in chosen]
     held = [np.zeros(n, bool) for n in lengths]
     if tests is None:
-        rows = np.concatenate(kept)
+        rows = np.concatenate(chosen)
         group = data.group[rows] if grouped and data.group is not None else np.arange(len(rows))
         side = draw_sides([np.repeat(np.arange(periods), lengths)], group, held_out, rng_for(seed, "held out"))
         held = np.split(side, np.cumsum(lengths)[:-1])
         if grouped and (empty := [t for t, s in enumerate(held) if not s.any() and held_out * len(s) >= 1]):
             raise no_test(f"Period {empty[0]} of {data.name}", held_out, "Use --split random.")
     steps = []
-    for t, (period, is_test) in enumerate(zip(kept, held, strict=True)):
+    for t, (period, is_test) in enumerate(zip(chosen, held, strict=True)):
         splits = {"train": _split(data, period[~is_test])}
         if t == 0 and data.pretrain is not None:
             splits["train"] = join([_split(data.pretrain, np.arange(len(data.pretrain.y))), splits["train"]])
@@ -177,7 +177,7 @@ def timed_table(path: Path, features: Path | None = None, root: Path | None = No
         if len(x) != len(table):
             raise BadInput(f"{features} has {len(x)} rows, {path} has {len(table)}.", "Expected the same number.")
     elif "path" in table.column_names:
-        x = _images(path, [(root or path.parent) / str(p) for p in table["path"].to_pylist()], size)
+        x = from_download([(root or path.parent) / str(p) for p in table["path"].to_pylist()], size, path)
     else:
         raise BadInput(f"{path} has no column path.", "Expected one, or --features FILE.npy.")
     return TimedSamples(
@@ -218,7 +218,7 @@ def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = N
                     f"{features / part}.npy has {len(x)} rows for {len(labels)} labels.", "Expected the same number."
                 )
         elif root is not None:
-            x = _images(folder, [_inside(root, p) for p in paths], size)
+            x = from_download([_inside(root, p) for p in paths], size, folder)
         else:
             raise BadConfig(f"{folder} has an order, but no samples.", "Expected --features or --root.")
         parts[part] = (x, labels, np.array(paths, np.str_))
@@ -229,15 +229,6 @@ def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = N
         for part, (x, y, ids) in parts.items()
     }
     return replace(timed["train"], test=timed["test"], pretrain=timed.get("pretrain"))
-
-
-def _images(source: Path, files: Sequence[Path], size: int) -> LazyImages:
-    """Raises MissingFile. source: what names the files."""
-    if missing := [file for file in files if not file.is_file()]:
-        raise MissingFile(
-            f"{source} names {missing[0]}, which does not exist.", f"{len(missing)} of {len(files)} files are missing."
-        )
-    return from_files(files, size)
 
 
 def _inside(root: Path, name: str) -> Path:

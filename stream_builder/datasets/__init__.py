@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from driftline.curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile, UnknownName, reason
+from driftline.curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile, reason
 from driftline.curate.core.registry import Registry
 from driftline.stream_builder.shifts.base import Labels
 from driftline.stream_builder.stream import Array
@@ -103,6 +103,7 @@ DATASETS = Registry(
         "imagenet": "driftline.stream_builder.datasets.folder:imagenet",
     },
     group="datasets",
+    further="a path, or package.module:Name",
 )
 FORMATS = Registry(  # in the order in which they are tried
     "dataset format",
@@ -118,7 +119,7 @@ FORMATS = Registry(  # in the order in which they are tried
 )
 
 
-def open_dataset(given: str | Path, options: Options | None = None) -> Dataset:
+def open_dataset(source: str | Path, options: Options | None = None) -> Dataset:
     """Open a dataset by path, by name, or as package.module:Name.
 
     Raises MissingFile, BadInput, UnknownName, BadPlugin; BadArray for wrong shapes, dtypes or labels.
@@ -126,18 +127,13 @@ def open_dataset(given: str | Path, options: Options | None = None) -> Dataset:
     options = options or Options()
     if options.labels not in (None, "fine", "coarse"):
         raise BadConfig(f"--labels is {options.labels!r}.", "Expected fine or coarse.")
-    path, name = Path(given), str(given)
+    path, name = Path(source), str(source)
     if path.exists():
         dataset = format_of(path).open(path, options)
     elif "/" in name or name.endswith(".npz"):
         raise MissingFile(f"{path} does not exist.", "Expected a dataset: a folder, a file or a name.")
     else:
-        try:
-            opener = DATASETS.resolve(name)
-        except UnknownName as error:
-            way_out = f"{error.way_out.removesuffix('.')}, a path, or package.module:Name."
-            raise UnknownName(error.given, error.expected, way_out) from None
-        dataset = opener(options.data_dir or Path("data"), options)
+        dataset = DATASETS.resolve(name)(options.data_dir or Path("data"), options)
     if not isinstance(dataset, Dataset):
         raise BadPlugin(f"The dataset {name!r} returned {type(dataset).__name__}.", "Expected a Dataset.")
     for samples, what in ((dataset.train, "train"), (dataset.test, "test")):

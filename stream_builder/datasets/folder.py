@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
-from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES, from_files
+from driftline.stream_builder.lazy_images import from_files
 
 
 def open_folder(path: Path, options: Options) -> Dataset:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from driftline.curate.core.atomic_io import read_object
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.outside.arrays import number_of_classes, read_arrays
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.images import open_image
 from driftline.curate.core.outside.tables import read_parquet
 from driftline.stream_builder.datasets import Dataset, Format, Options, Samples, coarse
 from driftline.stream_builder.stream import Array
@@ -36,9 +36,9 @@ def open_parquet(path: Path, options: Options) -> Dataset:
     for file in sorted(path.glob("*draws*.npz")):
         draws |= read_arrays(file, "Expected arrays of positions.")
     n_classes = number_of_classes([samples.y for samples in parts.values()], path)
-    known = names.get("coarse_names" if parts["train"].subclass is not None else "fine_names", [])
-    complete = isinstance(known, list) and len(known) >= n_classes
-    classes = [str(c) for c in (known if complete else range(n_classes))]
+    class_names = names.get("coarse_names" if parts["train"].subclass is not None else "fine_names", [])
+    complete = isinstance(class_names, list) and len(class_names) >= n_classes
+    classes = [str(c) for c in (class_names if complete else range(n_classes))]
     return Dataset(path.name, parts["train"], parts["test"], classes, draws)
 
 
@@ -52,7 +52,7 @@ def _read(path: Path, options: Options, names: dict[str, Any]) -> Samples:
         data = data.get("bytes") if isinstance(data, dict) else data
         if not isinstance(data, bytes):
             raise BadInput(f"{path}, row {row}: {type(data).__name__}.", "Expected the bytes of an image.")
-        with opened(data, f"{path}, row {row}:") as image:
+        with open_image(data, f"{path}, row {row}:") as image:
             if image.mode != "RGB":
                 raise BadInput(f"{path}, row {row}: an image of mode {image.mode}.", "Expected RGB.")
             return np.asarray(image)

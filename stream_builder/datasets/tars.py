@@ -10,8 +10,9 @@ import numpy as np
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.outside.arrays import number_of_classes
 from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
-from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, as_locations, tar_members
+from driftline.stream_builder.lazy_images import LazyImages, as_locations, tar_members
 
 
 def open_tars(path: Path, options: Options) -> Dataset:

@@ -47,7 +47,9 @@ def images(stream: Stream) -> Iterator[EncodedImage]:
                 Image.fromarray(np.asarray(split.x[i])).save(buffer, "PNG", compress_level=1)
                 time = None if split.time is None else int(split.time[i])
                 key = f"{step.index:03d}_{name}_{i:07d}"
-                yield EncodedImage(step, name, key, str(split.ids[i]), int(split.y[i]), time, buffer.getvalue())
+                yield EncodedImage(
+                    step, name, key, str(split.ids[i]), label=int(split.y[i]), time=time, data=buffer.getvalue()
+                )
 
 
 def class_folder(stream: Stream, label: int) -> str:

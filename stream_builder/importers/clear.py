@@ -14,12 +14,13 @@ from typing import Any, Literal
 import numpy as np
 
 from driftline.curate.core.atomic_io import sha256_file
-from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
-from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.errors import BadConfig, IntegrityError
+from driftline.curate.core.outside.documents import sums_of
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.curate.core.outside.names import fault, inside, is_count
 from driftline.curate.core.seeding import time_order
 from driftline.stream_builder.importers.clear_layouts import AGAIN, Part, is_old, read_new, read_old
-from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, from_download, from_files, join
+from driftline.stream_builder.lazy_images import LazyImages, from_download, from_files, join
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Split, Step, Stream
 from driftline.stream_builder.ties import drawn
@@ -71,7 +72,7 @@ def from_clear(
     _check_widths(parts)
     is_prior = "0" in names and (first_bucket == "prior" or (first_bucket == "auto" and set(names) == ALL_BUCKETS))
     users = numbered(np.array([user for part in parts for user in part.user], np.str_))
-    known = any(user for part in parts for user in part.user)
+    with_users = any(user for part in parts for user in part.user)
     starts = dict(zip(map(id, parts), np.cumsum([0, *(len(part.y) for part in parts)]), strict=False))
     labelled = {id_ for part in parts for id_ in part.ids}
     steps: list[Step] = []
@@ -93,7 +94,7 @@ def from_clear(
                     np.array(part.y, np.int64)[rows],
                     np.array(part.ids, np.str_)[rows],
                     time[rows] if timed else None,
-                    users[starts[id(part)] + rows] if known else None,
+                    users[starts[id(part)] + rows] if with_users else None,
                     part.test_in[rows] if part.test_in is not None and len(splits) > 1 else None,
                 )
         steps.append(Step(len(steps), bucket, by_side, further))
@@ -111,11 +112,8 @@ def _check_sums(folder: Path) -> None:
     sums = folder / "SHA256SUMS"
     if not sums.is_file():
         return
-    for number, line in enumerate(read_text(sums, AGAIN).splitlines(), 1):
-        digest, _, name = line.partition(" ")
-        if not name:
-            raise BadInput(f"{sums}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", AGAIN)
-        file = inside(folder, name.lstrip(" *").removeprefix("./"), sums)
+    for name, digest in sums_of(sums.read_bytes(), sums, AGAIN).items():
+        file = inside(folder, name, sums)
         if not file.is_file() or sha256_file(file) != digest:
             raise IntegrityError(f"{file} is not the file that {sums} describes.", "", AGAIN)
 
@@ -191,15 +189,7 @@ def _samples(part: Part, rows: np.ndarray[Any, Any], edge: int | None) -> Any:
         if why := fault(name):
             raise IntegrityError(f"{part.source} names the file {name[:200]!r}: {why}.", "", AGAIN)
         files.append(folders[folder] / name)
-    images, missing = from_download(files, edge)
-    if missing:
-        raise MissingFile(
-            f"{len(missing):,} of {len(rows):,} images of {part.source} are missing or empty, the first is "
-            f"{missing[0]}.",
-            "Expected the whole download, unpacked to the end.",
-            AGAIN,
-        )
-    return images
+    return from_download(files, edge, part.source)
 
 
 def _unlabelled(path: Path, bucket: str, labelled: set[str], edge: int) -> LazyImages | None:

@@ -86,7 +86,7 @@ def class_names(path: Path) -> list[str]:
     if len(set(names)) != len(names) or "" in names:
         raise BadInput(f"{path} has an empty or repeated name.", "Expected one class a line.", AGAIN)
     if set(names) == set(CLEAR10) and names != CLEAR10:
-        wrong = next(i for i, (given, known) in enumerate(zip(names, CLEAR10, strict=True)) if given != known)
+        wrong = next(i for i, (name, published) in enumerate(zip(names, CLEAR10, strict=True)) if name != published)
         raise BadInput(
             f"{path}: class {wrong} is {names[wrong]!r}.",
             f"CLEAR-10 publishes {CLEAR10[wrong]!r} there: labels would not be those of the paper.",
@@ -102,7 +102,7 @@ def read_old(folder: Path, features: str | None) -> tuple[list[Part], list[str],
     buckets = read_json(training / "bucket_indices.json")
     if not isinstance(buckets, list) or not buckets or not all(isinstance(b, str | int) for b in buckets):
         raise BadInput(f"{training / 'bucket_indices.json'} is no list of buckets.", "", AGAIN)
-    known = _metadata(folder, None)
+    metadata = _metadata(folder, None)
     splits = sorted(p.name for p in training.glob("testset_ratio_*/split_*") if p.is_dir())
     ratio = next(training.glob("testset_ratio_*"), training)
     parts = []
@@ -124,7 +124,7 @@ def read_old(folder: Path, features: str | None) -> tuple[list[Part], list[str],
                     f"Expected {classes.index(place[-2])}: class_names.txt has another order than the lists.",
                     AGAIN,
                 )
-        _describe(part, known.get(bucket, {}))
+        _describe(part, metadata.get(bucket, {}))
         if splits:
             part.test_in = np.stack([_sides(part, ratio / name / bucket) for name in splits], 1)
         if features is not None:
@@ -214,12 +214,12 @@ def read_new(folder: Path, features: str | None) -> tuple[list[Part], list[str],
                 AGAIN,
             )
         classes = names
-        known = _metadata(root, names)
-        vectors = {} if features is None else _new_vectors(root, features, known, names)
-        for bucket in sorted(known, key=lambda b: (not is_count(b), int(b) if is_count(b) else 0, b)):
+        metadata = _metadata(root, names)
+        vectors = {} if features is None else _new_vectors(root, features, metadata, names)
+        for bucket in sorted(metadata, key=lambda b: (not is_count(b), int(b) if is_count(b) else 0, b)):
             part = Part(bucket, root / "labeled_metadata" / bucket, root=root, is_test=side == "test")
             for label, name in enumerate(names):
-                for record in known[bucket][name].values():
+                for record in metadata[bucket][name].values():
                     part.paths.append(record["IMG_PATH"])
                     part.y.append(label)
                     place = record["IMG_PATH"].split("/")
@@ -229,25 +229,25 @@ def read_new(folder: Path, features: str | None) -> tuple[list[Part], list[str],
                             f"Expected images of bucket {bucket} and class {name} only.",
                             AGAIN,
                         )
-            _describe(part, known[bucket])
+            _describe(part, metadata[bucket])
             part.vectors = vectors.get(bucket)
             parts.append(part)
     return parts, classes or [], []
 
 
-Known = dict[str, dict[str, dict[str, Any]]]  # bucket → class → photo id → record
+Metadata = dict[str, dict[str, dict[str, Any]]]  # bucket → class → photo id → record
 
 
-def _metadata(root: Path, classes: Sequence[str] | None) -> Known:
+def _metadata(root: Path, classes: Sequence[str] | None) -> Metadata:
     """The metadata of all labelled images of a folder. classes: all of which each bucket must have; None: metadata is
     optional, as in the old layout. Raises MissingFile, BadInput."""
     source = root / "labeled_metadata.json"
     if classes is None and not source.is_file():
         return {}
     listed = read_json(source)
-    known: Known = {}
+    metadata: Metadata = {}
     for bucket, by_class in _items(listed, source):
-        known[bucket] = {}
+        metadata[bucket] = {}
         if lacking := [name for name in classes or () if name not in dict(_items(by_class, source))]:
             raise BadInput(f"{source}: bucket {bucket} lacks the class {lacking[0]!r}.", "", AGAIN)
         for name, relative in _items(by_class, source):
@@ -260,8 +260,8 @@ def _metadata(root: Path, classes: Sequence[str] | None) -> Known:
             for id_, record in records.items():
                 if not isinstance(record, dict) or not isinstance(record.get("IMG_PATH"), str):
                     raise BadInput(f"{path}: photo {id_} has no IMG_PATH.", "Expected CLEAR's metadata.", AGAIN)
-            known[bucket][name] = records
-    return known
+            metadata[bucket][name] = records
+    return metadata
 
 
 def _items(value: Any, source: Path, empty: bool = False) -> list[tuple[str, Any]]:
@@ -293,12 +293,12 @@ def _describe(part: Part, by_class: Mapping[str, Mapping[str, Any]]) -> None:
         part.user.append(str(record.get("USER_ID") or ""))
 
 
-def _new_vectors(root: Path, name: str, known: Known, classes: Sequence[str]) -> dict[str, Array]:
+def _new_vectors(root: Path, name: str, metadata: Metadata, classes: Sequence[str]) -> dict[str, Array]:
     """Bucket → features of its photos, in the order of the metadata."""
     source = _feature_folder(root / "features", name) / "features.json"
     listed = dict(_items(read_json(source), source))
     vectors = {}
-    for bucket, by_class in known.items():
+    for bucket, by_class in metadata.items():
         rows: list[Array] = []
         for label in classes:
             relative = dict(_items(listed.get(bucket), source)).get(label)

@@ -18,7 +18,7 @@ from driftline.curate.core.outside.names import fault, is_count
 from driftline.curate.core.outside.tables import csv_rows, read_parquet
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.stream_builder.lazy_images import LazyImages, from_download
-from driftline.stream_builder.splitting import numbered
+from driftline.stream_builder.splitting import equal_parts, numbered
 from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream, pick
 from driftline.stream_builder.ties import drawn
 
@@ -77,12 +77,12 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
     y = np.array([number[name] for name in data.labels], np.int64)[order]
     step_of, step_names = _steps(time, cut.period)
     group = None if data.group is None else numbered(np.array(data.group, np.str_)[order])
-    made = []
+    notes = {}
     if data.side is None:
         alone = ids if group is None else group
         test = draw_sides((step_of, y), alone, cut.test_share, rng_for(cut.seed, "test"))
         side = np.where(test, "test", "train")
-        made.append(f"a test split of {cut.test_share:.0%} of every step and class, seed {cut.seed}")
+        notes["made"] = f"a test split of {cut.test_share:.0%} of every step and class, seed {cut.seed}"
     else:
         side = np.array(data.side, np.str_)[order]
     steps = []
@@ -95,7 +95,7 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
                 groups = None if group is None else group[rows]
                 splits[part] = Split(pick(data.x, order[rows]), y[rows], ids[rows], time[rows], groups)
         steps.append(Step(index, name, splits))
-    facts = {**facts, "period": cut.period, **drawn(cut.seed)} | ({"made": "; ".join(made)} if made else {})
+    facts = {**facts, "period": cut.period, **drawn(cut.seed), **notes}
     return Stream(data.name, steps, names, facts=facts)
 
 
@@ -107,9 +107,7 @@ def _steps(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
         return step, [str(value) for value in values]
     if not is_count(period) or not int(period):
         raise BadConfig(f"--period is {period!r}.", f"Expected {', '.join(CALENDAR)}, or a number of steps.")
-    ordered, n = np.sort(time), int(period)
-    starts = np.unique([ordered[len(time) * k // n] for k in range(1, n)]) if n > 1 else np.zeros(0, np.int64)
-    _, step = np.unique(np.searchsorted(starts, time, side="right"), return_inverse=True)
+    step = equal_parts(time, int(period))
     first = [int(time[step == i].min()) for i in range(int(step.max()) + 1)]
     names = [str(np.datetime64(t, "s").astype("datetime64[D]")) for t in first]
     return step, names if len(set(names)) == len(names) else [str(i) for i in range(len(names))]
@@ -162,14 +160,14 @@ def table_of(path: Path) -> pa.Table:
     return pa.table({name: [row[name] for row in rows] for name in rows[0]})
 
 
-def column_of(table: pa.Table, path: Path, given: str | None, usual: Sequence[str], option: str) -> str:
+def column_of(table: pa.Table, path: Path, column: str | None, usual: Sequence[str], option: str) -> str:
     """The name of a column: as given, or the first usual one. Raises BadInput."""
     names = table.column_names
-    found = [given] if given else [name for name in usual if name in names]
-    if not found or found[0] not in names:
-        wanted = repr(given) if given else " or ".join(usual)
+    candidates = [column] if column else [name for name in usual if name in names]
+    if not candidates or candidates[0] not in names:
+        wanted = repr(column) if column else " or ".join(usual)
         raise BadInput(f"{path} has no column {wanted}.", f"It has {', '.join(names)}.", f"Use {option} COLUMN.")
-    return found[0]
+    return candidates[0]
 
 
 def texts_of(values: Sequence[Any], what: Callable[[int], str], name: str) -> list[str]:
@@ -185,11 +183,4 @@ def images_of(root: Path, names: Sequence[str], size: int, source: Path) -> Lazy
     for name in names:
         if why := next((why for part in name.split("/") if (why := fault(part))), ""):
             raise BadInput(f"{source} names the file {name[:200]!r}: {why}.", f"Expected a file below {root}.")
-    images, missing = from_download([root / name for name in names], size)
-    if missing:
-        raise MissingFile(
-            f"{len(missing):,} of {len(names):,} images of {source} are missing or empty, the first is {missing[0]}.",
-            "Expected the whole data set.",
-            "Download and unpack it again.",
-        )
-    return images
+    return from_download([root / name for name in names], size, source)

@@ -8,8 +8,8 @@ import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.outside.dates import DATES
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.stream_builder.importers.dated import Cut, Dated, images_of, stream_of
-from driftline.stream_builder.lazy_images import IMAGE_SUFFIXES
 from driftline.stream_builder.stream import Stream
 
 OTHERS = (".heic", ".heif", ".avif")

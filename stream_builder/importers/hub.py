@@ -78,21 +78,21 @@ class _Reader:
 
     def read(self, name: str, shard: Path) -> None:
         """Add all rows of a shard. name: relative to the data set, for ids and the side."""
-        schema, batches = _opened(shard)
+        schema, batches = _open_shard(shard)
         for column in (self.time, self.label, *([self.x] if self.x else [])):
             if (times := schema.names.count(column)) != 1:
                 many = "more than one" if times else "no"
                 raise BadInput(f"{name} has {many} column {column!r}.", f"It has {', '.join(schema.names)}.")
         self.x = self.x or _samples_column(name, schema)
         is_image = pa.types.is_struct(schema.field(self.x).type)
-        known = _class_names(schema, self.label)
+        class_names = _class_names(schema, self.label)
         side = next((SIDES[p] for p in _words(name) if p in SIDES), "")
         row = 0
         with readable(shard, "Expected a shard of a Hugging Face data set."), _file(self, name, is_image) as images:
             for batch in batches([self.time, self.label, self.x]):
                 check_offsets(batch.columns)
                 self.times += batch.column(self.time).to_pylist()
-                self.labels += [_named(value, known) for value in batch.column(self.label).to_pylist()]
+                self.labels += [_named(value, class_names) for value in batch.column(self.label).to_pylist()]
                 self._add(batch.column(self.x), images, name, row)
                 self.ids += [f"{name}-{row + i}" for i in range(len(batch))]
                 self.sides += [side] * len(batch)
@@ -174,8 +174,8 @@ def _words(name: str) -> list[str]:
 def _shards(path: Path, config: str | None, folder: Path) -> Iterator[tuple[str, Path]]:
     """(name in the data set, file) of each shard, in name order; a downloaded one is removed after it was read."""
     if path.exists():
-        found = sorted(path.rglob("*.parquet")) or sorted(p for p in path.rglob("*.arrow") if "cache-" not in p.name)
-        names = [file.relative_to(path).as_posix() for file in found]
+        paths = sorted(path.rglob("*.parquet")) or sorted(p for p in path.rglob("*.arrow") if "cache-" not in p.name)
+        names = [file.relative_to(path).as_posix() for file in paths]
         for name in _of_config(names, config, str(path)):
             yield name, path / name
         return
@@ -210,7 +210,7 @@ def _of_config(names: list[str], config: str | None, what: str) -> list[str]:
     return chosen
 
 
-def _opened(shard: Path) -> tuple[pa.Schema, Any]:
+def _open_shard(shard: Path) -> tuple[pa.Schema, Any]:
     """The schema, and a function (columns) → batches."""
     with readable(shard, "Expected a shard of a Hugging Face data set."):
         if shard.suffix == ".parquet":
@@ -225,13 +225,13 @@ def _opened(shard: Path) -> tuple[pa.Schema, Any]:
 def _samples_column(name: str, schema: pa.Schema) -> str:
     """The only column of images, else text. Raises BadInput."""
     images = [f.name for f in schema if pa.types.is_struct(f.type) and {c.name for c in f.type} >= {"bytes", "path"}]
-    found = images if images else [column for column in ("text", "sentence") if column in schema.names]
-    if len(found) != 1:
+    columns = images if images else [column for column in ("text", "sentence") if column in schema.names]
+    if len(columns) != 1:
         raise BadInput(
             f"{name} has {len(images)} columns of images and no column text.", f"It has {', '.join(schema.names)}.",
             "Use --x COLUMN.",
         )  # fmt: skip
-    return found[0]
+    return columns[0]
 
 
 def _class_names(schema: pa.Schema, label: str) -> list[str]:
@@ -243,8 +243,8 @@ def _class_names(schema: pa.Schema, label: str) -> list[str]:
         return []
 
 
-def _named(value: Any, known: list[str]) -> Any:
+def _named(value: Any, class_names: list[str]) -> Any:
     """A class by name; -1 is a missing label in `datasets`."""
-    if known and isinstance(value, int):
-        return known[value] if 0 <= value < len(known) else None
+    if class_names and isinstance(value, int):
+        return class_names[value] if 0 <= value < len(class_names) else None
     return value

@@ -96,8 +96,8 @@ def _legacy_storage(data: bytes) -> Array:
     return _as_array(_loaded(io.BytesIO(data)))
 
 
-def _dictionary(*given: Any) -> dict[Any, Any]:
-    return dict(given[0]) if given and not isinstance(given[0], str) else {}
+def _dictionary(*values: Any) -> dict[Any, Any]:
+    return dict(values[0]) if values and not isinstance(values[0], str) else {}
 
 
 MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
@@ -139,7 +139,7 @@ class _Reader(pickle.Unpickler):
 
 def read_pickle(path: Path, way_out: str = "") -> Any:
     """The content of a pickle of plain data and arrays. Raises MissingFile, and BadInput naming what it holds."""
-    return _read(path, lambda: _plain(_unpickled(path), {}), way_out)
+    return _read(path, lambda: _without_shells(_unpickled(path), {}), way_out)
 
 
 def read_tensors(path: Path, way_out: str = "") -> Any:
@@ -151,7 +151,7 @@ def read_tensors(path: Path, way_out: str = "") -> Any:
 
     def content() -> Any:
         if zipfile.is_zipfile(path):
-            return _plain(_from_zip(path), {})
+            return _without_shells(_from_zip(path), {})
         return _as_array(_loaded(path))
 
     return _read(path, content, way_out)
@@ -179,8 +179,8 @@ def _loaded(source: Any) -> Any:
     try:
         return torch.load(source, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        found = re.search(r"GLOBAL ([\w.]+)", str(error))
-        raise _Refused(found[1] if found else "what torch does not load") from None
+        name = re.search(r"GLOBAL ([\w.]+)", str(error))
+        raise _Refused(name[1] if name else "what torch does not load") from None
 
 
 def _as_array(value: Any) -> Any:
@@ -224,7 +224,7 @@ def _from_zip(path: Path) -> Any:
         return _Reader(io.BytesIO(stored("data.pkl")), storage).load()
 
 
-def _plain(value: Any, done: dict[int, Any]) -> Any:
+def _without_shells(value: Any, done: dict[int, Any]) -> Any:
     """Shells → their arrays. done: what was met, by identity: a pickle may hold one object in many places."""
     if isinstance(value, _Shell):
         return value.value
@@ -234,11 +234,11 @@ def _plain(value: Any, done: dict[int, Any]) -> Any:
         if isinstance(value, dict):
             copy: dict[Any, Any] = {}
             done[id(value)] = copy
-            copy.update((key, _plain(item, done)) for key, item in value.items())
+            copy.update((key, _without_shells(item, done)) for key, item in value.items())
         elif isinstance(value, list):
             items: list[Any] = []
             done[id(value)] = items
-            items.extend(_plain(item, done) for item in value)
+            items.extend(_without_shells(item, done) for item in value)
         else:
-            done[id(value)] = tuple(_plain(item, done) for item in value)
+            done[id(value)] = tuple(_without_shells(item, done) for item in value)
     return done[id(value)]

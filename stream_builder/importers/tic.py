@@ -52,49 +52,49 @@ def from_tic(
         text.lower()
         for text in texts_of(rows[column_of(rows, table, uid, ("uid", "key", "id"), "--uid")].to_pylist(), what, "uid")
     ]
-    kept = [row for row, text in enumerate(uids) if text in listed]
-    if not kept:
+    listed_rows = [row for row, text in enumerate(uids) if text in listed]
+    if not listed_rows:
         raise BadInput(
             f"No uid of {table} is in {path}.", f"The lists have {len(listed):,}, the first {min(listed)!r}."
         )
-    taken = rows.take(kept)
-    own = [listed[uids[row]][1] for row in kept]
+    taken = rows.take(listed_rows)
+    own = [listed[uids[row]][1] for row in listed_rows]
     if label is None and "label" not in rows.column_names and all(own):
         labels = own
     else:
         label = column_of(taken, table, label, ("label", "class"), "--label")
-        labels = texts_of(taken[label].to_pylist(), lambda row: what(kept[row]), label)
+        labels = texts_of(taken[label].to_pylist(), lambda row: what(listed_rows[row]), label)
     if features is not None:
         vectors = open_array(features, "f", (len(rows), None), "Check --features.")
-        x: Any = np.asarray(vectors[kept], np.float32)
+        x: Any = np.asarray(vectors[listed_rows], np.float32)
         if not np.isfinite(x).all():
             raise BadInput(f"{features} holds NaN or infinity.", "Expected finite numbers.")
     else:
         files = column_of(taken, table, files, ("path", "file", "filename"), "--files")
-        names = texts_of(taken[files].to_pylist(), lambda row: what(kept[row]), files)
+        names = texts_of(taken[files].to_pylist(), lambda row: what(listed_rows[row]), files)
         x = images_of(root or table.parent, names, size, table)
-    time = np.array([listed[uids[row]][0] for row in kept], np.int64)
-    data = Dated(path.stem.replace("_year2uids", ""), x, labels, [uids[row] for row in kept], time)
+    time = np.array([listed[uids[row]][0] for row in listed_rows], np.int64)
+    data = Dated(path.stem.replace("_year2uids", ""), x, labels, [uids[row] for row in listed_rows], time)
     facts = {
         "from": "tic",
         "source": "https://huggingface.co/datasets/apple/TiC-DataComp",
         "licence": "Apple's own for the lists; each image its own",
         "cite": "Garg et al.: TiC-CLIP: Continual Training of CLIP Models. ICLR 2024",
-        "joined": f"{len(kept):,} of {len(rows):,} rows are among the {len(listed):,} uids of the lists",
+        "joined": f"{len(listed_rows):,} of {len(rows):,} rows are among the {len(listed):,} uids of the lists",
     }
     return stream_of(data, Cut(period, test_share, seed), facts)
 
 
 def _listed(path: Path) -> dict[str, tuple[int, str]]:
     """uid → (first second of its year or month, class or ""). Raises BadInput naming a uid that is in two periods."""
-    found: dict[str, tuple[int, str]] = {}
+    listed: dict[str, tuple[int, str]] = {}
 
     def add(period: str, uids: Any, name: str, source: Path) -> None:
         start = _start(period, source)
         if not isinstance(uids, list | np.ndarray):
             raise BadInput(f"{source}: {period} holds {type(uids).__name__}.", "Expected a list of uids.")
         for uid in map(str, uids):
-            if found.setdefault(uid.lower(), (start, name))[0] != start:
+            if listed.setdefault(uid.lower(), (start, name))[0] != start:
                 raise BadInput(f"{source} has the uid {uid} in two periods.", "Expected each in one.")
 
     if path.is_dir():
@@ -106,14 +106,14 @@ def _listed(path: Path) -> dict[str, tuple[int, str]]:
             if pairs.dtype.itemsize != 16 or len(pairs.dtype.names or ()) != 2 or pairs.ndim != 1:
                 raise BadInput(f"{file} has dtype {pairs.dtype}.", "Expected uids as pairs of 64-bit numbers.")
             add(file.stem, [f"{int(high):016x}{int(low):016x}" for high, low in pairs.tolist()], "", file)
-        return found
+        return listed
     content = read_pickle(path) if path.suffix == ".pkl" else read_json(path)
     if not isinstance(content, Mapping) or not content:
         raise BadInput(f"{path} holds {type(content).__name__}.", "Expected {year: [uid, …]}.")
     for period, uids in content.items():
         for name, of_class in (uids if isinstance(uids, Mapping) else {"": uids}).items():
             add(str(period), of_class, str(name), path)
-    return found
+    return listed
 
 
 def _start(period: str, source: Path) -> int:

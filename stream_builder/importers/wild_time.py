@@ -74,10 +74,10 @@ def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: 
         for side, mode in SIDES.items():
             what = f"{path}, year {year}, {side}"
             try:
-                given, labels = content[key][mode][kind.x], np.asarray(content[key][mode][kind.y])
+                samples, labels = content[key][mode][kind.x], np.asarray(content[key][mode][kind.y])
             except (KeyError, TypeError):
                 raise BadInput(f"{what}: no {kind.x} and {kind.y}.", "Expected a file of Wild-Time 1.") from None
-            x = _samples(given, name, root or path.parent / "fmow_v1.1" / "images", size, path, what)
+            x = _samples(samples, name, root or path.parent / "fmow_v1.1" / "images", size, path, what)
             if labels.dtype.kind not in "iu" or labels.ndim != 1 or len(labels) != len(x):
                 raise BadInput(f"{what}: {len(x)} samples and labels {labels.dtype} {labels.shape}.", "Expected (N,).")
             if not len(labels):
@@ -103,9 +103,9 @@ def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: 
     return Stream(f"wild-time-{name}", steps, classes, facts=facts)
 
 
-def _samples(given: Any, name: str, root: Path, size: int, source: Path, what: str) -> Any:
+def _samples(values: Any, name: str, root: Path, size: int, source: Path, what: str) -> Any:
     """Texts, uint8 images, or lazy images of FMoW. Raises BadInput."""
-    array: Array = np.asarray(given)
+    array: Array = np.asarray(values)
     if name == "fmow":
         if array.dtype.kind not in "iu" or array.ndim != 1:
             raise BadInput(f"{what}: image_idxs is {array.dtype}.", "Expected integers.")

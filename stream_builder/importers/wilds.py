@@ -51,15 +51,15 @@ def from_wilds(
         raise MissingFile(f"{path} holds neither {' nor '.join(TABLES)}.", "Expected an unpacked WILDS data set.")
     table = table_of(source)
     sides = table["split"].to_pylist() if "split" in table.column_names else None
-    kept = [row for row in range(len(table)) if sides is None or sides[row] != "seq"]
-    if sides is not None and (unknown := {str(sides[row]) for row in kept} - set(SIDES)):
+    used = [row for row in range(len(table)) if sides is None or sides[row] != "seq"]
+    if sides is not None and (unknown := {str(sides[row]) for row in used} - set(SIDES)):
         raise BadInput(f"{source} has the split {min(unknown)!r}.", f"Expected {', '.join(SIDES)} or seq.")
-    if not kept:
+    if not used:
         raise BadInput(f"{source} has no row to use.", "Expected rows of train, val and test.")
-    taken = table.take(kept)
+    taken = table.take(used)
 
     def what(row: int) -> str:
-        return f"{source}, row {kept[row] + 1}"
+        return f"{source}, row {used[row] + 1}"
 
     times = times_of(
         taken[column_of(taken, source, time, ("timestamp", "datetime", "date", "year"), "--time")].to_pylist(), what
@@ -67,7 +67,7 @@ def from_wilds(
     label = column_of(taken, source, label, ("category", "label", "y"), "--label")
     labels = texts_of(taken[label].to_pylist(), what, label)
     if source.name == TABLES[0] and files is None:
-        root, names = path / "images", [f"rgb_img_{row}.png" for row in kept]
+        root, names = path / "images", [f"rgb_img_{row}.png" for row in used]
     else:
         files = column_of(taken, source, files, ("filename", "file", "path"), "--files")
         names = texts_of(taken[files].to_pylist(), what, files)
@@ -78,8 +78,10 @@ def from_wilds(
         if group is None
         else [str(v or "") for v in taken[column_of(taken, source, group, (), "--group")].to_pylist()]
     )
-    side = None if sides is None else [SIDES[str(sides[row])] for row in kept]
-    data = Dated(path.resolve().name, images_of(root, names, size, source), labels, names, times, side, groups)
+    side = None if sides is None else [SIDES[str(sides[row])] for row in used]
+    data = Dated(
+        path.resolve().name, images_of(root, names, size, source), labels, names, time=times, side=side, group=groups
+    )
     facts = {"from": "wilds", "source": "https://wilds.stanford.edu", "licence": LICENCES[source.name], "cite": CITE}
-    facts |= {"left_out": f"{len(table) - len(kept)} rows of split seq"} if len(kept) < len(table) else {}
+    facts |= {"left_out": f"{len(table) - len(used)} rows of split seq"} if len(used) < len(table) else {}
     return stream_of(data, Cut(period, test_share, seed), facts)

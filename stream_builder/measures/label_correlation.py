@@ -125,13 +125,13 @@ def blind_curve(
     return Curve(
         shifts,
         ks,
-        accuracy,
-        tuple(best.tolist()),
-        tuple(ks[j] for j in accuracy.argmax(1).tolist()),
-        tuple(half.tolist()),
-        chance,
-        tuple(above.tolist()),
-        None if above.all() else shifts[int(above.argmin())],
+        accuracy=accuracy,
+        best=tuple(best.tolist()),
+        best_k=tuple(ks[j] for j in accuracy.argmax(1).tolist()),
+        half_width=tuple(half.tolist()),
+        chance=chance,
+        above=tuple(above.tolist()),
+        suggested=None if above.all() else shifts[int(above.argmin())],
     )
 
 

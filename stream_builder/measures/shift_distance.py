@@ -109,15 +109,19 @@ def thinned(stream: Stream, most: int = 300, edge: int = 16) -> Stream:
     """At most `most` evenly spaced samples of each split, as vectors; of images, about `edge` × `edge` pixels."""
 
     def thin(split: Split) -> Split:
-        positions = np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64))
-        part = split.take(positions)
+        part = _evenly(split, most)
         x = np.asarray(part.x)
         if x.ndim == 4:
             x = x[:, :: -(-x.shape[1] // edge), :: -(-x.shape[2] // edge)]
-        return Split(x.astype(np.float32).reshape(len(positions), -1), part.y, part.ids)
+        return Split(x.astype(np.float32).reshape(len(part), -1), part.y, part.ids)
 
     steps = [replace(s, splits={name: thin(split) for name, split in s.splits.items()}) for s in stream.steps]
     return replace(stream, steps=steps, oracle=None)
+
+
+def _evenly(split: Split, most: int) -> Split:
+    """At most `most` samples of a split, evenly spaced."""
+    return split.take(np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64)))
 
 
 def label_statistics(stream: Stream) -> dict[str, Any]:
@@ -159,12 +163,9 @@ def affordable(stream: Stream) -> tuple[Stream, int | None]:
     if max(map(len, [*trains, test])) <= most:
         return stream, None
 
-    def thin(split: Split) -> Split:
-        return split.take(np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64)))
-
     last = len(stream.steps) - 1
     steps = [
-        replace(s, splits={"train": thin(s["train"]), **({"test": thin(s["test"])} if i == last else {})})
+        replace(s, splits={name: _evenly(s[name], most) for name in (("train", "test") if i == last else ("train",))})
         for i, s in enumerate(stream.steps)
     ]
     return replace(stream, steps=steps, oracle=None), most

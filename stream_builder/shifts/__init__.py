@@ -30,4 +30,5 @@ SHIFTS = Registry(
     },
     group="shifts",
     base="driftline.stream_builder.shifts.base:Shift",
+    further="or {package.module:Name}, in braces",
 )

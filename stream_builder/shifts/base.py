@@ -63,6 +63,11 @@ class Shift:
         return None
 
 
+def of_classes(shares: npt.NDArray[Any], subclasses: int) -> Shares:
+    """(C,) shares of classes → (C, subclasses or 1), the same for each sub-class."""
+    return np.repeat(shares.astype(np.float64)[:, None], max(1, subclasses), 1)
+
+
 def check_images(x: npt.NDArray[Any]) -> None:
     """Raise BadArray for any layout or dtype except uint8 (N, H, W, 3)."""
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[-1] != 3:

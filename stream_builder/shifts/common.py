@@ -230,7 +230,7 @@ def _each(x: Floats, transform: Callable[[Any], Any]) -> Floats:
 def _jpeg(x: Floats, quality: int, rng: np.random.Generator) -> Floats:
     from PIL import Image
 
-    def recompress(image: Any) -> Any:
+    def recompress(image: Image.Image) -> Image.Image:
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=quality)
         return Image.open(buffer)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.stream_builder.shifts.base import Shares, Shift
+from driftline.stream_builder.shifts.base import Shares, Shift, of_classes
 
 
 @dataclass(frozen=True)
@@ -31,5 +31,4 @@ class Disappearance(Shift):
                 "Expected at least one.",
                 "Shorten the sequence or lower the number.",
             )
-        by_class = (np.arange(classes) >= gone).astype(np.float64)
-        return np.repeat(by_class[:, None], max(1, subclasses), 1)
+        return of_classes(np.arange(classes) >= gone, subclasses)

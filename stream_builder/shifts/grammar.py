@@ -24,7 +24,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName, did_you_mean
+from driftline.curate.core.errors import BadConfig, BadPlugin, did_you_mean
 from driftline.curate.core.settings import expected
 from driftline.stream_builder.shifts import SHIFTS
 from driftline.stream_builder.shifts.base import ORDER, Shift
@@ -105,8 +105,8 @@ def _written(name: str | None, shift: Shift, has_settings: bool) -> str:
         name = shift.code if shift.code in SHIFTS and SHIFTS[shift.code] is kind else name
     if not has_settings:
         return name
-    known = list(inspect.signature(SHIFTS.resolve(name.strip("{}"))).parameters.values())
-    changed = [(i, p.name, getattr(shift, p.name)) for i, p in enumerate(known) if getattr(shift, p.name) != p.default]
+    fields = list(inspect.signature(SHIFTS.resolve(name.strip("{}"))).parameters.values())
+    changed = [(i, p.name, getattr(shift, p.name)) for i, p in enumerate(fields) if getattr(shift, p.name) != p.default]
     in_order = [i for i, _, _ in changed] == list(range(len(changed)))
     values = [(str(value).removesuffix(".0"), key) for _, key, value in changed]
     return f"{name}({','.join(v if in_order else f'{key}={v}' for v, key in values)})" if values else name
@@ -153,11 +153,7 @@ def shift_of(name: str, settings: str | None = None) -> Shift:
 
     Raises BadConfig for an unknown setting or a bad value, UnknownName, and BadPlugin for what is not a shift.
     """
-    try:
-        kind = SHIFTS.resolve(name)
-    except UnknownName as error:
-        way_out = f"{error.way_out.removesuffix('.')}, or {{package.module:Name}}, in braces."
-        raise UnknownName(error.given, error.expected, way_out) from None
+    kind = SHIFTS.resolve(name)
     written = name if settings is None else f"{name}({settings})"
     try:
         shift = kind(**_checked(kind, written, settings))
@@ -172,16 +168,16 @@ def shift_of(name: str, settings: str | None = None) -> Shift:
 
 def _checked(kind: Any, written: str, settings: str | None) -> dict[str, Any]:
     """Setting → value. Raises BadConfig."""
-    known = list(inspect.signature(kind).parameters)
+    names = list(inspect.signature(kind).parameters)
     hints = get_type_hints(kind, include_extras=True)
     values: dict[str, Any] = {}
     for i, part in enumerate([] if settings is None else settings.split(",")):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals:
-            key, value = known[i] if i < len(known) else part.strip(), key
-        if key not in known:
-            available = f"Available: {', '.join(known) or 'none'}."
-            raise BadConfig(f"{written}: Unknown setting {key!r}.", did_you_mean(key, known), available)
+            key, value = names[i] if i < len(names) else part.strip(), key
+        if key not in names:
+            available = f"Available: {', '.join(names) or 'none'}."
+            raise BadConfig(f"{written}: Unknown setting {key!r}.", did_you_mean(key, names), available)
         try:
             adapter = TypeAdapter(hints.get(key, Any), config=ConfigDict(allow_inf_nan=False))
             values[key] = adapter.validate_strings(value)

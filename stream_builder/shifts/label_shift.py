@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.stream_builder.shifts.base import Shares, Shift
+from driftline.stream_builder.shifts.base import Shares, Shift, of_classes
 
 
 @dataclass(frozen=True)
@@ -42,4 +42,4 @@ class LabelShift(Shift):
                 "Shorten the sequence or lower the percentage, as in p(10).",
             )
         by_class = np.where(np.arange(classes) % 2 == 0, 1 - moved, 1 + moved * even / (classes - even))
-        return np.repeat(by_class[:, None], max(1, subclasses), 1)
+        return of_classes(by_class, subclasses)

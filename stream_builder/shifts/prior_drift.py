@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from driftline.stream_builder.shifts.base import Shares, Shift
+from driftline.stream_builder.shifts.base import Shares, Shift, of_classes
 
 
 @dataclass(frozen=True)
@@ -25,5 +25,4 @@ class PriorDrift(Shift):
 
     def shares(self, count: float, total: float, classes: int, subclasses: int) -> Shares:
         """A power law over the classes' numbers."""
-        by_class = (1.0 + np.arange(classes)) ** (-self.exponent * count)
-        return np.repeat(by_class[:, None], max(1, subclasses), 1)
+        return of_classes((1.0 + np.arange(classes)) ** (-self.exponent * count), subclasses)

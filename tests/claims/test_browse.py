@@ -22,7 +22,7 @@ from driftline.pipelines.browse.opening import open_collection
 from driftline.pipelines.browse.selection import VALUES, Asked, Selections
 from driftline.pipelines.browse.server import _points
 from driftline.pipelines.browse.vectors import Vectors
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 N = 400
 
@@ -128,8 +128,8 @@ class TestADroppedRecordHasNothingOfItsNamesake:
     """The records that filter drops because of their id have the id of a photo that is kept."""
 
     @pytest.fixture(scope="class")
-    def collection(self, journey: Path) -> Collection:
-        return open_collection(journey)
+    def collection(self, every_drop: Path) -> Collection:
+        return open_collection(every_drop)
 
     def test_it_has_no_vector_bucket_verdict_or_place_in_the_release(self, collection: Collection) -> None:
         late = "reason LIKE 'filter: %'"
@@ -137,8 +137,8 @@ class TestADroppedRecordHasNothingOfItsNamesake:
         mine = "vector IS NULL AND bucket IS NULL AND verdict IS NULL AND judge IS NULL AND shard IS NULL"
         assert collection.rows(f"SELECT id FROM photos WHERE {late} AND NOT ({mine})") == []
 
-    def test_a_second_record_of_an_embedded_photo_is_not_like_it(self, journey: Path, tmp_path: Path) -> None:
-        run = copied(journey, tmp_path / "run")
+    def test_a_second_record_of_an_embedded_photo_is_not_like_it(self, every_drop: Path, tmp_path: Path) -> None:
+        run = copied(every_drop, tmp_path / "run")
         twin = repeat(run)
         collection = open_collection(run)
         page = Selections(collection, Vectors(collection, None))
@@ -150,8 +150,8 @@ class TestADroppedRecordHasNothingOfItsNamesake:
             assert second[0] not in numbers
         assert np.isnan(page.vectors.map[second[0]]).all()
 
-    def test_each_vector_belongs_to_one_photo(self, journey: Path, tmp_path: Path) -> None:
-        run = copied(journey, tmp_path / "run")
+    def test_each_vector_belongs_to_one_photo(self, every_drop: Path, tmp_path: Path) -> None:
+        run = copied(every_drop, tmp_path / "run")
         repeat(run)
         _, rows = open_collection(run).vector_rows()
         assert len(set(rows.tolist())) == len(rows)

@@ -4,7 +4,7 @@ correction does to a trained head, by its own term.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -144,6 +144,73 @@ def test_adaptation_shows_a_batch_without_labels_before_it_asks() -> None:
             batch = numbers(step["test"].part(low, low + 2).x)
             expected += [("shown", batch), ("asked", batch)]
     assert log_of("adaptation", batch=2, reset="never") == expected
+
+
+# ---- seq-to-final
+
+
+def triples(split: Split) -> tuple[tuple[int, int, int], ...]:
+    """(time, sample, label) of each, in order."""
+    assert split.time is not None
+    return tuple(zip(split.time.tolist(), numbers(split.x), split.y.tolist(), strict=True))
+
+
+def sequence() -> Stream:
+    """Steps of 16, 10 and 15 samples: four of validation, then training, then three of tests, which the second step has
+    not. Times go back within a step; labels are in turn."""
+    steps, place = [], 0
+    for t, n in enumerate((16, 10, 15)):
+        x = np.zeros((n, 3), np.float32)
+        x[:, 0] = np.arange(place, place + n)
+        ids = np.array([f"{place + i}" for i in range(n)])
+        whole = Split(x, np.arange(n) % 2, ids, 100 * t + np.arange(n)[::-1] ** 2)
+        cuts = {"train": (4, n - 3), "val": (0, 4)} | ({} if t == 1 else {"test": (n - 3, n)})
+        steps.append(Step(t, str(t), {name: whole.part(*cut) for name, cut in cuts.items()}))
+        place += n
+    return Stream("sequence", steps, ["a", "b"], sha256="sequence")
+
+
+@dataclass
+class Sequenced(Diary):
+    """The same, for all steps at once."""
+
+    def learn_sequence(self, steps: Any) -> None:
+        assert not any("test" in step.splits for step in steps)
+        self.log += [(step.index, triples(step["train"]), triples(step["val"])) for step in steps]
+
+
+@pytest.mark.parametrize("per_step", [False, True])
+def test_seq_to_final_gives_all_steps_in_order_and_then_asks_the_last_tests(per_step: bool) -> None:
+    stream, learner = sequence(), Sequenced()
+    evaluate(stream, "seq-to-final", [learner], settings={"per_step": per_step, "network": "linear"})
+    place, expected = 0, Log()
+    for t, sizes in enumerate((16, 10, 15)):  # recounted: places in the stream, squares backwards, labels in turn
+        rows = tuple((100 * t + (sizes - 1 - i) ** 2, place + i, i % 2) for i in range(sizes))
+        expected.append((t, rows[4:-3], rows[:4]))
+        place += sizes
+    tests = [("asked", (38, 39, 40))]
+    tests += [("asked", (13, 14, 15)), ("asked", (38, 39, 40))] if per_step else []
+    assert learner.log == [*expected, *tests]
+
+
+def test_seq_to_final_teaches_a_learner_of_one_step_after_the_other_their_training_data() -> None:
+    stream, learner = sequence(), Diary()
+    evaluate(stream, "seq-to-final", [learner], settings={"network": "linear"})
+    assert learner.log == [*(taught(step["train"]) for step in stream.steps), ("asked", (38, 39, 40))]
+
+
+def test_seq_to_final_holds_a_share_of_each_class_of_each_step_back() -> None:
+    whole = sequence()
+    steps = [replace(s, splits={k: v for k, v in s.splits.items() if k != "val"}) for s in whole.steps]
+    stream = replace(whole, steps=steps)
+    learner = Sequenced()
+    evaluate(stream, "seq-to-final", [learner], settings={"val_share": 0.25, "network": "linear"})
+    for (index, train, val), step in zip(learner.log, stream.steps, strict=False):
+        rows = triples(step["train"])
+        assert train == tuple(row for row in rows if row not in val), index
+        assert val == tuple(row for row in rows if row not in train), index
+        of_class = [sum(label == c for *_, label in rows) for c in (0, 1)]
+        assert [sum(label == c for *_, label in val) for c in (0, 1)] == [max(1, round(n / 4)) for n in of_class]
 
 
 # ---- corrections

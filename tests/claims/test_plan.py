@@ -28,22 +28,28 @@ from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
+LOOSE = "\nfilter: {upload_after_capture: false}\n"
 CROWD = ("store.use=false", "validation.method=crowd")
 MARGIN = ('validation.judges=[{"name": "m", "kind": "margin", "margin": 0.0}]',)
 SKIP = (*MARGIN, "validation.skip_people=confident", "validation.skip_confidence=0.51", "validation.audit_share=0.1")
 
 
 @pytest.fixture(scope="module")
-def retrieved(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def retrieved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run before `ask`, with gold questions; not to be changed by tests but for its batches."""
-    out = tmp_path_factory.mktemp("plan") / "run"
-    skip = ("07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world", "audit", "batches")
-    shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*skip))
-    (out / "world").symlink_to(journey / "world")
+    many = Town(tmp_path_factory.mktemp("many"), 240)
+    out = many.run(tmp_path_factory.mktemp("plan") / "run", 240, LOOSE)
+    config = (out / "driftline.yaml").read_text()
+    config = config.replace("per_class: 4\n  depth: 20", "per_class: 16\n  depth: 60").replace(
+        "workers: 2", "workers: 3"
+    )
+    write_text(out / "driftline.yaml", config)
+    with counted(many):
+        run(context(out), until="retrieve")
     candidates = pq.read_table(folder_of(out, "retrieve") / "candidates.parquet").to_pylist()
-    sure = [c for c in candidates if c["fate"] in ("kept", "surplus")][:40]
+    sure = [c for c in candidates if c["fate"] == "kept"][:20] + [c for c in candidates if c["fate"] == "surplus"][:20]
     lines = {c["id"]: c["concept"] for c in sure}
     write_text(out / "gold.csv", "id,labels\n" + "".join(f"{id_},{label}\n" for id_, label in lines.items()))
     return out
@@ -131,14 +137,6 @@ class TestMoney:
         assert f"${asked['usd']:,.2f} for paid workers" in text(plans, forecast(here, plans))
         with pytest.raises(Unconfirmed, match=rf"^{asked['images']:,} images .* cost about \${asked['usd']:,.2f}\."):
             grow(here, until="tally", cost=asked["usd"] - 0.01)
-
-
-@pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
-    return Town(tmp_path_factory.mktemp("town"), 60)
-
-
-LOOSE = "\nfilter: {upload_after_capture: false}\n"
 
 
 class TestAddresses:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.eval import outcomes
+from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.comparing import compare
@@ -111,6 +112,13 @@ def test_latex_and_page_have_mean_and_deviation_of_the_seeds(made: Path, counts:
         (line,) = (line for line in tex.splitlines() if line.startswith(f"{learner} &"))
         assert re.findall(r"\d+\.\d \\pm \d+\.\d", line) == printed
         assert all(text.replace(r" \pm ", "±") in page for text in printed)
+
+
+def test_latex_has_published_means_and_deviations_in_per_cent(made: Path) -> None:
+    (document,) = json.loads((made / "out" / "results.json").read_text())
+    document["results"][0]["published"] = {"in_domain": {"mean": 0.617, "sd": 0.013}, "forward": {"mean": 0.5, "sd": 0}}
+    (line,) = (line for line in scores_tex([document]).splitlines() if "published" in line)
+    assert line == r"\quad published & $61.7 \pm 1.3$ & -- & -- & -- & $50.0 \pm 0.0$ \\"
 
 
 def test_the_cells_are_means_over_seeds_at_their_places(made: Path, counts: Any) -> None:

@@ -49,13 +49,13 @@ def locked(folder: Path) -> Model:
     import torch
 
     from driftline.curate.core.run_log import RunLog
-    from driftline.curate.encoders.locked import opened
+    from driftline.curate.encoders.locked import load_encoder
     from driftline.curate.pretrain.locked import train
 
     torch.manual_seed(0)
     torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), folder / "resnet.pt")
     names = f"backbone:test_resnet:{folder / 'resnet.pt'}", "ngrams:64"
-    image, text = (opened(name, "cpu") for name in names)
+    image, text = (load_encoder(name, "cpu") for name in names)
     vectors = rng_for(0, "locked").normal(size=(4, image.width)).astype(np.float32)
     towers = (names[0], image), (names[1], text)
     train(vectors, lambda i, rng: TEXTS[i % 2], TEXTS * 2, towers, folder, RunLog(quiet=True), epochs=1, width=8)

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from support.clear_layouts import bare_layout
+from support.console import document, inside
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile
 from driftline.curate.core.seeding import rng_for
@@ -41,22 +43,7 @@ def write_picture(path: Path) -> None:
 
 def clear(folder: Path) -> Built:
     """The old layout, without metadata; what it is in full is in test_clear_import.py."""
-    training = folder / "training_folder"
-    for bucket in "123":
-        paths = [f"labeled_images/{bucket}/{c}/{bucket}{c}{i}.png" for c in ("bus", "car") for i in range(4)]
-        for path in paths:
-            write_picture(folder / path)
-        lists = {"filelists": paths, "train": paths[::2], "test": paths[1::2]}
-        for name, listed in lists.items():
-            text = "".join(f"{path} {int('/car/' in path)}\n" for path in listed)
-            whole = training / "filelists" / bucket / "all.txt"
-            side = training / "testset_ratio_0.3" / "split_0" / bucket / f"{name}.txt"
-            target = whole if name == "filelists" else side
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-    (training / "bucket_indices.json").write_text(json.dumps(["1", "2", "3"]))
-    (folder / "class_names.txt").write_text("bus\ncar")
-    return folder, {"features": "images:8"}
+    return bare_layout(folder, ["1", "2", "3"]), {"features": "images:8"}
 
 
 def folder_by_time(folder: Path) -> Built:
@@ -379,3 +366,127 @@ def test_missing_images_are_counted(tmp_path: Path) -> None:
     (path / "images" / "rgb_img_3.png").unlink()
     with pytest.raises(MissingFile, match="1 of 30 images of .*rgb_metadata.csv are missing"):
         IMPORTERS["wilds"](path, **options)
+
+
+def words_of(options: dict[str, Any]) -> list[object]:
+    """An importer's arguments as options of its command."""
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("from-clear", "--features", "images:16"),
+        ("from-clear", "--split", 1),
+        ("from-clear", "--first-bucket", "prior"),
+        ("from-clear", "--seed", 3),
+        ("from-folder-by-time", "--size", 16),
+        ("from-folder-by-time", "--period", "day"),
+        ("from-folder-by-time", "--test-share", 0.75),
+        ("from-folder-by-time", "--seed", 3),
+        ("from-hub", "--size", 16),
+        ("from-hub", "--period", "month"),
+        ("from-hub", "--seed", 3),
+        ("from-tic", "--size", 16),
+        ("from-tic", "--period", "2"),
+        ("from-tic", "--test-share", 0.75),
+        ("from-tic", "--seed", 3),
+        ("from-wild-time", "--seed", 3),
+        ("from-wilds", "--size", 16),
+        ("from-wilds", "--period", "month"),
+        ("from-wilds", "--seed", 3),
+    ],
+)
+def test_an_option_of_the_command_makes_the_stream_that_the_importer_makes(
+    command: str, option: str, value: Any, tmp_path: Path
+) -> None:
+    """And another one than without it."""
+    name = command.removeprefix("from-")
+    if name == "clear":
+        path, options = bare_layout(tmp_path / "data", ["1", "2", "0"], splits=2), {"features": "images:8"}
+    else:
+        (tmp_path / "data").mkdir()
+        path, options = BUILT[name](tmp_path / "data")
+    options |= {"seed": 0}
+    changed = options | {option.removeprefix("--").replace("-", "_"): value}
+    usual, expected = (IMPORTERS[name](path, **o).save(tmp_path / str(i)) for i, o in enumerate((options, changed)))
+    made = document("stream", command, path, *words_of(changed), "--out", tmp_path / "out")
+    assert made["sha256"] == expected.sha256
+    assert made["sha256"] != usual.sha256
+
+
+def test_images_of_fmow_may_be_elsewhere(tmp_path: Path) -> None:
+    for i in range(3):
+        write_picture(tmp_path / "elsewhere" / f"rgb_img_{i}.png")
+    content = {0: {mode: {"image_idxs": np.arange(2) + mode, "labels": np.arange(2)} for mode in (0, 1)}}
+    (tmp_path / "fmow.pkl").write_bytes(pickle.dumps(content))
+    words = ("stream", "from-wild-time", tmp_path / "fmow.pkl", "--out", tmp_path / "out")
+    assert "fmow_v1.1/images" in inside(*words).stderr
+    made = document(*words, "--root", tmp_path / "elsewhere", "--size", 16)
+    assert made["samples"] == 4
+    assert Stream.load(tmp_path / "out").x_shape == (16, 16, 3)
+
+
+def test_published_values_are_those_of_the_data_that_is_named(tmp_path: Path) -> None:
+    path, options = clear(tmp_path / "data")
+    words = ("stream", "from-clear", path, *words_of(options), "--out", tmp_path / "out")
+    assert "Expected one of clear10/moco-yfcc-b0" in inside(*words, "--published", "clear9").stderr
+    document(*words, "--published", "clear10/clip")
+    assert Stream.load(tmp_path / "out").facts["published"] == "clear10/clip"
+
+
+def test_columns_of_other_names_are_named_by_options(tmp_path: Path) -> None:
+    """The streams are those of the usual names."""
+    lists, options = tic(tmp_path)
+    usual = IMPORTERS["tic"](lists, **options).save(tmp_path / "usual tic")
+    table = (tmp_path / "mine.csv").read_text()
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "other.csv").write_text(table.replace("uid,label,path", "key 2,kind,photo"))
+    words = ("stream", "from-tic", lists, "--table", tmp_path / "images" / "other.csv", "--out", tmp_path / "tic")
+    named = ("--uid", "key 2", "--label", "kind", "--files", "photo")
+    assert "--uid" in inside(*words).stderr
+    assert "are missing" in inside(*words, *named).stderr
+    assert document(*words, *named, "--root", tmp_path, "--size", 8)["sha256"] == usual.sha256
+
+    folder, options = wilds(tmp_path / "wilds")
+    lines = (folder / "rgb_metadata.csv").read_text().splitlines()
+    grouped = [f"{line},{'group' if not i else i % 5}" for i, line in enumerate(lines)]
+    (folder / "rgb_metadata.csv").write_text("\n".join(grouped).replace("country_code,group", "country_code,seq_id"))
+    usual = IMPORTERS["wilds"](folder, **options).save(tmp_path / "usual wilds")
+    rows = grouped[1:]
+    files = ["photo", *(f"rgb_img_{row}.png" for row in range(len(rows)))]
+    others = ["split,kind,day,country_code,series", *rows]
+    (folder / "rgb_metadata.csv").unlink()
+    (folder / "metadata.csv").write_text("\n".join(f"{a},{b}" for a, b in zip(others, files, strict=True)))
+    words = ("stream", "from-wilds", folder, "--size", 8, "--out", tmp_path / "out")
+    named = ("--time", "day", "--label", "kind", "--files", "photo")
+    assert "--time" in inside(*words).stderr
+    assert document(*words, *named, "--group", "series")["sha256"] == usual.sha256
+    assert Stream.load(tmp_path / "out").flat("train").group is not None
+
+
+def test_features_of_a_table_are_rows_of_a_file(tmp_path: Path) -> None:
+    lists, _ = tic(tmp_path)
+    np.save(tmp_path / "v.npy", np.arange(48, dtype=np.float32).reshape(24, 2))
+    words = ("stream", "from-tic", lists, "--table", tmp_path / "mine.csv", "--test-share", 0)
+    document(*words, "--features", tmp_path / "v.npy", "--out", tmp_path / "out")
+    first = Stream.load(tmp_path / "out").steps[0]["train"]
+    assert sorted(first.x[:, 0].tolist()) == list(range(0, 16, 2))
+
+
+def test_a_hub_data_sets_column_unit_and_configuration_are_chosen(tmp_path: Path) -> None:
+    millions = [1_400_000_000_000 + k * 31_557_600_000 for k in range(3)]  # of milliseconds, a year apart
+    for config in ("small", "large"):
+        (tmp_path / "data" / config).mkdir(parents=True)
+        texts = {f"{kind}": [f"{config} {kind} {i}" for i in range(3)] for kind in ("text", "title")}
+        table = pa.table(texts | {"when": millions, "topic": ["x", "y", "x"]})
+        pq.write_table(table, tmp_path / "data" / config / "a.parquet")
+    words = ("stream", "from-hub", tmp_path / "data", "--time", "when", "--label", "topic", "--test-share", 0)
+    chosen = ("--x", "title", "--config", "large", "--time-unit", "ms")
+    document(*words, *chosen, "--out", tmp_path / "out")
+    steps = Stream.load(tmp_path / "out").steps
+    assert [(step.name, *step["train"].x.tolist()) for step in steps] == [
+        (str(2014 + k), f"large title {k}") for k in range(3)
+    ]
+    document(*words, *chosen[:4], "--time-unit", "us", "--out", tmp_path / "us")
+    assert [step.name for step in Stream.load(tmp_path / "us").steps] == ["1970"]

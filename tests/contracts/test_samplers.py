@@ -25,7 +25,7 @@ def drawn(name: str, n: int, memory: int = 0) -> list[list[int]]:
         past = samples.past(start, start + BATCH)
         sampler.grow(past)
         positions.append(sampler.draw(past, n).tolist())
-        assert sampler.kept(past) <= max(memory or past.seen, BATCH)
+        assert sampler.stored(past) <= max(memory or past.seen, BATCH)
     return positions
 
 

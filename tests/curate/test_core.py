@@ -63,6 +63,11 @@ def test_the_same_seed_and_names_give_the_same_numbers_in_another_process() -> N
     assert int(other) == int(rng_for(5, "tint", 3).integers(10**9))
 
 
+def test_each_name_has_its_own_random_numbers() -> None:
+    names: list[tuple[str | int, ...]] = [(), ("a",), ("a", "b"), ("b", "a"), ("ab",), ("a", 1), ("a", "1"), ("a", 2)]
+    assert len({int(rng_for(seed, *of).integers(2**62)) for seed in range(2) for of in names}) == 2 * len(names)
+
+
 def test_a_fingerprint_refuses_objects_that_json_cannot_hold() -> None:
     with pytest.raises(TypeError):
         fingerprint([object()])

@@ -13,7 +13,8 @@ import torch
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.encoders import Encoder, Vectors, unit
+from driftline.curate.core.vectors import unit
+from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.backbone import load_checkpoint
 from driftline.curate.encoders.locked import Locked
 from driftline.curate.pretrain import locked

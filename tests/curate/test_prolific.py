@@ -18,7 +18,7 @@ from driftline.curate.validation.asking.platforms import prolific_api as api
 from driftline.curate.validation.settings import ValidationSettings
 
 CONCEPTS = [Concept(name="bus", prompts=("bus",), option="a bus"), Concept(name="car", prompts=("car",))]
-PLAN = api.Plan("Which of these?", "Look.", "w1", 0.02, 9.0, 3, 4)
+PLAN = api.StudyPlan("Which of these?", "Look.", "w1", 0.02, 9.0, 3, 4)
 
 
 @pytest.fixture

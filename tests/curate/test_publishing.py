@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.clear_layouts import PROVENANCE
+from support.console import handed, inside
 from support.helpers import release_of
 from support.hub_server import TOKEN, Hub, hub
 from support.zenodo_server import Zenodo, zenodo
@@ -354,3 +355,25 @@ def test_the_command_shows_and_sends(server: Hub, exports: dict[str, Path], tmp_
     assert TOKEN not in sent.output
     wrong = CliRunner().invoke(app, [*words, "--to", "hub:me/cars"])
     assert "Unknown publishing target 'hub'" in str(wrong.exception)
+
+
+def test_options_of_publishing_are_its_settings_and_a_strict_release_has_all_sections(
+    exports: dict[str, Path], tmp_path: Path
+) -> None:
+    words = ("release", exports["1"].parent / "release-1", "--format", "huggingface", "--out", tmp_path / "out")
+    target = (
+        "--to",
+        "s3:b/p",
+        "--public",
+        "--token-file",
+        tmp_path / "t",
+        "--endpoint",
+        "http://e",
+        "--profile",
+        "lab",
+    )
+    found = handed("driftline.pipelines.cli.curation.publish", *words, *target)
+    assert (found["to"], found["dry_run"]) == ("s3:b/p", False)
+    assert found["settings"] == Settings(True, tmp_path / "t", "http://e", "lab")
+    refused = inside(*words, "--strict")
+    assert (refused.returncode, "lacks the sections" in refused.stderr) == (2, True)

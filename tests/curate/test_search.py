@@ -277,3 +277,20 @@ def test_an_approximate_index_measures_its_recall(tmp_path: Path, kind: str) -> 
         assert 0.3 < recall[side] <= 1
     for found, exact in zip(lists["top"], search(store, x[:5], 40, [1]).ranked["top"][1], strict=True):
         assert found.scores[0] == exact.scores[0]
+
+
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
+def test_a_poor_end_of_the_lists_is_not_hidden_by_a_good_one(tmp_path: Path, kind: str) -> None:
+    """A tight group is at one end; what is least alike is scattered in all other directions."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(6000, 24)).astype(np.float32)
+    x[:, 0] = rng.normal(0, 0.01, 6000)
+    x[:60] = [10, *[0] * 23] + rng.normal(0, 0.1, (60, 24))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    store, texts = store_of(x, np.zeros(6000), tmp_path, []), np.eye(1, 24, dtype=np.float32)
+    for sign in (1, -1):
+        lists, recall = approximate_search(store, sign * texts, 40, 0, [0], kind)  # type: ignore[arg-type]
+        exact = search(store, sign * texts, 40, [0]).ranked
+        assert recall == {s: len(np.intersect1d(lists[s][0].rows, exact[s][0][0].rows)) / 40 for s in lists}
+        good, poor = ("top", "bottom") if sign == 1 else ("bottom", "top")
+        assert recall[good] == 1 > 0.9 > recall[poor]

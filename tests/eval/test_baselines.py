@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.console import handed
 from support.helpers import drifting
 from typer.testing import CliRunner
 
@@ -135,6 +136,13 @@ def test_a_leaderboard_of_nothing(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["leaderboard", "--out", str(tmp_path / "board.md")])
     assert done.exit_code != 0
     assert "There is no submission to show" in str(done.exception or done.output)
+
+
+def test_the_command_adds_the_baselines_of_a_stream(streams: dict[str, Path], tmp_path: Path) -> None:
+    folder = next(iter(streams.values()))
+    words = ("leaderboard", "--baselines", "--stream", folder, "--out", tmp_path / "board.md")
+    found = handed("driftline.eval.leaderboard.verification.verify", *words)
+    assert list(found.values())[:2] == [baselines.on([folder])[0], [folder]]
 
 
 class TestPullRequest:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from support.console import document, handed, inside
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
@@ -124,3 +125,14 @@ def nested(data: Any) -> list[str]:
 def test_programs_are_at_the_root_of_their_archives(app: Path) -> None:
     for name, script in (("ingestion_program", "ingestion.py"), ("scoring_program", "scoring.py")):
         assert nested((app / "bundle" / f"{name}.zip").read_bytes()) == ["metadata.yaml", script, "task.json"]
+
+
+def test_the_command_names_the_image_the_seeds_and_the_title(app: Path, tmp_path: Path) -> None:
+    words = ("codabench", app / "S", "--image", "me/other", "--seeds", "3-4", "--out", tmp_path / "t.zip")
+    document(*words, "--title", "Ours")
+    with zipfile.ZipFile(tmp_path / "t.zip") as file:
+        competition = yaml.safe_load(file.read("competition.yaml"))
+    assert (competition["title"], competition["docker_image"]) == ("Ours", "me/other")
+    found = handed("driftline.eval.leaderboard.codabench.bundle", *words, "--protocol", "near-future")
+    assert list(found.values())[1:3] == ["near-future", [3, 4]]
+    assert "Expected clear-iid" in inside(*words, "--protocol", "near-future").stderr

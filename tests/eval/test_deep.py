@@ -19,7 +19,7 @@ from driftline.eval.engine.augment import augmented, draw
 from driftline.eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
 from driftline.eval.engine.linear import Rule, step
 from driftline.eval.experiment.learner_spec import spec_of
-from driftline.eval.experiment.presets import PRESETS
+from driftline.eval.experiment.presets import PRESETS, fitting
 from driftline.eval.experiment.settings import setting_names
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
@@ -285,8 +285,8 @@ def test_weights_of_a_network_are_not_ignored_by_a_linear_head() -> None:
 def test_a_preset_is_settings_that_learners_or_the_protocol_have(name: str) -> None:
     owners = [*LEARNERS.values(), PROTOCOLS["clear-iid"]]
     every = {field for kind in owners for field in setting_names(kind)}
-    assert PRESETS[name].keys() <= every
-    learner = Finetune(**{key: value for key, value in PRESETS[name].items() if key in setting_names(Finetune)})
+    assert {*PRESETS[name].settings, *PRESETS[name].rules} <= every
+    learner = Finetune(**fitting(name, {"finetune": Finetune})["finetune"])
     assert learner.net in name.replace("clear-", "")
 
 

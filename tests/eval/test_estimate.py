@@ -17,6 +17,7 @@ from driftline.eval.experiment.cost_estimate import Past, core_seconds, fitted_l
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import Protocol
+from driftline.eval.protocol_abilities import training_sizes
 from driftline.eval.protocols.clear.protocol import Iid, Streaming
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.run import evaluate, plan
@@ -67,7 +68,7 @@ def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("protocol", "sizes"), [(Iid(), [60] * 4), (Streaming(), [90] * 3), (Ocrr(), None)])
 def test_an_estimate_knows_what_a_protocol_trains_on(protocol: Protocol, sizes: list[int] | None) -> None:
-    assert protocol.training_sizes(drifting(steps=4, n=60)) == sizes, "streaming: whole steps, and not the last"
+    assert training_sizes(protocol, drifting(steps=4, n=60)) == sizes, "streaming: whole steps, and not the last"
 
 
 def test_the_rate_of_products_is_a_rate() -> None:

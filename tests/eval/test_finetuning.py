@@ -335,7 +335,7 @@ class TestSearch:
 
         second = best_of(self.jobs(), Store(tmp_path), "full", again, "s")
 
-        assert (book.found, again.found) == (0, 4)
+        assert (book.reused, again.reused) == (0, 4)
         assert again.steps == book.steps  # what the method costs, whoever paid
         assert second.curve == first.curve
         assert all(torch.equal(second.state[k], first.state[k]) for k in first.state)
@@ -349,7 +349,7 @@ class TestSearch:
 
         again = best_of(self.jobs(), Store(tmp_path), how, book, "s")
 
-        assert book.found == 4
+        assert book.reused == 4
         assert all(torch.equal(again.state[k], first.state[k]) for k in first.state)
         assert len(list(tmp_path.rglob("*.safetensors"))) == 1
 
@@ -359,7 +359,7 @@ class TestSearch:
 
         best_of(self.jobs(lrs=(1e-2, 5e-3)), Store(tmp_path), "full", book, "s")
 
-        assert (book.tried, book.found) == (2, 1)
+        assert (book.tried, book.reused) == (2, 1)
 
     def test_a_fit_of_another_process_is_left_to_it(self, tmp_path: Path) -> None:
         store, (job, *_) = Store(tmp_path), self.jobs()
@@ -605,8 +605,8 @@ class TestMethods:
         tuned = Work.tuned
 
         def noted(work: Work, stage: str, *given: Any, **more: Any) -> Any:
-            if stage.startswith("step 1") and len(given) > 5 and given[5]:
-                searches.append((given[3], given[5][1]))
+            if stage.startswith("step 1") and more.get("pulled"):
+                searches.append((given[3], more["pulled"][1]))
             found = tuned(work, stage, *given, **more)
             ends.append(found[0])
             return found

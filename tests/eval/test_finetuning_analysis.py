@@ -12,6 +12,8 @@ import pytest
 import torch
 from scipy.linalg import subspace_angles
 from scipy.stats import spearmanr
+from support.console import handed
+from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
@@ -398,3 +400,21 @@ class TestTables:
 
         assert "fidelity clean, budget small, at most 2 epochs, full grid" in figure.caption
         assert set(cells_of(document["results"])["conv-1"]) == {"baseline", "ft"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "expected"),
+    [
+        ("interpolation", ["--learners", "ft,ewc", "--norm", "initial", "--count", 50], [["ft", "ewc"], "initial", 50]),
+        ("projection", ["--learners", "ft"], [["ft"], "interpolate", 1000]),
+        ("svcca", ["--learners", "ft", "--count", 50], [["ft"], "interpolate", 50]),
+        ("adjacent", [], [[], "interpolate", 1000]),
+    ],
+)
+def test_a_figure_is_drawn_as_the_options_say(kind: str, words: list[Any], expected: list[Any], tmp_path: Path) -> None:
+    stream = drifting().save(tmp_path / "S")
+    command = ("figure", kind, tmp_path / "S", tmp_path / "runs", *words, "--out", tmp_path / "f.svg")
+    found = handed("driftline.eval.plotting.finetuning.draw", *command)
+    assert [found["kind"], found["runs"], found["out"]] == [kind, tmp_path / "runs", tmp_path / "f.svg"]
+    assert [list(found["learners"]), found["norm"], found["count"]] == expected
+    assert found["stream"].sha256 == stream.sha256

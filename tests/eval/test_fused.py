@@ -190,7 +190,7 @@ def test_tiles_are_faster_in_smaller_batches_and_with_more_classes() -> None:
 @needs_kernel
 def test_narrow_layers_train_in_the_kernel_in_batches_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = []
-    monkeypatch.setattr(fused, "train", lambda *given: steps.extend(given[4]) or len(steps))
+    monkeypatch.setattr(fused, "train", lambda *arrays, decay: steps.extend(arrays[4]) or len(steps))
     monkeypatch.delenv(fused.VARIABLE, raising=False)
     x, y = data(2000, 16, 5, 0)
     fit(Head.new(5, 16, rng_for(0)), x, y, LinearSettings(batch=1000, epochs=8), rng_for(1))

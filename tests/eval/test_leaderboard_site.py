@@ -105,7 +105,7 @@ def test_a_long_table_is_not_in_the_lite_track(
     _, path, verdicts, streams = made
     monkeypatch.setattr(module, "LITE_MINUTES", -1)
     monkeypatch.setattr(module, "isolated", lambda *_: {})
-    monkeypatch.setattr(module, "upper_bound", lambda learner: learner == "majority")
+    monkeypatch.setattr(module, "bound", lambda result: result["learner"] == "majority")
     assert write_site([path], verdicts, streams, tmp_path)["lite"] == 0
     assert "There is no table yet." in (tmp_path / "lite.html").read_text(encoding="utf-8")
     text = (tmp_path / "index.html").read_text(encoding="utf-8")

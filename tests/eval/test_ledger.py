@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.console import document
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
@@ -246,6 +247,14 @@ class TestProofs:
         erase(book, 3)
         (tmp_path / "old.json").write_text(json.dumps(prove(book, 3, 6)))
         assert check_proof(tmp_path / "old.json", before)["facts"] is None
+
+    def test_the_command_proves_for_the_entries_that_there_were(self, book: Path, tmp_path: Path) -> None:
+        before = verify(book).root
+        erase(book, 3)
+        document("ledger", "proof", book, 2, "--entries", 6, "--out", tmp_path / "old.json")
+        assert check_proof(tmp_path / "old.json", before)["facts"]["id"] == "p2"
+        document("ledger", "proof", book, 2, "--out", tmp_path / "new.json")
+        assert check_proof(tmp_path / "new.json", verify(book).root)["entries"] == 7
 
     @pytest.mark.parametrize("key", ["entry", "entries", "leaf", "path", "content"])
     def test_a_changed_proof_proves_nothing(self, book: Path, shown: Path, key: str) -> None:

@@ -13,6 +13,7 @@ from support.helpers import drifting
 
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
+from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear.measures import MEASURES as BY_SCORE
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.reporting.protocols import page_of
@@ -59,6 +60,8 @@ def test_the_interval_covers_and_the_test_is_scipys() -> None:
     assert half_width(values.tolist()) == pytest.approx((wide.high - wide.low) / 2, rel=0.35)
     other = values + rng_for(1).normal(0.005, 0.002, 8)
     assert _p(values, other) == pytest.approx(ttest_rel(values, other).pvalue)
+    of_three = 4.302653 * 0.02 / np.sqrt(3)  # 97.5 % of t with two degrees of freedom
+    assert half_width([0.90, 0.92, 0.94]) == pytest.approx(of_three, rel=1e-6)
     assert half_width([0.5]) is None
     assert np.isnan(_p([0.5, 0.6], [0.6, 0.8])), "two seeds are too few"
 
@@ -153,15 +156,24 @@ def test_each_protocol_says_what_its_seeds_vary(protocol: str, settings: dict[st
     )
 
 
-def test_where_fewer_are_better_p_is_against_the_fewest() -> None:
-    def result(learner: str, values: list[float]) -> dict[str, Any]:
-        scores = {"corrections_to_50": {"mean": float(np.mean(values)), "sd": 0.0, "values": values}}
-        return {"learner": learner, "seeds": [0, 1, 2], "scores": scores}
+def of_three_seeds(learner: str, values: list[float], *seeds: int) -> dict[str, Any]:
+    scores = {"corrections_to_50": {"mean": float(np.mean(values)), "sd": 0.0, "values": values}}
+    return {"learner": learner, "seeds": list(seeds or (0, 1, 2)), "scores": scores}
 
-    few, many = result("few", [5, 6, 5]), result("many", [50, 60, 52])
-    _compare([many, few], Ocrr.score_of("corrections_to_50"))
+
+def test_where_fewer_are_better_p_is_against_the_fewest() -> None:
+    few, many = of_three_seeds("few", [5, 6, 5]), of_three_seeds("many", [50, 60, 52])
+    _compare([many, few], score_of(Ocrr, "corrections_to_50"))
     assert few["p_against_best_adjusted"]["corrections_to_50"] is None
     assert many["p_against_best_adjusted"]["corrections_to_50"] < 0.05
+
+
+def test_only_runs_of_the_same_seeds_are_compared() -> None:
+    few, many = of_three_seeds("few", [5, 6, 5]), of_three_seeds("many", [50, 60, 52])
+    others = [of_three_seeds("others", [50, 60, 52], 3, 4, 5), of_three_seeds("turned", [50, 60, 52], 2, 0, 1)]
+    _compare([few, many, *others], score_of(Ocrr, "corrections_to_50"))
+    assert many["p_against_best_adjusted"]["corrections_to_50"] < 0.05
+    assert [result["p_against_best_adjusted"] for result in others] == [{"corrections_to_50": None}] * 2
 
 
 def test_random_guesses_gain_nothing_before_they_learn() -> None:

@@ -370,7 +370,7 @@ def test_gdumb_trains_on_its_memory_alone_from_new_weights() -> None:
 def test_gdumbs_memory_in_clears_presets_takes_from_every_step(preset: str) -> None:
     """The greedy sampler would keep the first step alone: `nap` under another name."""
     stream = drifting(steps=4, n=60)
-    learner = Gdumb(**{**fitting(preset, {"gdumb": Gdumb}), "epochs": 1, "hidden": 4})
+    learner = Gdumb(**{**fitting(preset, {"gdumb": Gdumb})["gdumb"], "epochs": 1, "hidden": 4})
     learner.begin(Task(3, (8,)), rng_for(0))
     for step in stream.steps:
         learn_step(learner, step.visible())

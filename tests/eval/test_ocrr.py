@@ -259,7 +259,8 @@ class TestThePapersSettings:
     def test_they_need_no_preset(self) -> None:
         plain = self.found(["ewc", "agem", "lwf"], HOLD)
         preset = fitting("ocrr", {name: LEARNERS[name] for name in plain})
-        assert plain == self.found(["ewc", "agem", "lwf"], HOLD | preset)
+        given = {f"{name}.{key}": value for name, own in preset.items() for key, value in own.items()}
+        assert plain == self.found(["ewc", "agem", "lwf"], HOLD | given)
         assert plain["ewc"]["strength"] == 1000
         assert (plain["agem"]["memory"], plain["agem"]["sample"]) == (1000, 64)
         assert (plain["lwf"]["weight"], plain["lwf"]["temperature"]) == (1, 2)

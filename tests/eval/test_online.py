@@ -261,11 +261,11 @@ class TestSamplers:
 
     def test_a_balanced_memory_without_a_limit_keeps_all(self) -> None:
         sampler, past = self.grown("balanced", 10, memory=0)
-        assert sampler.kept(past) == 640
+        assert sampler.stored(past) == 640
 
     def test_fifo_keeps_the_newest_batch(self) -> None:
         sampler, past = self.grown("fifo", 10)
-        assert sampler.kept(past) == 64
+        assert sampler.stored(past) == 64
 
     def test_uniform_takes_each_at_most_once_and_all_alike(self) -> None:
         sampler, past = self.grown("uniform", 10)
@@ -291,7 +291,7 @@ class TestSamplers:
     @pytest.mark.parametrize("name", ["uniform", "mixed", "balanced"])
     def test_a_memory_has_a_limit(self, name: str) -> None:
         sampler, past = self.grown(name, 10, memory=48)
-        assert sampler.kept(past) == 48
+        assert sampler.stored(past) == 48
         assert sampler.draw(past, 64).max() < past.seen
 
     def test_a_large_alpha_keeps_the_recent_past(self) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.helpers import drifting
 
 from driftline.eval.plotting.charts import points
-from driftline.eval.protocol import PROTOCOLS, primary_of
+from driftline.eval.protocol import PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.score import scored
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.overview import cells_of, ranks
 from driftline.eval.reporting.protocols import PAGES, page_of
@@ -19,6 +21,7 @@ from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import write
 from driftline.eval.results import Results
 from driftline.eval.rows import Row
+from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import comparable, differing, ranked
 from driftline.pipelines.cli.eval import _scores as printed
 
@@ -184,8 +187,45 @@ def test_every_setting_but_the_marked_ones_separates(protocol: str) -> None:
 
 
 def test_one_seed_has_no_deviation_and_missing_seeds_are_counted() -> None:
-    score = PROTOCOLS["ocrr"].score_of("corrections_to_50")
+    score = score_of(PROTOCOLS["ocrr"], "corrections_to_50")
     one = {"scores": {score.name: {"mean": 40.0, "sd": 0.0, "values": [40.0]}}}
     some = {"scores": {score.name: {"mean": 40.0, "sd": 0.0, "values": [40.0, None, None]}}}
     none = {"scores": {score.name: {"mean": None, "sd": None, "values": [None, None]}}}
-    assert [score.spread(r) for r in (one, some, none, {"scores": {}})] == ["40", "40 (1/3)", "– (0/2)", "–"]
+    assert [spread(score, r) for r in (one, some, none, {"scores": {}})] == ["40", "40 (1/3)", "– (0/2)", "–"]
+
+
+def test_learners_that_train_another_network_than_the_protocols_stand_apart() -> None:
+    stream = drifting(steps=3, n=40)
+    found = evaluate(stream, "seq-to-final", ["ft", "nearest-mean"], settings={"network": "linear", "val_share": 0.2})
+    assert [[r["learner"] for r in group] for group in comparable(found)] == [["ft"], ["nearest-mean"]]
+    assert differing(found) == ["", "rules=own"]
+    assert all(place.best for place in ranked(found))
+
+
+def test_a_bound_is_one_only_where_others_do_not_get_the_same_data() -> None:
+    """Under seq-to-final every method learns from all steps at once."""
+    stream = drifting(steps=3, n=40)
+    of_clear, to_final = (
+        evaluate(stream, protocol, ["joint(epochs=2)", "majority"], settings=settings)
+        for protocol, settings in (("clear-iid", {}), ("seq-to-final", {"network": "linear", "val_share": 0.2}))
+    )
+    assert [result["standing"] for result in of_clear["results"]] == ["bound", "blind"]
+    assert [result["standing"] for result in to_final["results"]] == ["", "blind"]
+    assert of_clear.best == "majority"
+
+
+def test_a_bound_with_a_setting_in_its_label_stays_one() -> None:
+    rows = [result("joint", {"next_domain": v}, splits=s) for v, s in ((0.9, "stream"), (0.8, "seeded"))]
+    one = document("clear-iid", [*rows, result("er", {"next_domain": 0.5}, splits="seeded")])
+    assert not [place for place in ranked(one) if place.best and place.result["learner"] == "joint"]
+    assert list(ranks(*cells_of([one]))) == []
+
+
+def test_rows_with_the_same_answers_under_two_names_compete_once() -> None:
+    """On vectors of three classes `substrate-count-only` answers as `substrate` does."""
+    stream = drifting(steps=3, n=60)
+    names = ["substrate", "substrate-count-only", "nearest-mean", "majority"]
+    found = evaluate(stream, "clear-iid", names, seeds=[0, 1, 2])
+    same = {r["learner"]: r["same_as"] for r in found["results"] if "same_as" in r}
+    assert same in ({"substrate-count-only": "substrate"}, {"substrate": "substrate-count-only"})
+    assert len(ranks(*cells_of([found]))) == 3

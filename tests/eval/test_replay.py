@@ -146,7 +146,12 @@ def test_icarl_keeps_its_memory_and_answers_with_the_nearest_mean_of_exemplars()
 @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future", "ocrr"])
 def test_they_run_under_every_protocol(protocol: str) -> None:
     settings: dict[str, Any] = {"near-future": {"batch": 16, "shift": 16}, "ocrr": {"every": 60}}.get(protocol, {})
-    found = evaluate(STREAM, protocol, [*NAMES, "icarl"], settings={**settings, "epochs": 3})
+    found = evaluate(
+        STREAM,
+        protocol,
+        [*NAMES, "icarl"],
+        settings=settings if protocol == "near-future" else {**settings, "epochs": 3},
+    )
     assert [result["learner"] for result in found["results"]] == [*NAMES, "icarl"], found["skipped"]
 
 

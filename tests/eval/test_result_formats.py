@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.console import document, inside
 from support.helpers import drifting
 
 from driftline.curate.core.atomic_io import sha256_file
@@ -163,3 +164,18 @@ def test_what_is_refused(made: tuple[Path, Stream, Any, Path], tmp_path: Path) -
     with pytest.raises(BadConfig, match="Expected USER/NAME"):
         write_results([runs], tmp_path, ["huggingface"], About("x", "0", ABOUT.when))
     assert not list(tmp_path.iterdir())
+
+
+def test_the_command_says_who_ran_it_and_where_the_benchmark_is(
+    made: tuple[Path, Stream, Any, Path], tmp_path: Path
+) -> None:
+    words = ("results", made[3], "--by", "Our group", "--dataset", "us/benchmark", "--stream", made[0].parent / "S")
+    document(*words, "--format", "huggingface, every-eval-ever", "--out", tmp_path)
+    text = "".join(path.read_text() for path in sorted(tmp_path.rglob("*.yaml")) + sorted(tmp_path.rglob("*.json")))
+    assert "id: us/benchmark" in text
+    assert "Our group" in text
+    samples = [
+        json.loads(line)["sample_id"] for path in tmp_path.rglob("*.jsonl") for line in path.read_text().splitlines()
+    ]
+    assert set(samples) == {id_ for step in made[1].steps[1:] for id_ in step["test"].ids.tolist()}
+    assert "Expected text in UTF-8" in inside(*words[:2], "--by", "\udcff", "--out", tmp_path).stderr

@@ -15,8 +15,8 @@ from driftline.eval import rows
 from driftline.eval.engine.fused import kind
 from driftline.eval.experiment.learner_sets import TABLE_1, TABLE_4, expand
 from driftline.eval.experiment.learner_spec import spec_of
-from driftline.eval.experiment.presets import PRESETS
-from driftline.eval.experiment.settings import seeds_of, setting_names
+from driftline.eval.experiment.presets import fitting
+from driftline.eval.experiment.settings import seeds_of
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners.er import Er
 from driftline.eval.protocol import PROTOCOLS
@@ -245,12 +245,13 @@ class TestPublishedValues:
     @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming"])
     def test_the_preset_of_each_network_is_what_they_stand_beside(self, network: str, protocol: str) -> None:
         """As stored runs: nothing is trained."""
-        preset, kind = PRESETS[f"clear-{network}-code"], PROTOCOLS[protocol]
+        preset, kind = f"clear-{network}-code", PROTOCOLS[protocol]
         features = "images" if network == "resnet18" else "clip"
         for name in TABLE_1 if network == "resnet18" else TABLE_4:
             spec = spec_of(name)
-            settings = spec(**{key: value for key, value in preset.items() if key in spec.settings}).settings()
-            of_protocol = {key: value for key, value in preset.items() if key in setting_names(kind)}
+            base = name.partition("(")[0]
+            of_preset = fitting(preset, {base: spec.kind, protocol: kind})
+            settings, of_protocol = spec(**of_preset[base]).settings(), of_preset[protocol]
             about = {
                 "learner": name, "protocol": protocol, "published": f"clear10/{features}",
                 "settings": json.loads(json.dumps(settings)), "protocol_settings": asdict(kind(**of_protocol)),

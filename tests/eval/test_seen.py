@@ -74,7 +74,7 @@ def test_the_gap_is_the_difference_of_accuracies_with_an_interval(rows: Path) ->
     for found, learner in zip(seen["results"], learners, strict=True):
         accuracy: dict[bool, list[bool]] = {False: [], True: []}
         for run in (run for run in runs if run.about["learner"] == learner):
-            for row in Iid.decisive(run.rows):
+            for row in Iid.roles.decisive(run.rows):
                 assert row.answers is not None
                 accuracy[int(row.tested_on) > 1] += (row.answers.label == row.answers.predicted).tolist()
         gap = np.mean(accuracy[False]) - np.mean(accuracy[True])

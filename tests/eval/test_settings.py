@@ -111,13 +111,17 @@ def test_an_annotation_that_cannot_be_resolved_allows_every_value() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_has_values_that_its_learners_and_protocols_take(name: str) -> None:
-    owners = {n: registry[n] for registry in (LEARNERS, PROTOCOLS) for n in registry}
-    for key, value in PRESETS[name].items():
-        owner, _, setting = key.rpartition(".")
-        takers = [kind for n, kind in owners.items() if owner in ("", n) and setting in setting_names(kind)]
-        assert takers, key
-        for kind in takers:
-            check_settings(kind, {setting: value})
+    preset = PRESETS[name]
+    for owners, registry, settings in (
+        (preset.learners, LEARNERS, preset.settings),
+        (preset.protocols, PROTOCOLS, preset.rules),
+    ):
+        for key, value in settings.items():
+            owner, _, setting = key.rpartition(".")
+            takers = [n for n in owners if owner in ("", n) and setting in setting_names(registry[n])]
+            assert takers, key
+            for taker in takers:
+                check_settings(registry[taker], {setting: value})
 
 
 def test_settings_are_described_by_the_docstrings_below_their_fields() -> None:

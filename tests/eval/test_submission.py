@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.console import driftline
+from support.console import document, driftline, handed
 from support.helpers import drifting
 from support.worlds import across_seeds
 
@@ -30,6 +30,7 @@ from driftline.eval.leaderboard.isolation import Limits, isolated
 from driftline.eval.leaderboard.repeating import reach, repeat
 from driftline.eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of
 from driftline.eval.leaderboard.verification import Verdict, drawn, verify
+from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -420,7 +421,7 @@ def test_a_module_that_a_submission_names_is_not_imported(
 def test_the_leaderboard_ranks_by_the_direction_of_the_primary_score(
     made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fewer = replace(Iid.score_of(Iid.primary), higher_is_better=False)
+    fewer = replace(score_of(Iid, Iid.primary), higher_is_better=False)
     monkeypatch.setattr(Iid, "scores", tuple(fewer if s.name == Iid.primary else s for s in Iid.scores))
 
     table = board([verify(made[1])], True).partition("## clear-iid on drifting")[2].partition("##")[0]
@@ -556,3 +557,22 @@ def test_a_manifest_without_a_score_that_came_later_still_holds(made: tuple[Path
         return json.dumps(manifest | {"scores": scores}).encode()
 
     assert verify(edited(made[1], tmp_path / "a.zip", "manifest.json", older, hashed=False)).problems == []
+
+
+def test_a_submission_names_its_contact_and_its_check_has_a_limit_of_time(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    stream, path = made
+    document("submit", path.parent / "runs", "--name", "n", "--contact", "a@b.test", "--out", tmp_path / "s.zip")
+    assert opened(tmp_path / "s.zip")[1]["contact"] == "a@b.test"
+    check = "driftline.eval.leaderboard.verification.verify"
+    again = ("--again", 3, "--public-value", "p", "--run-code")
+    for words in ("verify", path), ("leaderboard", path, "--out", tmp_path / "b.md"):
+        found = handed(check, *words, "--stream", stream, "--seconds", 7, *again)
+        assert list(found.values())[:6] == [path, [stream], 3, "p", Limits(7), True]
+
+
+def test_a_site_is_written_into_the_folder_that_is_named(made: tuple[Path, Path], tmp_path: Path) -> None:
+    words = ("leaderboard", made[1], "--unverified", "--again", 0, "--out", tmp_path / "b.md")
+    found = handed("driftline.eval.leaderboard.site.write_site", *words, "--site", tmp_path / "site")
+    assert [found["paths"], found["out"]] == [[made[1]], tmp_path / "site"]

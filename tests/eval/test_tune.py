@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from support.console import handed, inside
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, Diverged
@@ -15,6 +16,7 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.protocol_abilities import trials
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.run import evaluate
 
@@ -52,7 +54,7 @@ def test_the_best_candidate_is_chosen_and_recorded(splits: str) -> None:
 @pytest.mark.parametrize("name", ["clear-iid", "clear-streaming"])
 def test_only_training_data_of_the_first_step_is_looked_at(name: str) -> None:
     stream = drifting(steps=3)
-    _, part = PROTOCOLS[name]().selection(stream, rng_for(0), 0)
+    ((_, part),) = trials(PROTOCOLS[name](), stream, rng_for(0), 0)
     first = stream.steps[0] if name == "clear-iid" else stream.steps[0].past()
     allowed = {row.tobytes() for row in first["train"].x}
     parts = [split.x for step in part.steps for split in step.splits.values()]
@@ -64,7 +66,7 @@ def test_only_training_data_of_the_first_step_is_looked_at(name: str) -> None:
 def test_with_seeded_splits_no_test_sample_is_tuned_on() -> None:
     """The split that tuning sees is the one that the protocol draws."""
     stream, protocol = drifting(steps=3), Iid("seeded")
-    _, part = protocol.selection(stream, rng_for(4, "clear-iid", "walk"), 4)
+    ((_, part),) = protocol.trials(stream, rng_for(4, "clear-iid", "walk"), 4)
     tuned_on = {row.tobytes() for step in part.steps for split in step.splits.values() for row in split.x}
     Looks.seen.clear()
     learner = Looks()
@@ -123,3 +125,11 @@ def test_processes_choose_what_one_would(tmp_path: Path) -> None:
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(BadConfig, match="--tune: Unknown setting 'knob'"):
         evaluate(drifting(steps=2), "clear-iid", ["majority"], tune={"knob": [1]})
+
+
+def test_candidates_of_the_command_are_values_by_setting(tmp_path: Path) -> None:
+    drifting().save(tmp_path / "S")
+    words = ("eval", tmp_path / "S", "--protocol", "clear-iid", "--learners", "reservoir", "--out", tmp_path / "runs")
+    found = handed("driftline.eval.run.plan", *words, "--tune", "lr=0.1, 1", "--tune", "reservoir.epochs=3")
+    assert list(found.values())[-1] == {"lr": [0.1, 1], "reservoir.epochs": [3]}
+    assert "Expected KEY=VALUE,VALUE" in inside(*words, "--tune", "lr=0.1,").stderr

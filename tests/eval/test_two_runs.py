@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.console import answer, driftline
+from support.console import answer, driftline, handed
 from support.helpers import drifting
 from support.pages import chromium_browser, open_report, violations
 
@@ -141,3 +141,10 @@ def test_ties_are_letters_in_latex(runs: Path) -> None:
     text = scores_tex(results_of([runs / "a"]))
     assert "common letter" in text
     assert "}^{a}$" in text
+
+
+def test_the_command_knows_the_streams_that_are_named(runs: Path, tmp_path: Path) -> None:
+    stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
+    words = ("compare", runs / "a", runs / "b", "--stream", tmp_path / "S", "--out", tmp_path / "out")
+    found = handed("driftline.eval.reporting.two_runs.two_runs", *words)
+    assert [each.sha256 for each in list(found.values())[-1]] == [stream.sha256]

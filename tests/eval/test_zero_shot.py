@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.console import document, inside
 from support.helpers import described, drifting
 from typer.testing import CliRunner
 
@@ -101,6 +102,17 @@ class TestFromRelease:
         result = evaluate(stream, "clear-iid", ["zero-shot", "majority"])["results"]
         accuracy = {r["learner"]: r["scores"]["in_domain"]["mean"] for r in result}
         assert accuracy["zero-shot"] > accuracy["majority"] + 0.3
+
+    def test_templates_and_another_text_encoder_are_those_that_are_named(self, journey: Path, tmp_path: Path) -> None:
+        words = ("stream", "from-release", journey, "--device", "cpu", "--out", tmp_path / "s")
+        templates = ("--template", "a photo of a {}", "--template", "one {}")
+        document(*words, "--texts", *templates, "--text-encoder", "clip:driftline-photo-world")
+        stream = Stream.load(tmp_path / "s")
+        assert stream.class_texts is not None
+        named = [c.replace("_", " ") for c in stream.classes]
+        assert stream.class_texts.prompts.tolist() == [t for c in named for t in (f"a photo of a {c}", f"one {c}")]
+        assert "another encoder" in inside(*words, "--texts", "--text-encoder", "ngrams:64").stderr
+        assert "need --texts" in inside(*words, *templates).stderr
 
     def test_texts_for_vectors_of_another_encoder_are_refused(self, journey: Path) -> None:
         with pytest.raises(BadConfig, match="photos-of-2004"):

@@ -16,7 +16,7 @@ from support.living import linked_copy
 
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.store.database import opened
+from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import remove, unneeded
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
@@ -109,11 +109,11 @@ def append(folder: Path) -> None:
 
 def gc(folder: Path) -> None:
     """Half of the photos are not needed any more."""
-    with opened(folder / "store") as store:
+    with open_store(folder / "store") as store:
         remove(store, unneeded(store, living.needed_photos([folder])))
 
 
 def attempts(folder: Path) -> dict[str, Any]:
     """Address → how often it was asked."""
-    with opened(folder / "store") as store:
+    with open_store(folder / "store") as store:
         return dict(store.base.execute("SELECT hex(address), COUNT(*) FROM attempts GROUP BY 1"))

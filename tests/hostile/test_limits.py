@@ -17,7 +17,7 @@ from PIL import Image
 from driftline.curate.core.atomic_io import csv_text, read_json
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, DriftlineError, IntegrityError
 from driftline.curate.core.outside import limits
-from driftline.curate.core.outside.images import opened
+from driftline.curate.core.outside.images import open_image
 from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.strip_exif import _segments
@@ -57,7 +57,7 @@ class TestImages:
         assert found.detail == "2000 × 2000 pixels in 606 scans"
         with (
             pytest.raises(BadInput, match=r"a\.jpg is an image of 2000 × 2000 pixels in 606 scans"),
-            opened(data, "a.jpg"),
+            open_image(data, "a.jpg"),
         ):
             pass
 
@@ -71,7 +71,7 @@ class TestImages:
         (tmp_path / "a.png").write_bytes(bomb(20_000, 20_000))
         with (
             pytest.raises(BadInput, match=r"a\.png cannot be decoded \(Image size"),
-            opened(tmp_path / "a.png", "a.png"),
+            open_image(tmp_path / "a.png", "a.png"),
         ):
             pass
 

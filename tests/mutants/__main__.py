@@ -4,7 +4,7 @@
 
 `table.toml` has the lines. Each worker has a copy of the tree in a temporary folder, and forks a process with the
 large libraries imported for each mutant. Real data of `../shared` is not beside the copies. Fails if fewer than 95 %
-are killed.
+are killed, and at once if a module comes from another tree than the copy: its wrong lines would never run.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ LEAST = 0.95  # share that must be killed
 SECONDS = 300  # of one mutant's tests; one that takes longer is killed by the clock
 LARGE = ("torch", "pandas", "scipy.stats", "scipy.optimize", "pyarrow.parquet", "duckdb", "faiss", "hypothesis")
 LEFT_OUT = (".git", ".venv", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info", "_build")
+ELSEWHERE = 70  # status of tests that ran against another tree
 FORK = multiprocessing.get_context("fork")
 TIMES = count(10**9)  # seconds; no file of a tree is so old
 place = Path()  # the copy of this worker
@@ -98,10 +99,26 @@ def _pytest(tests: Sequence[str], log: Path) -> None:
     os.environ["PYTHONPATH"] = f"{place}{os.pathsep}{place / 'tests'}"
     import pytest
 
+    # An editable install would serve what the copy lacks from the tree that is installed.
+    sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
     options = ["-x", "-q", "-rfE", "--tb=line", "-p", "no:cacheprovider", f"--basetemp={place.parent / 'temporary'}"]
-    status = pytest.main([*options, *tests])
+    status: int = pytest.main([*options, *tests])
+    if elsewhere := foreign():
+        print("Imported from elsewhere, not from the copy:", *elsewhere, sep="\n")
+        status = ELSEWHERE
     sys.stdout.flush()
     os._exit(int(status))
+
+
+def foreign() -> list[str]:
+    """Imported modules of a name that the copy has, too, from another place: \"name: file\"."""
+    return [
+        f"{name}: {module.__file__}"
+        for name, module in sorted(sys.modules.items())
+        if getattr(module, "__file__", None)
+        and any((place / top).exists() for top in (name.partition(".")[0], name.partition(".")[0] + ".py"))
+        and not Path(str(module.__file__)).is_relative_to(place)
+    ]
 
 
 def run(

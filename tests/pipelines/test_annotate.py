@@ -13,7 +13,8 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 import uvicorn
-from support.console import Running, start
+from starlette.testclient import TestClient
+from support.console import Running, handed, start
 from support.pages import chromium_browser, served, violations_everywhere
 from support.worlds import across_seeds
 
@@ -26,7 +27,7 @@ from driftline.pipelines.annotation.server import answer_store_of, application, 
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import listen
 
 BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts": ["bus", "car"]}
@@ -522,3 +523,25 @@ def test_what_is_near_to_sensitive_prompts_is_shown_blurred(journey: Path, tmp_p
             answer = {"annotator": "ann", "item": item, "labels": "none", "sensitive": "no"}
             browser.post("/answer", data=answer)
     assert seen == {(True, True), (False, False)}
+
+
+class TestOptions:
+    SERVE = "driftline.pipelines.web.local_server.serve"
+
+    @pytest.mark.parametrize(("words", "status"), [((), 421), (("--host", "labels.test"), 200)])
+    def test_another_name_of_this_machine_is_accepted_if_it_is_said(
+        self, words: tuple[str, ...], status: int, folder: Path
+    ) -> None:
+        found = handed(self.SERVE, "annotate", folder, *words)
+        assert found.get("host", "127.0.0.1") == (words[1] if words else "127.0.0.1")
+        app, path = found["make"](8)
+        assert TestClient(app, base_url="http://labels.test:8").get(path).status_code == status
+
+    def test_a_study_has_a_code_a_number_of_images_and_a_public_address(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = ("annotate", folder, "--study", "DONE42", "--images", 2, "--public", "https://labels.example.org")
+        found = handed("driftline.pipelines.annotation.server.study_of", *words)
+        assert found == {"code": "DONE42", "images": 2, "public": "https://labels.example.org"}
+        handed(self.SERVE, *words)["say"]("http://127.0.0.1:1/secret")
+        assert capsys.readouterr().out.startswith("https://labels.example.org/secret/?PROLIFIC_PID=")

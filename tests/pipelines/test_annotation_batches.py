@@ -8,10 +8,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from support.console import handed
 from support.prolific_server import prolific_server
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import MissingFile
+from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.asking.platforms import prolific_api as api
@@ -19,7 +21,7 @@ from driftline.pipelines.annotation.batches import prolific_action
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 
 @pytest.fixture
@@ -102,3 +104,21 @@ def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path)
     empty = Context(tmp_path, load(tmp_path / "driftline.yaml"), RunLog(quiet=True))
     with pytest.raises(MissingFile, match="has no batch yet"):
         prolific_action(empty, "status")
+
+
+def test_options_of_a_batch_are_those_of_its_addresses_and_predictions(journey: Path, tmp_path: Path) -> None:
+    words = ("batch", journey, "--format", "turkle, mturk", "--out", tmp_path, "--images", "s3://b/p")
+    store = ("--hours", 3, "--profile", "lab", "--endpoint", "https://s3.test")
+    found = handed("driftline.pipelines.annotation.batches.write_batches", *words, *store, "--predictions")
+    assert list(found.values())[1:] == [
+        ["turkle", "mturk"], tmp_path, "s3://b/p", 3.0, S3(profile="lab", endpoint="https://s3.test"), True
+    ]  # fmt: skip
+    assert handed("driftline.pipelines.annotation.batches.write_batches", *words)["predictions"] is False
+
+
+def test_options_of_prolific_reach_its_action(journey: Path, tmp_path: Path) -> None:
+    words = ("prolific", "publish", journey, "--workspace", "w1", "--images", 7, "--max-spend", 9.5)
+    more = ("--endpoint", "https://p.test", "--file", tmp_path / "f.csv", "--set", "validation.workers=2")
+    found = handed("driftline.pipelines.annotation.batches.prolific_action", *words, *more)
+    assert found["context"].config.validation.workers == 2
+    assert list(found.values())[1:] == ["publish", "w1", 7, 9.5, "https://p.test", tmp_path / "f.csv"]

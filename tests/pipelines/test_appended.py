@@ -28,7 +28,7 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.stream_builder.builders.release import from_release, unlabelled_images
 
 CONFIG = photo_config("  per_class: 20\n  overlap: allow")

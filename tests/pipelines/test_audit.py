@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from support.console import document
 from support.helpers import release_of
 from support.pages import chromium_browser, violations
 
@@ -262,3 +263,20 @@ class TestLeaks:
         write(index)
         with pytest.raises(BadInput, match=message):
             audit(release.path, index)
+
+
+def test_the_command_compares_with_an_index_within_the_bits_and_from_the_cosine_that_are_said(
+    release: Release, tmp_path: Path
+) -> None:
+    sides = zip(*(release.table[name].to_pylist() for name in release.facts["splits"]), strict=True)
+    tested = next(i for i, of_image in enumerate(sides) if "test" in of_image)
+    np.save(tmp_path / "hashes.npy", np.array([image_hashes(release)[tested] ^ np.uint64(0b111)], np.uint64))
+    np.save(tmp_path / "vectors.npy", np.array([[1.0, 0.5]], np.float32))  # its cosine with (1, 0) is 0.89
+    for words, expected in (
+        (("--against", tmp_path / "hashes.npy", "--bits", 2), 0),
+        (("--against", tmp_path / "hashes.npy", "--bits", 3), 1),
+        (("--against", tmp_path / "vectors.npy", "--cosine", 0.95), False),
+        (("--against", tmp_path / "vectors.npy", "--cosine", 0.85), True),
+    ):
+        leaks = document("audit", release.path, *words)["leaks"]["found"]
+        assert (leaks > 0 if isinstance(expected, bool) else leaks) == expected, words

@@ -31,7 +31,7 @@ from driftline.pipelines.browse.selection import Asked, Selections
 from driftline.pipelines.browse.server import application
 from driftline.pipelines.browse.vectors import Vectors
 from driftline.pipelines.reporting.trace import trace
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, small
 from driftline.stream_builder.stream import Stream

@@ -49,6 +49,10 @@ class TestDropped:
         with pytest.raises(UnknownName, match="Did you mean 'no_upload_date'"):
             dropped(root, reason="no_upload_dat")
 
+    def test_the_command_lists_those_of_one_reason(self, root: Path) -> None:
+        rows = answer("dropped", str(root), "--reason", "no_upload_date", "--json")["dropped"]
+        assert [row["place"] for row in rows] == [str(root / "photos" / "undated.jpg")]
+
     def test_the_command_says_where_dates_were_looked_for(self, root: Path) -> None:
         said = driftline("dropped", str(root), "--stage", "filter").stdout
         assert f"no_upload_date          {root / 'photos' / 'undated.jpg'}" in said

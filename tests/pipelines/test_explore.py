@@ -16,6 +16,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from support.console import document, handed, inside
 from support.pages import chromium_browser, served, violations_everywhere
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
@@ -26,7 +27,7 @@ from driftline.pipelines.prompt_explorer.contact_sheets import sheets
 from driftline.pipelines.prompt_explorer.explorer import Explorer, Marks, Query, Share
 from driftline.pipelines.prompt_explorer.server import application
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import listen
 
 HOSTILE = '<script>alert(1)</script>"onmouseover="x'
@@ -341,3 +342,15 @@ def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path)
     assert (bus.prompts, bus.negatives) == (("a big red bus",), ("a car",))
     marks = [json.loads(line) for line in (folder / "explore" / "marks.jsonl").read_text().splitlines()]
     assert [m["right"] for m in marks] == [True, False, None]
+
+
+def test_the_command_writes_sheets_of_as_many_pictures_as_asked_for(folder: Path, tmp_path: Path) -> None:
+    words = ("explore", folder, "--prompt", "a bus", "--prompt", "a car\\n- a bus", "--pictures", 3, "--concept", "bus")
+    place = "driftline.pipelines.prompt_explorer.contact_sheets.sheets"
+    found = handed(place, *words, "--out", tmp_path / "sheets")
+    assert list(found.values())[1:] == [["a bus", "a car\n- a bus"], "bus", 3, tmp_path / "sheets"]
+    made = document(*words, "--out", tmp_path / "sheets")["sheets"]
+    lines = (tmp_path / "sheets" / "candidates.csv").read_text().splitlines()
+    assert [Path(sheet["picture"]).is_file() for sheet in made] == [True, True]
+    assert len(lines) == 1 + 2 * 3 * len(found["explorer"].buckets)
+    assert "Only one of --prompt and --out" in inside("explore", folder, "--prompt", "a bus").stderr

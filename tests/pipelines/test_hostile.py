@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
-import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from support.console import inside
 from support.small_runs import unpacked
 
 from driftline.pipelines.cli import app as application
@@ -62,19 +60,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {key: str(folder / name) for key, name in (names | {"nowhere": "nowhere"}).items()}
 
 
-def called(words: list[str]) -> tuple[int, str]:
-    """Exit code and stderr of a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["driftline", *words])
-        patch.setattr("uvicorn.Server.run", lambda *given: None)
-        try:
-            application.main()
-        except SystemExit as end:
-            return int(end.code or 0), err.getvalue()
-        return 0, err.getvalue()
-
-
 def cases(name: str) -> Iterator[list[str]]:
     """The words of a command with one hostile value in each place in turn."""
     parameters = [p for p in COMMANDS[name].params if not getattr(p, "is_flag", False)]
@@ -111,10 +96,10 @@ def test_hostile_values_are_answered_with_one_message(
         words = [PLACE.sub(lambda match: places[match[1]], word) for word in case]
         shown = [name, *(word[:80] for word in words)]
         try:
-            code, said = called([*name.split(), *words])
+            done = inside(*name.split(), *words)
         except Exception as error:
             pytest.fail(f"{shown}: {type(error).__name__}: {error}")
-        assert code in range(4), shown
-        assert "Traceback" not in said, shown
-        assert "driftline: [Errno" not in said, (shown, said)
-        assert code == 0 or said.strip(), shown
+        assert done.returncode in range(4), shown
+        assert "Traceback" not in done.stderr, shown
+        assert "driftline: [Errno" not in done.stderr, (shown, done.stderr)
+        assert done.returncode == 0 or done.stderr.strip(), shown

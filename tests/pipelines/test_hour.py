@@ -26,7 +26,7 @@ from driftline.pipelines.cli.app import main
 from driftline.pipelines.cli.common import context_of
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.stage import parts_of
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 YEARS, EACH = (2010, 2011, 2012), 8
 THINGS = ("car", "bus")

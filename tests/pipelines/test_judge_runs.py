@@ -28,7 +28,7 @@ from driftline.pipelines.demo.workers import answer
 from driftline.pipelines.demo.world import World
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "people_and_judges.py"
 

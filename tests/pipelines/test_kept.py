@@ -30,11 +30,10 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch.run import fetch_shard
 from driftline.pipelines.cli.common import context_of_last
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.run.identity import record_of
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run, status
 from driftline.pipelines.run.stage import Context, retry_of
-from driftline.pipelines.run.stage_folder import beside, folder_of, settle
+from driftline.pipelines.run.state import beside, folder_of, last_changes, settle
 from driftline.pipelines.stages.embed import Embed
 
 ALL_DONE = ["done"] * 9
@@ -461,7 +460,7 @@ class TestStatus:
 
     def test_the_last_runs_changes_are_remembered(self, finished: Path) -> None:
         run(context(finished, "release.per_class=3"))
-        assert record_of(finished)["changes"] == ["release.per_class=3"]
+        assert last_changes(finished) == ["release.per_class=3"]
         assert [entry["state"] for entry in dl.open_run(finished).status()] == ALL_DONE
         assert [entry["state"] for entry in dl.open_run(finished).status({})] == ["done"] * 8 + ["stale"]
         pages = context_of_last(finished, None, True)  # of explore, annotate, …

@@ -21,7 +21,7 @@ from support.helpers import photo_config
 from support.living import Town, answer, context, counted, linked_copy, requests, tree
 
 from driftline.curate.core.errors import BadInput, Busy, Unconfirmed
-from driftline.curate.store.database import opened
+from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import status
 from driftline.pipelines.forecast.needs import forecast
 from driftline.pipelines.forecast.text import text
@@ -89,7 +89,7 @@ class TestStore:
             run(context(other, f"store.path={built / 'store'}"), until="embed")
         assert counts == {}
         assert tree(other) == tree(built, "ingest", "filter", "fetch", "bucket", "embed")
-        with opened(built / "store") as store:
+        with open_store(built / "store") as store:
             assert sorted(map(Path, status(store)["runs"])) == sorted([built, other])
 
     def test_a_plan_says_what_is_needed_although_there_is_a_store(self, built: Path) -> None:

@@ -28,7 +28,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.fetch.shard import Shard, fetch_shard
 from driftline.curate.images.near_duplicates import near_stored
-from driftline.curate.store.database import Place, Store, opened
+from driftline.curate.store.database import Place, Store, open_store
 from driftline.curate.store.photos import Asked, history, images_of, keep_misses
 from driftline.curate.store.upkeep import status
 from driftline.pipelines.run.living import grow, heal
@@ -110,7 +110,7 @@ def test_a_full_disk_while_the_store_grows_keeps_what_was_done(
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     def misses(who: int) -> None:
         for i in range(20):
-            with opened(tmp_path) as store:
+            with open_store(tmp_path) as store:
                 keep_misses(store, [Asked("http://shared", b"", None, "timeout"), Asked(f"{who}/{i}", b"", None, "x")])
 
     fork = multiprocessing.get_context("fork")
@@ -120,7 +120,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0] * 4
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         assert len(history(store, "http://shared")) == 80
         assert status(store)["addresses"] == 81
 
@@ -138,7 +138,7 @@ def test_other_bytes_behind_an_address_are_both_kept_and_dated(started: Path, to
             run(context(started), start="fetch", until="fetch")
     finally:
         photo.write_bytes(kept)
-    with opened(started / "store") as store:
+    with open_store(started / "store") as store:
         known = history(store, f"http://127.0.0.1:{town.world.port}/photos/{id_}.jpg")
         images = dict(images_of(store, [old, hashlib.sha256(other).hexdigest()]))
     new = pq.read_table(started / "stages" / "03_fetch" / "00000.parquet", filters=[("id", "=", id_)])["sha256"]
@@ -173,7 +173,7 @@ def test_the_exif_date_of_a_photo_is_in_the_store(tmp_path: Path) -> None:
     place, out = Place(tmp_path), tmp_path / "out"
     out.mkdir()
     fetch_shard(Shard(0, ((tmp_path / "part.parquet", 0, 1),), out, FetchSettings(), store=place))
-    with opened(tmp_path) as store:
+    with open_store(tmp_path) as store:
         (taken,) = store.base.execute("SELECT taken FROM images").fetchone()
         assert status(store)["dated"] == 1
     assert datetime.fromtimestamp(taken, UTC) == datetime(2011, 5, 1, 10, tzinfo=UTC)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
-from support.console import answer
+from support.console import answer, handed
 
 from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName
@@ -23,7 +23,7 @@ from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.prompt_explorer.explorer import Explorer, Query
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 JUDGES = [{"name": "qwen", "url": "http://x.example", "model": "m"}, {"name": "margin", "kind": "margin"}]
 SKIP = ("09_publish", "answers", "runs", "report", "stream", "world", "audit", "store")
@@ -150,8 +150,22 @@ class TestAdvice:
         view = Explorer(judged()).view(Query(("a photo of a bus",)), "bus", 5)
         shots = [shot for bucket in view.buckets for shot in bucket.shots]
         assert {shot.verdict for shot in shots} & {"kept", "wrong concept"}
-        assert any(shot.said == ("qwen: bus",) for shot in shots)
+        assert any(shot.opinions == ("qwen: bus",) for shot in shots)
 
     def test_the_command_prints_them(self, judged: Make) -> None:
         told = answer("judges", str(judged().root), "--images", "2", "--json")
         assert set(told) == {"judges", "weakest", "next"}
+
+    def test_the_command_serves_them_to_label_studio_by_the_name_that_is_said(self, judged: Make) -> None:
+        words = ("judges", judged().root, "--serve", "--port", 9191, "--set", f"validation.judges={json.dumps(JUDGES)}")
+        serve = "driftline.pipelines.web.local_server.serve"
+        for more, status in ((), 421), (("--host", "labels.test"), 200):
+            found = handed(serve, *words, *more)
+            app, path = found["make"](8)
+            assert found["port"] == 9191
+            assert TestClient(app, base_url=f"http://labels.test:8{path}").get("qwen/health").status_code == status
+
+    def test_annotators_see_what_the_judge_that_is_named_says(self, judged: Make) -> None:
+        words = ("annotate", judged().root, "--suggest", "qwen", "--set", f"validation.judges={json.dumps(JUDGES)}")
+        page = browser(handed("driftline.pipelines.web.local_server.serve", *words)["make"](8))
+        assert "qwen suggests: bus" in page.get("label?annotator=zoe").text

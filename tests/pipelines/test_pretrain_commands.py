@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.console import handed
 from support.helpers import photo_config
 from typer.testing import CliRunner
 
@@ -137,3 +138,25 @@ def test_features_may_be_published_with_the_release(folder: Path, tmp_path: Path
     changes = [f"release.features=[{entry}]", "release.version=1.0.1"]
     run(Context(folder, load(folder / "driftline.yaml", changes), RunLog(quiet=True)))
     assert read_json(Release.open(folder).path / "release.json")["features"] == ["clip", "moco-b0"]
+
+
+def test_training_has_the_seed_device_and_probe_that_are_asked_for_and_tests_only_if_asked_for(
+    folder: Path, tmp_path: Path
+) -> None:
+    words = ("pretrain", folder, "--bucket", 1, *SETS, "--out", tmp_path / "moco")
+    place = "driftline.curate.pretrain.train.pretrain"
+    found = list(handed(place, *words, "--probe-every", 2, "--seed", 3, "--device", "cpu").values())
+    assert [*found[2:5], found[-1]] == [tmp_path / "moco", 3, "cpu", 2]
+    usual, everything = (next(iter(handed(place, *words, *more).values())) for more in ((), ("--include-tests",)))
+    assert (usual.tests, everything.tests) == ("left out", "included")
+    assert len(everything.x) > len(usual.x)
+
+
+def test_a_small_clip_has_the_seed_and_device_that_are_asked_for_and_tests_only_if_asked_for(
+    folder: Path, tmp_path: Path
+) -> None:
+    place, words = "driftline.curate.pretrain.small_clip.train", ("models", "train", folder, "--out")
+    found = handed(place, *words, tmp_path / "a", "--seed", 3, "--device", "cpu", "--epochs", 4, "--size", 32)
+    assert (found["seed"], found["epochs"], found["device"]) == (3, 4, "cpu")
+    everything = handed(place, *words, tmp_path / "b", "--include-tests", "--size", 32)
+    assert len(everything["keys"]) > len(found["keys"])

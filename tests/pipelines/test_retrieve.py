@@ -16,7 +16,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context, parts_of
-from driftline.pipelines.run.stage_folder import folder_of
+from driftline.pipelines.run.state import folder_of
 
 
 @pytest.fixture
@@ -66,6 +66,7 @@ def test_an_approximate_search_tells_its_recall(retrieved, kind: str) -> None:  
     assert told["search"] == kind
     assert 0.9 < told["recall"] <= 1
     assert set(told["recall_of_bucket"]) == {str(b) for b in range(1, 11)}
+    assert told["recall"] == min(min(ends["top"], ends["bottom"]) for ends in told["recall_of_bucket"].values())
     assert "of the exact lists" in (folder / "log.jsonl").read_text()
 
 

@@ -17,6 +17,7 @@ from driftline.curate.core.errors import BadInput, BadPlugin, IntegrityError, Mi
 from driftline.curate.core.registry import HOME
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
+from driftline.stream_builder import lazy_images
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import DATASETS, FORMATS, Options, open_dataset
 
@@ -59,6 +60,20 @@ def test_a_folder_of_class_folders(tmp_path: Path) -> None:
     assert dataset.train.x[:].shape == (12, 12, 12, 3)
     made = compose(dataset, "R:L", (8, 4, 8), 4, 0)
     assert made.steps[2]["test"].x.shape == (4, 12, 12, 3)
+
+
+def test_a_file_stays_open_while_other_threads_open_more_than_stay_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed in between, its number would be that of another file: the bytes of another image."""
+    images, read_at = open_dataset(write_folder(tmp_path / "images"), Options(size=8)).train.x, lazy_images.read_at
+
+    def meanwhile(file: int, size: int, offset: int) -> bytes:
+        lazy_images._open_file.cache_clear()
+        return read_at(file, size, offset)
+
+    monkeypatch.setattr(lazy_images, "read_at", meanwhile)
+    assert list(images.raw()) == [path.read_bytes() for path in images.files]
 
 
 def test_imagenet_is_found_below_the_data_folder(tmp_path: Path) -> None:

@@ -131,9 +131,10 @@ def test_a_stream_folder_with_a_missing_or_altered_shard_is_refused(tmp_path: Pa
     assert json.loads((tmp_path / "s" / "stream.json").read_text())["sha256"] == stream.sha256
 
 
-def test_a_release_becomes_a_stream_in_time_order(journey: Path) -> None:
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_release_becomes_a_stream_in_time_order(number: int, journey: Path) -> None:
     release = Release.open(journey)
-    stream = from_release(journey)
+    stream = from_release(journey, split=number)
     assert [s.name for s in stream.steps] == [b["name"] for b in release.buckets]
     rows = {r["id"]: r for r in release.table.to_pylist()}
     for step, bucket in zip(stream.steps, release.buckets, strict=True):
@@ -143,8 +144,8 @@ def test_a_release_becomes_a_stream_in_time_order(journey: Path) -> None:
             for id_, y in zip(split.ids.tolist(), split.y.tolist(), strict=True):
                 assert rows[id_]["bucket"] == bucket["index"]
                 assert rows[id_]["label"] == y
-                assert rows[id_]["split_0"] == side
-    pixels = from_release(release, "pixels:16")
+                assert rows[id_][f"split_{number}"] == side
+    pixels = from_release(release, "pixels:16", number)
     assert pixels.x_shape == (16, 16, 3)
     assert pixels.steps[0]["train"].x.dtype == np.uint8
     assert pixels.flat("train").ids.tolist() == stream.flat("train").ids.tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,25 @@ def write_metadata(root: Path, known: Any) -> None:
             (root / "labeled_metadata" / bucket / f"{name}.json").write_text(json.dumps(records))
     listed = {b: {name: f"labeled_metadata/{b}/{name}.json" for name in by_class} for b, by_class in known.items()}
     (root / "labeled_metadata.json").write_text(json.dumps(listed))
+
+
+def bare_layout(folder: Path, buckets: Sequence[str], splits: int = 1) -> Path:
+    """The old layout of two classes, without metadata; the buckets are listed in this order. A second split tests what
+    the first one trains on."""
+    training = folder / "training_folder"
+    for bucket in buckets:
+        paths = [f"labeled_images/{bucket}/{c}/{bucket}{c}{i}.png" for c in ("bus", "car") for i in range(4)]
+        for path in paths:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            pixels = rng_for(0, path).integers(0, 256, (10, 12, 3)).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / path)
+        lists = {training / "filelists" / bucket / "all": paths}
+        for split in range(splits):
+            side = training / "testset_ratio_0.3" / f"split_{split}" / bucket
+            lists |= {side / "train": paths[split::2], side / "test": paths[1 - split :: 2]}
+        for target, listed in lists.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.with_suffix(".txt").write_text("".join(f"{path} {int('/car/' in path)}\n" for path in listed))
+    (training / "bucket_indices.json").write_text(json.dumps(list(buckets)))
+    (folder / "class_names.txt").write_text("bus\ncar")
+    return folder

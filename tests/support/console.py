@@ -4,17 +4,24 @@ less a call."""
 from __future__ import annotations
 
 import atexit
+import inspect
+import io
 import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
+import pytest
 from support.forks import Running
+
+from driftline.pipelines.cli import app
 
 
 def answer(*words: str) -> Any:
@@ -39,6 +46,43 @@ def _done(target: Any, words: tuple[str, ...], here: Path) -> CompletedProcess[s
         said = [Path(folder) / name for name in ("stdout", "stderr")]
         code = _started(target, words, here, said).wait()
         return CompletedProcess(words, code, *(one.read_text(encoding="utf-8") for one in said))
+
+
+def inside(*words: object) -> CompletedProcess[str]:
+    """The same in this process, with what the test has replaced in it; a server ends as soon as it runs."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["driftline", *map(str, words)])
+        patch.setattr("uvicorn.Server.run", lambda *given: None)
+        try:
+            app.main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+def document(*words: object) -> Any:
+    """The JSON that a command prints in this process, which must not fail."""
+    done = inside(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def handed(place: str, *words: object) -> dict[str, Any]:
+    """What a command gives to the function at `package.module.name`, by parameter; the function does not run."""
+    module, _, name = place.rpartition(".")
+    function, found = getattr(import_module(module), name), dict[str, Any]()
+
+    def stop(*values: object, **named: object) -> None:
+        found.update(inspect.signature(function).bind(*values, **named).arguments)
+        raise SystemExit(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, stop)
+        done = inside(*words)
+    assert found, done.stderr
+    return found
 
 
 def start(*words: object, said: Path | None = None) -> Running:

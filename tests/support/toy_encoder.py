@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from driftline.curate.encoders import Encoder, Vectors, unit
+from driftline.curate.core.vectors import unit
+from driftline.curate.encoders import Encoder, Vectors
 
 
 def small(image: Any) -> Any:

@@ -53,12 +53,12 @@ def ahead(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
 def default_workers() -> int:
     """One worker for each core that this process may use, unless the variable DRIFTLINE_WORKERS says how many. Raises
     BadConfig."""
-    given = os.environ.get("DRIFTLINE_WORKERS", "")
-    if not given:
+    text = os.environ.get("DRIFTLINE_WORKERS", "")
+    if not text:
         return cores()
-    if not given.isdecimal() or not 1 <= int(given) <= MOST_WORKERS:
-        raise BadConfig(f"The variable DRIFTLINE_WORKERS is {given!r}.", f"Expected a number from 1 to {MOST_WORKERS}.")
-    return int(given)
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
+        raise BadConfig(f"The variable DRIFTLINE_WORKERS is {text!r}.", f"Expected a number from 1 to {MOST_WORKERS}.")
+    return int(text)
 
 
 def visible_gpus() -> list[str]:

@@ -29,9 +29,9 @@ def open_array(path: Path, kinds: str, shape: Sequence[int | None], way_out: str
     array = mapped(path, way_out)
     if array.dtype.kind not in kinds:
         raise IntegrityError(f"{path} has dtype {array.dtype}.", f"Expected kind {' or '.join(kinds)}.", way_out)
-    known = list(shape[:-1] if shape and shape[-1] == -1 else shape)
-    fits = len(array.shape) == len(known) or (shape[-1] == -1 and len(array.shape) > len(known))
-    if not fits or any(a != b for a, b in zip(array.shape, known, strict=False) if b is not None):
+    lengths = list(shape[:-1] if shape and shape[-1] == -1 else shape)
+    fits = len(array.shape) == len(lengths) or (shape[-1] == -1 and len(array.shape) > len(lengths))
+    if not fits or any(a != b for a, b in zip(array.shape, lengths, strict=False) if b is not None):
         wanted = ", ".join("any" if n is None else "…" if n == -1 else str(n) for n in shape)
         raise IntegrityError(f"{path} has shape {array.shape}.", f"Expected ({wanted}).", way_out)
     return array
@@ -90,9 +90,9 @@ def _array(member: IO[bytes], size: int) -> Array | None:
         shape, fortran, dtype = read[version](member)
     if dtype.hasobject:
         return None
-    stored, told = size - member.tell(), dtype.itemsize * math.prod(shape)
-    if told != stored or min(shape, default=0) < 0:
-        raise ValueError(f"an array of {told:,} bytes in {stored:,}")
+    stored, needed = size - member.tell(), dtype.itemsize * math.prod(shape)
+    if needed != stored or min(shape, default=0) < 0:
+        raise ValueError(f"an array of {needed:,} bytes in {stored:,}")
     return np.frombuffer(member.read(), dtype).reshape(shape, order="F" if fortran else "C").copy()
 
 

@@ -62,6 +62,15 @@ def seconds_of(value: Any) -> int:
     return number
 
 
+def iso(seconds: int) -> str:
+    """Seconds UTC → ISO 8601.
+
+    >>> iso(1331840483)
+    '2012-03-15T19:41:23Z'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def exif(path: Path) -> tuple[Date | None, str | None]:
     """Capture time with its offset, camera model."""
     from PIL import Image
@@ -110,11 +119,11 @@ def from_sidecar(path: Path, name: str) -> Date | None:
     for sidecar in (path.with_name(path.name + ".xmp"), path.with_suffix(".xmp")):
         try:
             text = _small(sidecar)
-            found = next((match for date in DATES_IN_XMP if (match := date.search(text))), None)
-            if found:
-                moment = datetime.fromisoformat(found[1])
+            first = next((match for date in DATES_IN_XMP if (match := date.search(text))), None)
+            if first:
+                moment = datetime.fromisoformat(first[1])
                 offset = int((moment.utcoffset() or timedelta()).total_seconds())
-                precision = PRECISIONS.get(len(found[1]), "second")
+                precision = PRECISIONS.get(len(first[1]), "second")
                 return int((moment.replace(tzinfo=None) - EPOCH).total_seconds()), offset, precision
         except (OSError, ValueError):
             continue
@@ -132,19 +141,19 @@ def from_path(path: Path, name: str) -> Date | None:
     >>> from_path(Path("x"), "2011/trip/IMG_20120501_100000.jpg"), from_path(Path("x"), "1970 harbour/a.jpg")
     ((1335866400, 0, 'second'), (0, 0, 'year'))
     """
-    for found in reversed(list(DATE_IN_PATH.finditer(name))):
-        year, _, month, day, hour, minute, second, half = found.groups()
+    for match in reversed(list(DATE_IN_PATH.finditer(name))):
+        year, _, month, day, hour, minute, second, half = match.groups()
         hours = int(hour or 0) % 12 + 12 * (half == "P") if half else int(hour or 0)
         try:
             moment = datetime(int(year), int(month), int(day), hours, int(minute or 0), int(second or 0))
         except ValueError:  # 30 February
             continue
         return int((moment - EPOCH).total_seconds()), 0, "day" if hour is None else "second"
-    for found in reversed(list(MONTH_IN_PATH.finditer(name))):
-        moment = datetime(int(found[1]), int(found[2] or found[3]), 1)
+    for match in reversed(list(MONTH_IN_PATH.finditer(name))):
+        moment = datetime(int(match[1]), int(match[2] or match[3]), 1)
         return int((moment - EPOCH).total_seconds()), 0, "month"
-    for found in reversed(list(YEAR_IN_PATH.finditer(name))):
-        return int((datetime(int(found[1]), 1, 1) - EPOCH).total_seconds()), 0, "year"
+    for match in reversed(list(YEAR_IN_PATH.finditer(name))):
+        return int((datetime(int(match[1]), 1, 1) - EPOCH).total_seconds()), 0, "year"
     return None
 
 

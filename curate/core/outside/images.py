@@ -8,28 +8,34 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from driftline.curate.core.errors import BadInput, DriftlineError, reason
 from driftline.curate.core.outside.limits import DECODING
 
+if TYPE_CHECKING:  # settings are read without numpy
+    import numpy as np
+    import numpy.typing as npt
+    from PIL.Image import Image
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")  # of files that Pillow reads alone
 START_OF_SCAN = re.compile(rb"\xff\xda")
 
 
 @contextmanager
-def opened(source: bytes | Path, what: object) -> Iterator[Any]:
+def open_image(source: bytes | Path, what: object) -> Iterator[Image]:
     """A Pillow image, for the block in which it is decoded. what: its name, for messages.
 
     Raises BadInput for bytes that are no image, whatever the decoder says, and for an image whose pixels times scans
     exceed DECODING. A file that cannot be opened raises OSError.
     """
-    from PIL import Image
+    import PIL.Image
 
     data = source.read_bytes() if isinstance(source, Path) else source
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data)) as image:
+            with PIL.Image.open(io.BytesIO(data)) as image:
                 if (scans := work(data, image)) is not None:
                     raise BadInput(f"{what} is an image of {scans}.", "Expected less to decode.")
                 yield image
@@ -39,7 +45,27 @@ def opened(source: bytes | Path, what: object) -> Iterator[Any]:
         raise BadInput(f"{what} cannot be decoded ({reason(error)}).", "Expected an image.") from None
 
 
-def work(data: bytes, image: Any) -> str | None:
+def as_rgb(image: Image) -> Image:
+    """An opened image in RGB, decoded: the one place that says how."""
+    return image.convert("RGB")
+
+
+def read_rgb(source: bytes | Path, what: object) -> Image:
+    """An image in RGB, decoded. Raises as `open_image`."""
+    with open_image(source, what) as image:
+        return as_rgb(image)
+
+
+def square(image: Image, edge: int) -> npt.NDArray[np.uint8]:
+    """(edge, edge, 3): an opened image in RGB, its shorter edge resized to `edge`, the centre cropped."""
+    import numpy as np
+    from PIL.Image import Resampling
+    from PIL.ImageOps import fit
+
+    return np.asarray(fit(as_rgb(image), (edge, edge), Resampling.BICUBIC))
+
+
+def work(data: bytes, image: Image) -> str | None:
     """None for an image that may be decoded; else its size and number of scans.
 
     A decoder visits every pixel in each scan of a progressive JPEG: a file of some hundred kilobytes may hold a

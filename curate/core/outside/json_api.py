@@ -5,13 +5,15 @@ The size of a document is limited, and halves of surrogate pairs, which no file 
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from driftline.curate.core.digests import installed_version
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.outside.http import AGAIN, LARGEST, Client, Policy, Reply, Temporary, repeat
 
@@ -31,11 +33,7 @@ class Answer:
 
 def agent(contact: str) -> str:
     """The User-Agent header: who asks, and how the owner of the server reaches them."""
-    try:
-        number = version("driftline")
-    except PackageNotFoundError:  # run from a folder
-        number = "0"
-    return f"driftline/{number} ({contact}) urllib3"
+    return f"driftline/{installed_version()} ({contact}) urllib3"
 
 
 class JsonApi:
@@ -118,3 +116,8 @@ def text_of(value: Any) -> str | None:
         return None
     clean = value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode().strip()
     return clean or None
+
+
+def text_of_html(value: str) -> str | None:
+    """`text_of` a text without its HTML, in one line."""
+    return text_of(" ".join(html.unescape(re.sub(r"<[^<>]{0,2000}>", " ", value)).split()))

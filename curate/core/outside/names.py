@@ -53,13 +53,13 @@ def inside(folder: Path, name: str, source: Path) -> Path:
     return path
 
 
-def _plain(name: str) -> str:
+def _checked(name: str) -> str:
     if why := fault(name):
         raise ValueError(f"the plain name of a file ({why})")
     return name
 
 
-PlainName = Annotated[str, AfterValidator(_plain)]
+PlainName = Annotated[str, AfterValidator(_checked)]
 """the name of a file or feature, without folders"""
 
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -92,7 +92,7 @@ def _fetch_all(uri: str, bucket: str, key: str, base: Path, settings: S3, run_lo
     server = client(settings)
     payer = {"RequestPayer": "requester"} if settings.requester_pays else {}
     if not key.endswith("/"):
-        return _fetch_one(server, bucket, key, _local_path(base, key), settings, payer, run_log)
+        return _fetch_one(server, {"Bucket": bucket, "Key": key, **payer}, _local_path(base, key), settings, run_log)
     listed = _call(
         uri,
         lambda: [
@@ -105,7 +105,7 @@ def _fetch_all(uri: str, bucket: str, key: str, base: Path, settings: S3, run_lo
     if not listed:
         raise BadInput(f"{uri} is empty.", "Expected files below it.")
     for name in listed:
-        _fetch_one(server, bucket, name, _local_path(base, name), settings, payer, run_log)
+        _fetch_one(server, {"Bucket": bucket, "Key": name, **payer}, _local_path(base, name), settings, run_log)
     return _local_path(base, key)
 
 
@@ -116,11 +116,9 @@ def _local_path(base: Path, key: str) -> Path:
     return base / PurePosixPath(key)
 
 
-def _fetch_one(
-    server: Any, bucket: str, key: str, path: Path, settings: S3, payer: dict[str, str], run_log: RunLog
-) -> Path:
-    uri = f"s3://{bucket}/{key}"
-    head = _call(uri, lambda: server.head_object(Bucket=bucket, Key=key, **payer))
+def _fetch_one(server: Any, place: dict[str, str], path: Path, settings: S3, run_log: RunLog) -> Path:
+    uri = _uri(place)
+    head = _call(uri, lambda: server.head_object(**place))
     size, version = int(head["ContentLength"]), str(head["ETag"]).strip('"')
     record = {"uri": uri, "size": size, "etag": version}
     record_path = path.with_name(path.name + ".s3.json")
@@ -135,7 +133,8 @@ def _fetch_one(
         tick(done)
         failures = 0
         while done < size:
-            received = _range(server, bucket, key, done, min(done + RANGE, size), version, payer, file, tick)
+            wanted = {"Range": f"bytes={done}-{min(done + RANGE, size) - 1}", "IfMatch": f'"{version}"'}
+            received = _range(server, place | wanted, min(RANGE, size - done), file, tick)
             file.flush()
             os.fsync(file.fileno())
             failures = 0 if received else failures + 1
@@ -153,31 +152,27 @@ def _fetch_one(
     return path
 
 
-def _range(
-    server: Any, bucket: str, key: str, start: int, stop: int, version: str, payer: dict[str, str], file: Any,
-    tick: Callable[[int], None],
-) -> int:  # fmt: skip
-    """Append bytes [start, stop) to `file`; returns how many arrived before the connection ended."""
+def _range(server: Any, wanted: dict[str, str], size: int, file: IO[bytes], tick: Callable[[int], None]) -> int:
+    """Append the `size` bytes asked for to `file`; returns how many arrived before the connection ended."""
     from botocore.exceptions import BotoCoreError
     from urllib3.exceptions import HTTPError
 
     received = 0
     try:
-        answer = _call(
-            f"s3://{bucket}/{key}",
-            lambda: server.get_object(
-                Bucket=bucket, Key=key, Range=f"bytes={start}-{stop - 1}", IfMatch=f'"{version}"', **payer
-            ),
-        )
-        while piece := answer["Body"].read(min(1 << 20, stop - start - received)):
+        answer = _call(_uri(wanted), lambda: server.get_object(**wanted))
+        while piece := answer["Body"].read(min(1 << 20, size - received)):
             file.write(piece)
             received += len(piece)
             tick(len(piece))
-            if received >= stop - start:
+            if received >= size:
                 break
     except (BotoCoreError, HTTPError, ConnectionError, TimeoutError):
         pass  # the next request continues at this byte
     return received
+
+
+def _uri(place: dict[str, str]) -> str:
+    return f"s3://{place['Bucket']}/{place['Key']}"
 
 
 def _call(uri: str, request: Callable[[], Any]) -> Any:

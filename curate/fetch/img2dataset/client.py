@@ -113,17 +113,17 @@ def _outcomes(folder: Path, keep: Callable[[int, Download], None]) -> set[int]:
     answered: set[int] = set()
     with (folder / "data").open("rb") as data, (folder / "index.jsonl").open(encoding="utf-8") as index:
         for line in index:
-            known = json.loads(line)
-            answered.add(known["row"])
-            if "start" not in known:
-                keep(known["row"], failure(known["error"] or ""))
+            entry = json.loads(line)
+            answered.add(entry["row"])
+            if "start" not in entry:
+                keep(entry["row"], failure(entry["error"] or ""))
                 continue
-            data.seek(known["start"])
-            body = data.read(known["size"])
-            if sha256_bytes(body) == known["sha256"]:
-                keep(known["row"], Download(body))
+            data.seek(entry["start"])
+            body = data.read(entry["size"])
+            if sha256_bytes(body) == entry["sha256"]:
+                keep(entry["row"], Download(body))
             else:
-                keep(known["row"], Download(None, "no_result", "the bytes changed on their way through img2dataset"))
+                keep(entry["row"], Download(None, "no_result", "the bytes changed on their way through img2dataset"))
     return answered
 
 

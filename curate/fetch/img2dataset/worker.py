@@ -55,11 +55,11 @@ class Writer:
 
     def write(self, img_str: bytes | None, key: str, caption: str | None, meta: dict[str, Any]) -> None:
         """Write one sample, or one failure."""
-        known = {"row": meta["row"], "error": meta["error_message"]}
+        entry = {"row": meta["row"], "error": meta["error_message"]}
         if img_str is not None:
-            known |= {"start": self._data.tell(), "size": len(img_str), "sha256": meta["sha256"]}
+            entry |= {"start": self._data.tell(), "size": len(img_str), "sha256": meta["sha256"]}
             self._data.write(img_str)
-        self._lines.write(json.dumps(known) + "\n")
+        self._lines.write(json.dumps(entry) + "\n")
 
     def close(self) -> None:
         """Close both files."""

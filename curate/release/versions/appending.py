@@ -55,15 +55,15 @@ class Former:
 
     def classes(self, wanted: Sequence[str]) -> list[str]:
         """Its classes, which keep their labels, then the new ones. Raises BadConfig if one of its classes is gone."""
-        known = self.release.classes
-        if gone := [name for name in known if name not in wanted]:
+        former = self.release.classes
+        if gone := [name for name in former if name not in wanted]:
             raise BadConfig(
                 f"The class {gone[0]!r} of {self.release.name} {self.release.facts['version']} is not among "
                 "retrieve.concepts.",
                 "Expected all its classes: an appended release keeps their labels.",
                 "Publish without release.append.",
             )
-        return known + [name for name in wanted if name not in known]
+        return former + [name for name in wanted if name not in former]
 
     def bridges(self, rows: Iterable[Row], copies: Mapping[str, str]) -> set[str]:
         """Ids of new images that link two groups of the former release, which may be on different sides.
@@ -72,7 +72,7 @@ class Former:
         """
         parent: dict[tuple[str, str], tuple[str, str]] = {}
         groups: dict[tuple[str, str], set[str]] = {}
-        found = set()
+        linking = set()
 
         def root(key: tuple[str, str]) -> tuple[str, str]:
             while (up := parent.setdefault(key, key)) != key:
@@ -85,20 +85,20 @@ class Former:
             roots = sorted({root(key) for key in (("copy", copies[row["id"]]), ("user", user or "")) if key[1]})
             met = set().union(*(groups.get(key, set()) for key in roots), [] if old is None else [old["group"]])
             if old is None and len(met) > 1:
-                found.add(row["id"])
+                linking.add(row["id"])
                 continue
             for key in roots:
                 parent[key] = roots[0]
             groups[roots[0]] = met
-        return found
+        return linking
 
     def groups(self, rows: Sequence[Row], linked: Sequence[str]) -> list[str]:
         """The group of each row. linked: from `split_groups`. Former images keep theirs, and give it to new ones."""
-        known = {
+        former = {
             g: self.rows[row["id"]]["group"] for row, g in zip(rows, linked, strict=True) if row["id"] in self.rows
         }
         return [
-            self.rows[row["id"]]["group"] if row["id"] in self.rows else known.get(g, g)
+            self.rows[row["id"]]["group"] if row["id"] in self.rows else former.get(g, g)
             for row, g in zip(rows, linked, strict=True)
         ]
 
@@ -145,13 +145,13 @@ def unlabelled(release: Release) -> dict[str, Old]:
     if not tars:
         return {}
     rows = {row["id"]: row for row in pq.read_table(release.path / "unlabelled.parquet").to_pylist()}
-    found: dict[str, Old] = {}
+    images: dict[str, Old] = {}
     for name in tars:
         with tarfile.open(release.path / name, "r:") as tar:
             ids = list(dict.fromkeys(map(id_of, tar.getnames())))
         alive = (i for i in ids if i in rows and i not in release.dead(name))
-        found |= {i: Old(name, place, rows[i]) for place, i in enumerate(alive)}
-    return found
+        images |= {i: Old(name, place, rows[i]) for place, i in enumerate(alive)}
+    return images
 
 
 def changed(row: Row, old: Row) -> str:
@@ -229,28 +229,28 @@ def append_tars(
 
 def joined(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What CHANGES says of the tars of several parts."""
-    found: dict[str, Any] = {"kept": 0, "new": [], "rewritten": []}
+    total: dict[str, Any] = {"kept": 0, "new": [], "rewritten": []}
     for part in parts:
-        found = {name: found[name] + part[name] for name in found}
-    return found
+        total = {name: total[name] + part[name] for name in total}
+    return total
 
 
 def _kept(row: Row, old: Old) -> dict[str, Any]:
     """The row of an image that stays: as it was."""
-    known = {name: old.row[name] for name in METADATA.names if name in old.row}
-    return {**row, **known, "at": (0, old.tar, old.place)}
+    former = {name: old.row[name] for name in METADATA.names if name in old.row}
+    return {**row, **former, "at": (0, old.tar, old.place)}
 
 
 def _copy(source: Path, target: Path, digest: str) -> None:
     """Copy a tar, unless it is there. Raises IntegrityError if it does not have this SHA-256."""
     if target.is_file() and sha256_file(target) == digest:
         return
-    found = hashlib.sha256()
+    actual = hashlib.sha256()
     with source.open("rb") as file, writing(target) as copy:
         while block := file.read(1 << 20):
-            found.update(block)
+            actual.update(block)
             copy.write(block)
-        if found.hexdigest() != digest:
+        if actual.hexdigest() != digest:
             raise IntegrityError(f"{source} does not match its checksum.", "", AGAIN)
 
 
@@ -262,6 +262,6 @@ def _without(source: Path, target: Path, digest: str, ids: set[str]) -> str | No
     first = next(members, None)
     if first is None:
         return None
-    found = hashlib.sha256()
-    write_tar(target, (member for part in ([first], members) for member in part), found)
-    return found.hexdigest()
+    actual = hashlib.sha256()
+    write_tar(target, (member for part in ([first], members) for member in part), actual)
+    return actual.hexdigest()

@@ -91,8 +91,8 @@ def with_parts(
         "withdrawn": len(gone & requested),
         "changed": sum(was[id_] != listed[id_] for id_ in was.keys() & listed.keys()),
     }
-    found = {**changes, "features": features, "unlabelled": counts}
-    return found | {"level": _level(found)}
+    complete = {**changes, "features": features, "unlabelled": counts}
+    return complete | {"level": _level(complete)}
 
 
 def _level(changes: Mapping[str, Any]) -> str:
@@ -179,11 +179,11 @@ def _tars(tars: Mapping[str, Any] | None) -> list[str]:
     return lines
 
 
-def all_withdrawn(before: Release | None, withdrawn: Mapping[str, str], known: Iterable[str]) -> list[tuple[str, str]]:
+def all_withdrawn(before: Release | None, withdrawn: Mapping[str, str], ids: Iterable[str]) -> list[tuple[str, str]]:
     """(id, since version) of all withdrawn images, which owners of a copy must delete.
 
     These are the ones that earlier releases list, and those of `withdrawn` (id → version) that are in the release
-    `before` or in `known`, the accepted images of this run.
+    `before` or in `ids`, the accepted images of this run.
     """
     since: dict[str, str] = {}
     if before is not None:
@@ -191,7 +191,7 @@ def all_withdrawn(before: Release | None, withdrawn: Mapping[str, str], known: I
         if path.is_file():
             rows = csv_rows(path, ["id", "since"], "Expected the list of the earlier release.")
             since |= {row["id"]: row["since"] for _, row in rows}
-    contained = set(known) | (set(before.table["id"].to_pylist()) if before is not None else set())
+    contained = set(ids) | (set(before.table["id"].to_pylist()) if before is not None else set())
     for id_, version in withdrawn.items():
         if id_ in contained:
             since.setdefault(id_, version)

@@ -88,26 +88,26 @@ def _draws(a: Release, b: Release, splits: list[str]) -> dict[str, dict[str, int
     }
 
 
-def comparison_text(found: Mapping[str, Any]) -> str:
+def comparison_text(about: Mapping[str, Any]) -> str:
     """The same as plain text."""
-    other = {name: d for name, d in found["draws"].items() if d["same_side"] < d["in_both"]}
+    other = {name: d for name, d in about["draws"].items() if d["same_side"] < d["in_both"]}
     draws = [
         f"{name} is another draw: of {d['in_both']:,} images in both, {d['same_side']:,} are on the same side."
         for name, d in other.items()
     ]
-    head = [f"{side.upper()}: {found[side]['name']} {found[side]['version']} ({found[side]['path']})" for side in "ab"]
-    width = max((len(entry["bucket"]) for entry in found["buckets"]), default=0)
-    lines = [f"  {e['bucket']:<{width}}  {WORDS[e['compare']]}{_because(e)}" for e in found["buckets"]]
-    learned = found["learned_up_to"]
-    said = (
+    head = [f"{side.upper()}: {about[side]['name']} {about[side]['version']} ({about[side]['path']})" for side in "ab"]
+    width = max((len(entry["bucket"]) for entry in about["buckets"]), default=0)
+    lines = [f"  {e['bucket']:<{width}}  {WORDS[e['compare']]}{_because(e)}" for e in about["buckets"]]
+    learned = about["learned_up_to"]
+    learners = (
         f"Learners may be compared that were trained up to {learned[-1]} or earlier."
         if learned
         else "No learner of A may be compared with one of B: the first bucket is not the same."
     )
-    apart, up_to = ", ".join(found["unlabelled"]), found["learned_up_to_with_unlabelled"]
+    apart, up_to = ", ".join(about["unlabelled"]), about["learned_up_to_with_unlabelled"]
     which = f"learners that use them, up to {up_to[-1]} only" if up_to else "no learner that uses them"
     note = [f"Unlabelled images differ in {apart}: {which} may be compared."] if apart else []
-    return "\n".join([*head, *draws, "May be compared, by bucket:", *lines, said, *note])
+    return "\n".join([*head, *draws, "May be compared, by bucket:", *lines, learners, *note])
 
 
 def _because(entry: Mapping[str, Any]) -> str:
@@ -123,11 +123,11 @@ def _classes(a: list[str], b: list[str]) -> str:
 def _pairs(a: Manifest, b: Manifest) -> list[tuple[str, Any, Any]]:
     """(name, the bucket of A, that of B) in time order; None where a release lacks it. Buckets are the same if they
     begin at the same time; those without a start, if they have the same name."""
-    found: dict[Any, list[Any]] = {}
+    pairs: dict[Any, list[Any]] = {}
     for side, manifest in enumerate((a, b)):
         for entry in manifest["buckets"]:
-            found.setdefault(entry["start"] or f"name {entry['name']}", [None, None])[side] = entry
-    named = [(x or y, x, y) for x, y in found.values()]
+            pairs.setdefault(entry["start"] or f"name {entry['name']}", [None, None])[side] = entry
+    named = [(x or y, x, y) for x, y in pairs.values()]
     named.sort(key=lambda entry: (entry[0]["start"] or "", entry[0]["index"]))
     return [(str(entry["name"]), x, y) for entry, x, y in named]
 
@@ -147,28 +147,28 @@ def _bucket(
     differ = {side: [s for s in splits if x["splits"][s][side] != y["splits"][s][side]] for side in SIDES}
     because += [_differing(differ[s][0], s, x["index"], y["index"], records) for s in ("test", "train") if differ[s]]
     sides = ["test"] if differ["train"] else ["test", "train"]
-    known = {name: _features(x, y, name, splits, sides) for name in features}
+    comparable = {name: _features(x, y, name, splits, sides) for name in features}
     tests_differ = bool(everywhere) or x["end"] != y["end"] or bool(differ["test"])
-    because += [f"the features {name} differ" for name, same in known.items() if not same and not tests_differ]
-    usable = not features or any(known.values())
+    because += [f"the features {name} differ" for name, same in comparable.items() if not same and not tests_differ]
+    usable = not features or any(comparable.values())
     verdict: Verdict = "none" if tests_differ or not usable else "tests" if differ["train"] else "all"
-    known = {name: same and verdict != "none" for name, same in known.items()}
-    return {"compare": verdict, "because": because, "features": known}
+    comparable = {name: same and verdict != "none" for name, same in comparable.items()}
+    return {"compare": verdict, "because": because, "features": comparable}
 
 
 def _features(x: Manifest, y: Manifest, name: str, splits: list[str], sides: list[str]) -> bool:
     """Whether the images of some sides have the same vectors in both."""
-    found = [entry["features"].get(name) for entry in (x, y)]
-    return None not in found and all(found[0][split][s] == found[1][split][s] for split in splits for s in sides)
+    hashes = [entry["features"].get(name) for entry in (x, y)]
+    return None not in hashes and all(hashes[0][split][s] == hashes[1][split][s] for split in splits for s in sides)
 
 
 def _records(release: Release, splits: list[str]) -> Records:
-    found: dict[tuple[int, str, str], set[tuple[Any, ...]]] = {}
+    records: dict[tuple[int, str, str], set[tuple[Any, ...]]] = {}
     for bucket, *rest in rows_of(release.table, "bucket", *RECORD, *splits):
         record, sides = tuple(rest[: len(RECORD)]), rest[len(RECORD) :]
         for split, side in zip(splits, sides, strict=True):
-            found.setdefault((bucket, split, side), set()).add(record)
-    return found
+            records.setdefault((bucket, split, side), set()).add(record)
+    return records
 
 
 def _differing(split: str, side: str, of_a: int, of_b: int, records: list[Records]) -> str:

@@ -76,7 +76,7 @@ def of_steps(manifest: Mapping[str, Any], features: str) -> list[dict[str, str]]
     A hash covers all splits, because a protocol may choose any of them.
     """
     pools, numbers = manifest.get("unlabelled", {}), [entry["index"] for entry in manifest["buckets"]]
-    found = []
+    steps = []
     for entry in manifest["buckets"]:
         vectors = entry["features"].get(features, {})
         common = [manifest["classes"], entry["start"], entry["end"], features]
@@ -86,8 +86,8 @@ def of_steps(manifest: Mapping[str, Any], features: str) -> list[dict[str, str]]
         own += [pools[b] for b in sorted(pools) if int(b) < min(numbers)] if entry["index"] == min(numbers) else []
         if any(own) and features.startswith(("pixels:", "images:")):
             hashes["unlabelled"] = _hash(json.dumps(own).encode()).hex()[:16]
-        found.append({"name": str(entry["name"]), **hashes})
-    return found
+        steps.append({"name": str(entry["name"]), **hashes})
+    return steps
 
 
 def _of_side(splits: Mapping[str, Mapping[str, str]], side: str) -> list[str]:

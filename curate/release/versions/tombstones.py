@@ -40,11 +40,11 @@ def read_tombstones(release: Path) -> list[Tombstone]:
     path = release / FILE
     if not path.is_file():
         return []
-    found = []
+    stones = []
     for _, row in csv_rows(path, COLUMNS, "Expected the tombstones of a release.", "Copy the release again."):
         inside(release, row["tar"], path)
-        found.append(Tombstone(*(row[name] for name in COLUMNS)))
-    return found
+        stones.append(Tombstone(*(row[name] for name in COLUMNS)))
+    return stones
 
 
 def tombstones_csv(entries: Iterable[Tombstone]) -> str:

@@ -8,7 +8,6 @@ ID/full/!W,H/0/default.jpg, also valid in version 2; servers of level 0 have fix
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections import deque
@@ -23,13 +22,13 @@ from pydantic import Field
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.dates import PRECISIONS, seconds_of
-from driftline.curate.core.outside.json_api import JsonApi, agent, text_of
+from driftline.curate.core.outside.json_api import JsonApi, agent, text_of, text_of_html
 from driftline.curate.core.settings import SPEED, Positive, Text
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
 from driftline.curate.metadata.columns import safe_id
-from driftline.curate.metadata.schema import batch_of, rebatch
-from driftline.curate.sources.base import HERE, Source, Workplace
+from driftline.curate.metadata.schema import rebatch
+from driftline.curate.sources.base import HERE, Source, Workplace, numbered
 from driftline.curate.sources.iiif.changes import is_list_of_changes, published
 
 DATE = re.compile(r"(?<!\d)(1[0-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2])(?:-(0[1-9]|[12]\d|3[01]))?)?(?!\d)")
@@ -71,16 +70,16 @@ class Iiif(Source):
 
     def prepare(self, at: Workplace = HERE, again: bool = False) -> None:
         """Read a list of changes, or what is new in it."""
-        path, known = self._changes(at), None
+        path, before = self._changes(at), None
         if path.is_file():
             if not again:
                 return
-            known = read_json(path)
+            before = read_json(path)
         api = self._api()
         entry = self._asked(api, self.manifest, at)["document"]
         if is_list_of_changes(entry):
-            entry = entry if known is None else api.get(self.manifest).document
-            write_json(path, published(entry or {}, api.get, self.manifest, known, self.limit))
+            entry = entry if before is None else api.get(self.manifest).document
+            write_json(path, published(entry or {}, api.get, self.manifest, before, self.limit))
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a canvas, objects in the order of the collection; a document that cannot be read is a record
@@ -96,18 +95,12 @@ class Iiif(Source):
 
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
         self.prepare(at)
-        row = 0
-        for records in self._objects(at):
-            if row + len(records) > skip and records:
-                numbered = [{**record, "row": row + i} for i, record in enumerate(records)]
-                yield batch_of(numbered).slice(max(0, skip - row))
-            row += len(records)
-        if row == 0:
-            raise BadInput(
-                f"{self.manifest} is empty: it leads to no image.",
-                "Expected a IIIF collection or manifest with images.",
-                "Check collection.manifest.",
-            )
+        empty = BadInput(
+            f"{self.manifest} is empty: it leads to no image.",
+            "Expected a IIIF collection or manifest with images.",
+            "Check collection.manifest.",
+        )
+        yield from numbered(self._objects(at), skip, lambda record, row: {**record, "row": row}, empty)
 
     def _api(self) -> JsonApi:
         headers, refused = {"User-Agent": agent(self.contact)}, leaves_public(self.manifest)
@@ -139,9 +132,9 @@ class Iiif(Source):
             elif kind == "manifest":
                 yield self._canvases(document, url)
             else:
-                found, faults = members(document)
+                urls, faults = members(document)
                 yield [_bad("bad_member", f"{url}: {text}") for text in faults]
-                fresh = [u for u in dict.fromkeys(found) if u not in met]
+                fresh = [u for u in dict.fromkeys(urls) if u not in met]
                 met.update(fresh)
                 waiting.extend(fresh)
 
@@ -186,8 +179,8 @@ class Iiif(Source):
             except (KeyError, ValueError, OverflowError):
                 continue
         for title in self.dates:
-            if found := DATE.search(entries.get(title.casefold(), "")):
-                text = "-".join(part for part in found.groups() if part)
+            if match := DATE.search(entries.get(title.casefold(), "")):
+                text = "-".join(part for part in match.groups() if part)
                 try:
                     return seconds_of(text if len(text) != 7 else f"{text}-01"), title, PRECISIONS[len(text)]
                 except ValueError:  # 30 February
@@ -282,13 +275,13 @@ def scales(service: Mapping[str, Any]) -> bool:
 
 def metadata_of(resource: Mapping[str, Any]) -> dict[str, str]:
     """Title of each metadata entry, in lower case → its text."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for entry in _listed(resource.get("metadata")):
         if isinstance(entry, Mapping):
             title, value = words(entry.get("label")), words(entry.get("value"))
             if title and value:
-                found.setdefault(title.casefold(), value)
-    return found
+                texts.setdefault(title.casefold(), value)
+    return texts
 
 
 def words(value: Any) -> str | None:
@@ -306,7 +299,7 @@ def words(value: Any) -> str | None:
         return "; ".join(text for part in value if not isinstance(part, list) and (text := words(part))) or None
     if not isinstance(value, str):
         return None
-    return text_of(" ".join(html.unescape(re.sub(r"<[^<>]{0,2000}>", " ", value)).split()))
+    return text_of_html(value)
 
 
 def _required(manifest: Mapping[str, Any]) -> Any:

@@ -26,15 +26,15 @@ def published(
     entry: Mapping[str, Any],
     ask: Callable[[str], Answer],
     address: str,
-    known: Mapping[str, Any] | None,
+    before: Mapping[str, Any] | None,
     limit: int,
 ) -> dict[str, Any]:
     """{"newest": time of the newest change, "manifests": [[address, time of its last change], …]}, oldest ones first.
 
-    entry: the OrderedCollection at `address`. known: what was returned before. limit: pages at most. Raises BadInput,
+    entry: the OrderedCollection at `address`. before: what was last returned. limit: pages at most. Raises BadInput,
     naming the page.
     """
-    newest = None if known is None else known["newest"]
+    newest = None if before is None else before["newest"]
     seen, only_gone = newest, False
     gone: set[str] = set()  # the last that happened to them
     again: set[str] = set()  # were gone, and came back
@@ -45,14 +45,14 @@ def published(
         if time is not None and (newest is None or seconds_of(time) > seconds_of(newest)):
             newest = time
         if kind == "Refresh":
-            if known is None:
+            if before is None:
                 break
             only_gone = True
         elif kind in GONE:
             (again if url in here else gone).add(url)
         elif not (only_gone or url in gone or url in again):
             here[url] = here.pop(url, time or "")  # its place is that of its first activity
-    manifests = {} if known is None else dict(known["manifests"])
+    manifests = {} if before is None else dict(before["manifests"])
     if newest is None:  # level 0: the list is what exists
         manifests = {url: time for url, time in manifests.items() if url in here}
     for url in gone | again:
@@ -107,5 +107,5 @@ def _changes(activity: Mapping[str, Any], address: str) -> Iterator[tuple[str, s
 
 
 def _id(resource: Any) -> str:
-    found = resource.get("id") if isinstance(resource, Mapping) else None
-    return found if isinstance(found, str) else ""
+    name = resource.get("id") if isinstance(resource, Mapping) else None
+    return name if isinstance(name, str) else ""

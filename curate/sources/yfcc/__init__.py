@@ -77,7 +77,7 @@ class Yfcc(FileSource):
         for path in self.files(at):
             begin = row
             try:
-                for start, batch in reading.opened(path, row, skip, at.threads):
+                for start, batch in reading.batches_of(path, row, skip, at.threads):
                     row = start + (len(batch) if batch is not None else 0)
                     if batch is not None and row > skip:
                         yield batch.slice(max(0, skip - start))

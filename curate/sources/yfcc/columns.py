@@ -50,7 +50,7 @@ def records(
     def missing(values: pa.Array) -> pa.Array:
         return pc.if_else(pc.equal(values, ""), None, values)
 
-    known: dict[str, pa.Array] = {
+    decoded: dict[str, pa.Array] = {
         "id": id_,
         "row": pa.array(rows, pa.int64()),
         "url": missing(columns["downloadurl"]),
@@ -70,10 +70,10 @@ def records(
         "latitude": degrees(columns["latitude"]),
     }
     batch = pa.RecordBatch.from_arrays(
-        [known.get(f.name, pa.nulls(n, f.type)).cast(f.type) for f in SOURCE], schema=SOURCE
+        [decoded.get(f.name, pa.nulls(n, f.type)).cast(f.type) for f in SOURCE], schema=SOURCE
     )
     if bad.any():  # a faulty record keeps only its row, fault and raw text
-        keep = {"row": known["row"], "fault": pa.array(fault, pa.string()), "raw": pa.array(texts, pa.string())}
+        keep = {"row": decoded["row"], "fault": pa.array(fault, pa.string()), "raw": pa.array(texts, pa.string())}
         mask = pa.array(~bad)
         batch = pa.RecordBatch.from_arrays(
             [keep.get(f.name, pc.if_else(mask, batch[f.name], pa.scalar(None, f.type))) for f in SOURCE], schema=SOURCE

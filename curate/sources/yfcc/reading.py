@@ -42,7 +42,7 @@ def damaged(row: int, why: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"row": row, "fault": "damaged_from_here", "raw": why}], schema=SOURCE)
 
 
-def opened(path: Path, row: int, skip: int, threads: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+def batches_of(path: Path, row: int, skip: int, threads: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     """(row number of the first record, records); (row number reached, None) for records that are skipped unread."""
     with path.open("rb") as file:
         magic = file.read(16)
@@ -79,7 +79,7 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
     done = row
     try:
         base.execute("PRAGMA trusted_schema = OFF")
-        names = [found[1].decode("utf-8", "replace") for found in base.execute(f"PRAGMA table_info({TABLE_NAME})")]
+        names = [waiting[1].decode("utf-8", "replace") for waiting in base.execute(f"PRAGMA table_info({TABLE_NAME})")]
         if missing := [name for name in NAMES if name not in names]:
             raise BadInput(
                 f"{path} has no table {TABLE_NAME} with the column{'s' if missing[1:] else ''} {', '.join(missing)}.",
@@ -92,20 +92,20 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
             yield done, None
         # rowid order is the order in which the lines were loaded
         cursor = base.execute(f"SELECT {', '.join(USED)} FROM {TABLE_NAME} ORDER BY rowid LIMIT -1 OFFSET {done - row}")
-        found: list[tuple[Any, ...]] = []
+        waiting: list[tuple[Any, ...]] = []
         damage: sqlite3.DatabaseError | None = None
         while damage is None:
-            found = []
+            waiting = []
             try:
                 for values in cursor:
-                    found.append(values)
-                    if len(found) == FETCHED:
+                    waiting.append(values)
+                    if len(waiting) == FETCHED:
                         break
             except sqlite3.DatabaseError as error:
                 damage = error
-            if found:
-                yield done, _from_rows(found, done)
-                done += len(found)
+            if waiting:
+                yield done, _from_rows(waiting, done)
+                done += len(waiting)
             elif damage is None:
                 return
         raise damage
@@ -119,11 +119,11 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
         base.close()
 
 
-def _from_rows(found: list[tuple[Any, ...]], row: int) -> pa.RecordBatch:
+def _from_rows(rows: list[tuple[Any, ...]], row: int) -> pa.RecordBatch:
     texts: list[list[str]] = []
     good: list[int] = []
     earlier: list[dict[str, object]] = []
-    for number, values in enumerate(found, row):
+    for number, values in enumerate(rows, row):
         raw = [b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in values]
         fault = "nul_byte" if any(b"\0" in v for v in raw) else None
         try:

@@ -57,9 +57,9 @@ class Side:
 
         import pyarrow.dataset as ds  # imports pandas
 
-        found = ds.dataset(form).to_table(filter=pc.field("id").isin(ids))
+        rows = ds.dataset(form).to_table(filter=pc.field("id").isin(ids))
         # of several lines of an id the first counts, as for rows of a photo
-        pairs = list(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
+        pairs = list(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
         first = dict(reversed(pairs))
         return pa.array([first.get(key) for key in ids.to_pylist()], pa.string())
 
@@ -94,7 +94,7 @@ def extra(ids: pa.Array, sides: Sequence[Side], skipped: int) -> pa.Array:
     columns = {side.name: side.values(ids, skipped).to_pylist() for side in sides}
     objects = np.full(len(ids), None, object)
     for i in range(len(ids)):
-        known = {name: values[i] for name, values in columns.items() if values[i] is not None}
-        if known:
-            objects[i] = json.dumps(known, ensure_ascii=False, sort_keys=True)
+        present = {name: values[i] for name, values in columns.items() if values[i] is not None}
+        if present:
+            objects[i] = json.dumps(present, ensure_ascii=False, sort_keys=True)
     return pa.array(objects, pa.string())

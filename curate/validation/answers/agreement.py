@@ -101,14 +101,14 @@ def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, pr
     they say; those of the classical model (`prior` 0), which counts every answer twice, say .99 where .8 are right.
     """
     n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
-    given = answers.workers * n_labels + answers.labels
+    pairs = answers.workers * n_labels + answers.labels
     counts = np.zeros((n_workers, n_labels, n_labels))
 
     def update(probabilities: Floats, logs: Floats) -> Floats:
         for true in range(n_labels):  # counts: (worker, true, given)
             weights = probabilities[answers.items, true]
-            counts[:, true] = np.bincount(given, weights, n_workers * n_labels).reshape(n_workers, n_labels)
-        right = _mean_skill(float(np.trace(counts.sum(0))), len(given))
+            counts[:, true] = np.bincount(pairs, weights, n_workers * n_labels).reshape(n_workers, n_labels)
+        right = _mean_skill(float(np.trace(counts.sum(0))), len(pairs))
         totals = counts.sum(2)
         for true in range(n_labels):
             own = probabilities[answers.items, true] if prior else 0.0
@@ -128,20 +128,20 @@ def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, prior
     prior: as for `dawid_skene`.
     """
     n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
-    given = np.bincount(answers.workers, minlength=n_workers).astype(np.float64)
+    totals = np.bincount(answers.workers, minlength=n_workers).astype(np.float64)
 
     def update(probabilities: Floats, logs: Floats) -> Floats:
-        said = probabilities[answers.items, answers.labels]
-        right = np.bincount(answers.workers, said, n_workers)
-        mean = prior * _mean_skill(float(said.sum()), len(said))
-        own = (said, 1.0) if prior else (0.0, 0.0)
-        skill = (right[answers.workers] - own[0] + mean) / (given[answers.workers] - own[1] + prior).clip(SMALLEST)
+        chosen = probabilities[answers.items, answers.labels]
+        right = np.bincount(answers.workers, chosen, n_workers)
+        mean = prior * _mean_skill(float(chosen.sum()), len(chosen))
+        own = (chosen, 1.0) if prior else (0.0, 0.0)
+        skill = (right[answers.workers] - own[0] + mean) / (totals[answers.workers] - own[1] + prior).clip(SMALLEST)
         skill = np.clip(skill, SMALLEST, 1 - SMALLEST)
         wrong = np.log((1 - skill) / max(1, n_labels - 1))
         logs += np.bincount(answers.items, wrong, len(logs))[:, None]
         gains = np.log(skill) - wrong
         logs += np.bincount(answers.items * n_labels + answers.labels, gains, logs.size).reshape(logs.shape)
-        return np.asarray(np.clip((right + mean) / np.maximum(given + prior, 1), SMALLEST, 1 - SMALLEST))
+        return np.asarray(np.clip((right + mean) / np.maximum(totals + prior, 1), SMALLEST, 1 - SMALLEST))
 
     return _maximise(answers, update, rounds, tolerance, prior)
 

@@ -53,13 +53,13 @@ def read_lines(paths: Iterable[Path]) -> dict[str, list[Line]]:
     return lines
 
 
-def refuse_foreign(lines: Mapping[str, Sequence[Line]], known: Sequence[str]) -> None:
-    """Raise BadInput if a line belongs to a batch that is not in `known`."""
-    for batch in sorted(set(lines) - set(known)):
+def refuse_foreign(lines: Mapping[str, Sequence[Line]], batches: Sequence[str]) -> None:
+    """Raise BadInput if a line belongs to a batch that is not in `batches`."""
+    for batch in sorted(set(lines) - set(batches)):
         place, _ = lines[batch][0]
         raise BadInput(
             f"{place}: Input.batch is {batch!r}.",
-            f"Expected answers to batch {' or '.join(map(repr, known))}.",
+            f"Expected answers to batch {' or '.join(map(repr, batches))}.",
             "Remove the file from the answers folder: it belongs to another run.",
         )
 

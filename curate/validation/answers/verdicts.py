@@ -24,7 +24,7 @@ from driftline.curate.validation.answers.agreement import (
     summary,
     worker_table,
 )
-from driftline.curate.validation.asking.batches import NONE
+from driftline.curate.validation.asking.batches import expected_of
 from driftline.curate.validation.judging.opinions import worker_columns
 from driftline.curate.validation.settings import ValidationSettings
 
@@ -76,7 +76,7 @@ def verdict(
     sensitive = sum(flag for _, flag in answers)
     if sensitive >= settings.sensitive_drop:
         return "sensitive"
-    expected = frozenset({NONE if concept == BACKGROUND else concept})
+    expected = expected_of(concept)
     sets = [ticked for ticked, _ in answers]
     agreed = [ticked >= expected if settings.rule == "per-option" else ticked == expected for ticked in sets]
     if joint is not None:
@@ -107,16 +107,22 @@ def people_say(answers: pa.Table, settings: ValidationSettings) -> dict[str, fro
     """id → the one set of checkboxes that people agree on by the rules of `verdict`; the empty set where enough of them
     answered and do not agree, so that nobody's answer is right. answers: table of ANSWERS."""
     rules = people_alone(settings)
-    said: dict[str, list[frozenset[str]]] = {}
-    for id_, labels, fault in rows_of(answers, "id", "labels", "fault"):
-        if fault is None:
-            said.setdefault(id_, []).append(frozenset(labels))
     agreed = {}
-    for id_, sets in said.items():
+    for id_, votes in _votes_by_image(answers).items():
+        sets = [ticked for ticked, _ in votes]
         if len(sets) >= rules.workers:
             top = Counter(sets).most_common(1)[0][0]
             agreed[id_] = top if _carried([ticked == top for ticked in sets], rules) else frozenset()
     return agreed
+
+
+def _votes_by_image(table: pa.Table) -> dict[str, list[tuple[frozenset[str], bool]]]:
+    """id → (ticked checkboxes, called sensitive) of each answer that counts. table: of ANSWERS or OPINIONS."""
+    votes: dict[str, list[tuple[frozenset[str], bool]]] = {}
+    for id_, labels, sensitive, fault in rows_of(table, "id", "labels", "sensitive", "fault"):
+        if fault is None:
+            votes.setdefault(id_, []).append((frozenset(labels), sensitive))
+    return votes
 
 
 def tally(
@@ -131,34 +137,26 @@ def tally(
     opinions: table of OPINIONS of judges, who vote and are weighted as workers; a judge is one worker per bucket.
     decided: id → the label set that judges give to an image which no person was asked; `pending` without it.
     """
-    by_id: dict[str, list[tuple[frozenset[str], bool]]] = {}
-    for id_, labels, sensitive, fault in rows_of(answers, "id", "labels", "sensitive", "fault"):
-        if fault is None:
-            by_id.setdefault(id_, []).append((frozenset(labels), sensitive))
-    by_judges: dict[str, list[tuple[frozenset[str], bool]]] = {}
-    if opinions is not None:
-        for id_, labels, sensitive, fault in rows_of(opinions, "id", "labels", "sensitive", "fault"):
-            if fault is None:
-                by_judges.setdefault(id_, []).append((frozenset(labels), sensitive))
+    by_id, by_judges = _votes_by_image(answers), {} if opinions is None else _votes_by_image(opinions)
     joint = {} if settings.aggregate == "votes" else joint_probabilities(answers, settings.aggregate, opinions)
     rows = []
     for item in items:
         people, judges = by_id.get(item["id"], []), by_judges.get(item["id"], [])
-        given = people + judges
-        votes = Counter(label for ticked, _ in given for label in ticked)
-        most = max(Counter(ticked for ticked, _ in given).values(), default=0)
+        everyone = people + judges
+        votes = Counter(label for ticked, _ in everyone for label in ticked)
+        most = max(Counter(ticked for ticked, _ in everyone).values(), default=0)
         if not people and decided is not None and item["id"] in decided:
             result = _of_judges(decided[item["id"]], item["concept"])
         else:
-            result = verdict(given, item["concept"], settings, joint.get(item["id"]), len(people))
+            result = verdict(everyone, item["concept"], settings, joint.get(item["id"]), len(people))
         rows.append(
             {
                 **item,
                 "verdict": result,
                 "votes": json.dumps(dict(sorted(votes.items()))),
-                "answers": len(given),
-                "agreement": most / len(given) if given else None,
-                "sensitive": sum(flag for _, flag in given),
+                "answers": len(everyone),
+                "agreement": most / len(everyone) if everyone else None,
+                "sensitive": sum(flag for _, flag in everyone),
             }
         )
     return pa.Table.from_pylist(rows, schema=VERDICTS)
@@ -166,7 +164,7 @@ def tally(
 
 def _of_judges(labels: frozenset[str], concept: str) -> str:
     """The verdict of judges alone."""
-    if labels == {NONE if concept == BACKGROUND else concept}:
+    if labels == expected_of(concept):
         return "kept"
     return "several_concepts" if len(labels) > 1 else "wrong_concept"
 
@@ -260,17 +258,17 @@ def suggested_rejections(answers: pa.Table, report: Mapping[str, Any]) -> list[t
 
 
 def verdicts_from_labels(
-    items: Sequence[dict[str, Any]], known: dict[str, str | None], labels: dict[str, str]
+    items: Sequence[dict[str, Any]], catalogue: dict[str, str | None], labels: dict[str, str]
 ) -> pa.Table:
     """Verdicts from labels of the source (such as a museum's catalogue) instead of workers.
 
-    known: id → the source's label. labels: concept → the source's name of it. A background image is kept if its known
-    label belongs to no concept; an image without a known label is `unlabelled`.
+    catalogue: id → the source's label. labels: concept → the source's name of it. A background image is kept if its
+    known label belongs to no concept; an image without a known label is `unlabelled`.
     """
     names = set(labels.values())
     rows = []
     for item in items:
-        label = known.get(item["id"])
+        label = catalogue.get(item["id"])
         if label is None:
             result = "unlabelled"
         elif item["concept"] == BACKGROUND:

@@ -26,12 +26,17 @@ from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Mi
 from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.core.seeding import name_for, rng_for
 from driftline.curate.core.system.calls import sync_folder
-from driftline.curate.retrieval.settings import Concept
+from driftline.curate.retrieval.settings import BACKGROUND, Concept
 from driftline.curate.validation.settings import ValidationSettings
 
 FORMAT = 1
 NONE = "none"  # value of the exclusive checkbox "None of the above"
 COLUMNS = ("batch", "item", "image_url")
+
+
+def expected_of(concept: str) -> frozenset[str]:
+    """The answer that accepts an image which was asked for a concept."""
+    return frozenset({NONE if concept == BACKGROUND else concept})
 
 
 def question_html(concepts: Sequence[Concept]) -> str:
@@ -98,14 +103,14 @@ def write_batch(
         sync_folder(images)
     write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
     write_text(out / "page.html", question_page(concepts))
-    known = gold or {}
+    gold = gold or {}
     facts = {
         "format": FORMAT,
         "batch": batch,
         "after": after,
         "items": items,
         "concepts": [c.name for c in concepts],
-        "gold": {item: sorted(known[id_]) for item, id_ in items.items() if id_ in known},
+        "gold": {item: sorted(gold[id_]) for item, id_ in items.items() if id_ in gold},
         "blur": sorted(item for item, id_ in items.items() if id_ in set(blur)),
         "workers": settings.workers,
         "per_worker": settings.per_worker,
@@ -200,8 +205,8 @@ def read_gold(path: Path, concepts: Sequence[str]) -> dict[str, frozenset[str]]:
     gold: dict[str, frozenset[str]] = {}
     for number, line in csv_rows(path, ["id", "labels"], "Expected id and labels."):
         labels = frozenset(line["labels"].strip().split("|"))
-        known = {*concepts, NONE}
-        if labels - known or (NONE in labels and len(labels) > 1):
+        options = {*concepts, NONE}
+        if labels - options or (NONE in labels and len(labels) > 1):
             raise BadInput(
                 f"{path}, line {number}: labels is {line['labels']!r}.",
                 f"Expected some of {', '.join(sorted(concepts))} joined by '|', or {NONE!r} alone.",
@@ -211,7 +216,7 @@ def read_gold(path: Path, concepts: Sequence[str]) -> dict[str, frozenset[str]]:
     return gold
 
 
-def draw_gold(known: Mapping[str, frozenset[str]], wanted: int, seed: int) -> dict[str, frozenset[str]]:
+def draw_gold(pool: Mapping[str, frozenset[str]], wanted: int, seed: int) -> dict[str, frozenset[str]]:
     """A seeded choice of `wanted` gold questions, with the answers in shares as equal as possible.
 
     >>> pool = {f"p{i}": frozenset({"bus" if i else "none"}) for i in range(9)}
@@ -219,8 +224,8 @@ def draw_gold(known: Mapping[str, frozenset[str]], wanted: int, seed: int) -> di
     ['bus', 'bus', 'none']
     """
     strata: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for id_ in sorted(known):
-        strata[tuple(sorted(known[id_]))].append(id_)
+    for id_ in sorted(pool):
+        strata[tuple(sorted(pool[id_]))].append(id_)
     for key, ids in strata.items():
         order = rng_for(seed, "gold", *key).permutation(len(ids))
         strata[key] = [ids[i] for i in order.tolist()]
@@ -230,4 +235,4 @@ def draw_gold(known: Mapping[str, frozenset[str]], wanted: int, seed: int) -> di
     for i in range(longest):  # the last round is for some answers only
         order = rng_for(seed, "gold round", i).permutation(len(answers)).tolist()
         in_turn += [strata[answers[k]][i] for k in order if i < len(strata[answers[k]])]
-    return {id_: known[id_] for id_ in in_turn[:wanted]}
+    return {id_: pool[id_] for id_ in in_turn[:wanted]}

@@ -37,7 +37,7 @@ def round_folder(root: Path, number: int) -> Path:
 class Catalogue:
     """The source's own labels answer at once."""
 
-    known: Mapping[str, str | None]
+    catalogue: Mapping[str, str | None]
     """id → the source's label"""
     labels: Mapping[str, str]
     """concept → the source's name of it"""
@@ -56,7 +56,7 @@ class Catalogue:
 
     def verdicts(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked."""
-        return verdicts_from_labels([_plain(i) for i in asked], dict(self.known), dict(self.labels))
+        return verdicts_from_labels([_asked_columns(i) for i in asked], dict(self.catalogue), dict(self.labels))
 
     def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
         """Nothing: there are no answers."""
@@ -82,7 +82,7 @@ class Crowd:
     """name → facts, of every round so far"""
     answers: list[pa.Table] = field(default_factory=list)
     """valid answers of every round so far"""
-    known: Answers | None = None
+    stored: Answers | None = None
     """answers to earlier batches; None: there is no store"""
     other_batches: Collection[str] = ()
     """names of these batches"""
@@ -132,7 +132,7 @@ class Crowd:
         folder, batch = self._batch(items, number)
         self.batches[batch["batch"]] = batch
         lines = self.lines.get(batch["batch"], [])
-        earlier = ANSWERS.empty_table() if self.known is None else self.known.earlier(batch)
+        earlier = ANSWERS.empty_table() if self.stored is None else self.stored.earlier(batch)
         incomplete = self.settings.accept_incomplete
         if number > 1 and not lines and not len(earlier) and incomplete:
             del self.batches[batch["batch"]]
@@ -168,7 +168,7 @@ class Crowd:
 
     def _rest(self, items: Items, number: int, before: str) -> Path:
         """Folder of the batch with those images of the first round that nobody answered before."""
-        if number > 1 or self.known is None:
+        if number > 1 or self.stored is None:
             return round_folder(self.root, number)
         folder = round_folder(self.root, number)
         facts = read_batch(folder) if (folder / "batch.json").is_file() else {"after": None, "items": {}}
@@ -177,7 +177,7 @@ class Crowd:
                 shutil.rmtree(stale)
             facts = self.write_batch(items, folder, set(), before)
             self.run_log.say(f"tally: the batch of new images is in {folder}, about ${facts['estimate_usd']:,.2f}")
-        self.known.take_batch(facts)
+        self.stored.take_batch(facts)
         return folder
 
     def _batch(self, items: Items, number: int) -> tuple[Path, dict[str, Any]]:
@@ -203,7 +203,7 @@ class Crowd:
     def verdicts(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked, from all answers so far."""
         answers = pa.concat_tables(self.answers)
-        items = [_plain(i) for i in asked]
+        items = [_asked_columns(i) for i in asked]
         if self.panel is None:
             return tally(items, answers, self.settings)
         return self.panel.verdicts(
@@ -214,7 +214,7 @@ class Crowd:
         """Write opinions, the table of judges and the guarantee; returns what the data card says of them."""
         if self.panel is None or not self.answers:
             return {}
-        items, answers = [_plain(i) for i in asked], pa.concat_tables(self.answers)
+        items, answers = [_asked_columns(i) for i in asked], pa.concat_tables(self.answers)
         final = self.panel.final_routes(items, answers, self.seen, self.audited)
         opinions, table, _ = final
         rows = self.panel.guarantee(items, answers, self.seen, self.audited, final)
@@ -226,12 +226,12 @@ class Crowd:
                     f"tally: {row['judge']} agrees with people on {row['agreement']:.0%} of {row['answers']} images of "
                     f"bucket {row['bucket']}, less than elsewhere: it decides nothing there"
                 )
-        kept = verdicts.filter(pc.equal(verdicts["verdict"], "kept"))["id"].to_pylist()
+        accepted = verdicts.filter(pc.equal(verdicts["verdict"], "kept"))["id"].to_pylist()
         unseen = [row for row in rows if row["unseen"]]
         return {
             "judges": [judge.name for judge in self.settings.judges],
-            "kept_labels": len(kept),
-            "unseen_labels": sum(id_ not in self.seen for id_ in kept),
+            "kept_labels": len(accepted),
+            "unseen_labels": sum(id_ not in self.seen for id_ in accepted),
             "least_precision": min((row["precision_low"] for row in unseen), default=None),
         }
 
@@ -243,12 +243,12 @@ class Crowd:
         gold = {
             b["items"][item]: frozenset(labels) for b in self.batches.values() for item, labels in b["gold"].items()
         }
-        found = agreement(answers, gold) | self.write_judges(asked, verdicts, out)
+        report = agreement(answers, gold) | self.write_judges(asked, verdicts, out)
         write_parquet(out / "answers.parquet", answers)
-        write_json(out / "agreement.json", found)
-        if rejections := suggested_rejections(answers, found):
+        write_json(out / "agreement.json", report)
+        if rejections := suggested_rejections(answers, report):
             write_text(out / "suggested_rejections.csv", csv_text(("AssignmentId", "Reject"), rejections, end="\r\n"))
 
 
-def _plain(item: Mapping[str, Any]) -> dict[str, Any]:
+def _asked_columns(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item[name] for name in ("id", "bucket", "concept")}

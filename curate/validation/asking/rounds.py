@@ -25,12 +25,12 @@ def short_cells(verdicts: pa.Table, wanted: Mapping[str, int], buckets: Iterable
     asked: Counter[Cell] = Counter(rows_of(verdicts, "bucket", "concept"))
     accepted = list(rows_of(verdicts.filter(pc.equal(verdicts["verdict"], "kept")), "id", "bucket", "concept"))
     times = Counter(id_ for id_, *_ in accepted)
-    kept = Counter((bucket, concept) for id_, bucket, concept in accepted if times[id_] == 1)
+    counts = Counter((bucket, concept) for id_, bucket, concept in accepted if times[id_] == 1)
     return {
-        (b, c): (n - kept[b, c], kept[b, c] / max(1, asked[b, c]))
+        (b, c): (n - counts[b, c], counts[b, c] / max(1, asked[b, c]))
         for b in buckets
         for c, n in wanted.items()
-        if kept[b, c] < n
+        if counts[b, c] < n
     }
 
 

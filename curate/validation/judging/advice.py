@@ -22,12 +22,12 @@ def weakest(verdicts: pa.Table) -> list[dict[str, Any]]:
 
     verdicts: table of VERDICTS. The background has no prompts, and is left out.
     """
-    kept: dict[tuple[str, int], list[bool]] = defaultdict(list)
+    accepted: dict[tuple[str, int], list[bool]] = defaultdict(list)
     for concept, bucket, verdict in rows_of(verdicts, "concept", "bucket", "verdict"):
         if concept != BACKGROUND and verdict not in UNANSWERED:
-            kept[concept, bucket].append(verdict == "kept")
+            accepted[concept, bucket].append(verdict == "kept")
     rows = []
-    for (concept, bucket), right in kept.items():
+    for (concept, bucket), right in accepted.items():
         share = classical(sum(right), len(right))
         rows.append({"concept": concept, "bucket": bucket, "images": len(right), "precision": share.value,
                      "low": share.low, "high": share.high})  # fmt: skip

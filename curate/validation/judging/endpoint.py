@@ -160,11 +160,11 @@ class _Work:
                 "Expected one that it accepts.",
                 f"Set {which} to a valid key." if which else "Name a variable with a key: key_variable.",
             )
-        said = data.decode("utf-8", "replace")
+        text = data.decode("utf-8", "replace")
         if self.secret:
-            said = said.replace(self.secret, "…")
+            text = text.replace(self.secret, "…")
         return BadConfig(
-            f"The endpoint of the judge {name!r} answers HTTP {status}: {shortened(said, 200)}",
+            f"The endpoint of the judge {name!r} answers HTTP {status}: {shortened(text, 200)}",
             f"Expected it to know the model {self.settings.model!r}, images and response_format: json_schema.",
             "Check url and model.",
         )

@@ -38,6 +38,9 @@ class Estimate:
         return (self.high - self.low) / 2
 
 
+NOTHING = Estimate(math.nan, 0.25, 0.0, 1.0)  # of no data
+
+
 def power(y: Floats, f: Floats, f_rest: Floats) -> float:
     """PPI++'s weight λ of the judges, 0 to 1.
 
@@ -75,7 +78,7 @@ def share_of(y: Floats, f: Floats, f_rest: Floats, level: float = 0.95, weight: 
     images that has this variance [Franco et al. 2019]. Without two audited images it is 0 to 1.
     """
     if len(y) < 2:
-        return Estimate(float("nan"), 0.25, 0.0, 1.0)
+        return NOTHING
     lam = power(y, f, f_rest) if weight is None else weight
     value, variance = ppi_mean(y, f, f_rest, lam)
     if len(f_rest):
@@ -100,7 +103,7 @@ def score_interval(value: float, variance: float, level: float = 0.95) -> Estima
 def classical(right: int, n: int, level: float = 0.95) -> Estimate:
     """People's audited answers alone, with Wilson's interval. Without answers it is 0 to 1."""
     if n == 0:
-        return Estimate(float("nan"), 0.25, 0.0, 1.0)
+        return NOTHING
     p = right / n
     return Estimate(p, p * (1 - p) / n, *_wilson(p, n, level))
 
@@ -142,7 +145,7 @@ def precision(seen: int, accepted: Sample, level: float = 0.95, plain: bool = Fa
     """
     rest = len(accepted.f_rest)
     if seen + rest == 0:
-        return Estimate(float("nan"), 0.25, 0.0, 1.0)
+        return NOTHING
     share = accepted.classical(level) if plain else accepted.share(level)
     weight = rest / (seen + rest)
     low, high = (1 - weight + weight * end for end in (share.low, share.high))
@@ -160,20 +163,20 @@ def recall(
     """
     yes, no = accepted.share(level), rejected.share(level)
     if math.isnan(yes.value) or math.isnan(no.value):
-        return Estimate(float("nan"), 0.25, 0.0, 1.0)
-    found, lost = seen + len(accepted.f_rest) * yes.value, len(rejected.f_rest) * no.value
-    if found + lost == 0:
-        return Estimate(float("nan"), 0.25, 0.0, 1.0)
-    by_yes = len(accepted.f_rest) * lost / (found + lost) ** 2
-    by_no = len(rejected.f_rest) * found / (found + lost) ** 2
+        return NOTHING
+    labelled, lost = seen + len(accepted.f_rest) * yes.value, len(rejected.f_rest) * no.value
+    if labelled + lost == 0:
+        return NOTHING
+    by_yes = len(accepted.f_rest) * lost / (labelled + lost) ** 2
+    by_no = len(rejected.f_rest) * labelled / (labelled + lost) ** 2
     variance = by_yes**2 * yes.variance + by_no**2 * no.variance
-    decided = found + lost
-    value = found / decided  # certainly 1 or 0 where nothing was rejected or nothing got the label
+    decided = labelled + lost
+    value = labelled / decided  # certainly 1 or 0 where nothing was rejected or nothing got the label
     both = score_interval(value, variance, level) if variance else Estimate(value, 0.0, value, value)
     if not undecided:
         return both
     low = both.low * decided / (decided + undecided)
-    return Estimate(found / (decided + share * undecided), both.variance, low, both.high)
+    return Estimate(labelled / (decided + share * undecided), both.variance, low, both.high)
 
 
 def images_for(half_width: float, wanted: float, audited: int) -> int:

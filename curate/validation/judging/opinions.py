@@ -57,9 +57,9 @@ def worker_columns(opinions: pa.Table) -> tuple[list[str], list[str], list[str]]
     be worse on old pictures.
     """
     ids, workers, labels = [], [], []
-    for id_, worker, bucket, said, fault in rows_of(opinions, "id", "worker", "bucket", "labels", "fault"):
+    for id_, worker, bucket, ticked, fault in rows_of(opinions, "id", "worker", "bucket", "labels", "fault"):
         if fault is None:
             ids.append(id_)
             workers.append(f"judge {worker} in bucket {bucket}")
-            labels.append("|".join(sorted(said)))
+            labels.append("|".join(sorted(ticked)))
     return ids, workers, labels

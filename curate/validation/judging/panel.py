@@ -134,22 +134,24 @@ class Panel:
     def with_students(self, items: Items, answers: pa.Table) -> pa.Table:
         """Opinions of all judges: students are trained on the labels that people agree on."""
         students = [judge for judge in self.settings.judges if judge.kind == "student"]
-        told = people_say(answers, self.settings)
-        if not students or not told:
+        agreed = people_say(answers, self.settings)
+        if not students or not agreed:
             return self.opinions
         buckets = {item["id"]: item["bucket"] for item in items}
         ids = sorted(buckets)
         names = [*self.concepts, NONE]
         number = {frozenset({name}): i for i, name in enumerate(names)}
-        labels = np.array([number.get(told.get(id_, frozenset()), -1) for id_ in ids])
+        labels = np.array([number.get(agreed.get(id_, frozenset()), -1) for id_ in ids])
         vectors, where = self.vectors_of(ids), np.array([buckets[id_] for id_ in ids])
         groups = None if self.groups_of is None else np.unique(self.groups_of(ids), return_inverse=True)[1]
         rows = []
         for judge in students:
-            said = cross_fitted(vectors, where, labels, len(names), judge.folds, judge.each, self.seed, groups)
+            probabilities = cross_fitted(
+                vectors, where, labels, len(names), folds=judge.folds, each=judge.each, seed=self.seed, groups=groups
+            )
             rows += [
                 opinion(id_, buckets[id_], judge.name, one, confidence=sure)
-                for id_, (one, sure) in zip(ids, answers_of(said, names), strict=True)
+                for id_, (one, sure) in zip(ids, answers_of(probabilities, names), strict=True)
                 if one
             ]
         return pa.concat_tables([self.opinions, table_of(rows)])
@@ -163,12 +165,12 @@ class Panel:
         """
         opinions = self.with_students(items, answers)
         rules = self.rules(first=False)
-        said, people = people_say(answers, self.settings), people_would(items, answers, self.settings)
+        agreed, people = people_say(answers, self.settings), people_would(items, answers, self.settings)
         weights = self._weights(items, route(items, opinions, rules), seen, audited)
-        table = judge_table(opinions, said, weights)
+        table = judge_table(opinions, agreed, weights)
         bad = distrusted(table)
         routes = route(items, opinions, rules, bad)
-        right = _confirmed(items, routes, said, people, audited)
+        right = _confirmed(items, routes, agreed, people, audited)
         level = 1 - ERROR / max(1, len(right))  # of all buckets together (Bonferroni)
         failing = {b for b, r in right.items() if classical(sum(r), len(r), level).high < self.settings.skip_confidence}
         if failing:
@@ -188,7 +190,7 @@ class Panel:
         """See `report.guarantee`."""
         verdicts = verdicts_of(self.verdicts(items, answers, seen, final))
         people = people_would(items, answers, self.settings)
-        return guarantee(items, final[2], verdicts, people, seen, audited, self.settings)
+        return guarantee(items, final[2], verdicts, people, seen=seen, audited=audited, settings=self.settings)
 
     def _weights(
         self, items: Items, routes: Mapping[str, Route], seen: set[str], audited: set[str]
@@ -228,8 +230,8 @@ class Panel:
             (i for i in unseen if routes[i["id"]].to != "people"), key=lambda i: audit_name(self.seed, i["id"])
         )
         more: Items = []
-        said, people = people_say(answers, self.settings), people_would(items, answers, self.settings)
-        for bucket, right in _confirmed(items, routes, said, people, audited).items():
+        agreed, people = people_say(answers, self.settings), people_would(items, answers, self.settings)
+        for bucket, right in _confirmed(items, routes, agreed, people, audited).items():
             if classical(sum(right), len(right), 1 - ERROR).high < self.settings.skip_confidence:
                 more += [i for i in rest if i["bucket"] == bucket][: len(right)]
         if self.settings.half_width is not None:
@@ -242,16 +244,16 @@ class Panel:
 def _confirmed(
     items: Items,
     routes: Mapping[str, Route],
-    said: Mapping[str, frozenset[str]],
+    answers: Mapping[str, frozenset[str]],
     people: Verdicts,
     audited: set[str],
 ) -> dict[int, list[bool]]:
     """bucket → whether people agree on the judges' answer, and would keep what judges accept, for each audited
-    decision; False where too few answered. said: see `people_say`; people: see `people_would`."""
+    decision; False where too few answered. answers: see `people_say`; people: see `people_would`."""
     right: dict[int, list[bool]] = {}
     for item in items:
-        one, kept = routes[item["id"]], people[item["id"], item["concept"]] == "kept"
+        one, keeps = routes[item["id"]], people[item["id"], item["concept"]] == "kept"
         if item["id"] in audited and one.to in ("skip", "audit"):
-            agreed = said.get(item["id"]) == one.label and kept == accepts(one, item["concept"])
+            agreed = answers.get(item["id"]) == one.label and keeps == accepts(one, item["concept"])
             right.setdefault(item["bucket"], []).append(agreed)
     return right

@@ -88,13 +88,13 @@ def read_answer(choice: Any, question: Question) -> Answer:
     if choice.get("finish_reason") == "length":
         return Answer(fault="cut")
     try:
-        said = json_value(message["content"])
+        value = json_value(message["content"])
     except (KeyError, TypeError, ValueError, RecursionError):
         return Answer(fault="not_json")
-    labels = said.get("labels") if isinstance(said, dict) else None
+    labels = value.get("labels") if isinstance(value, dict) else None
     if not isinstance(labels, list) or not all(isinstance(v, str) for v in labels):
         return Answer(fault="other_schema")
-    sensitive, sure = said.get("sensitive"), said.get("confidence")
+    sensitive, sure = value.get("sensitive"), value.get("confidence")
     if not isinstance(sensitive, bool) or isinstance(sure, bool) or not isinstance(sure, int | float):
         return Answer(fault="other_schema")
     if not 0 <= sure <= 1:

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.validation.answers.verdicts import people_alone, tally
-from driftline.curate.validation.asking.batches import estimate
+from driftline.curate.validation.asking.batches import estimate, expected_of
 from driftline.curate.validation.judging.guarantee import Estimate, Sample, images_for, precision, recall
-from driftline.curate.validation.judging.routing import Route, expected_of
+from driftline.curate.validation.judging.routing import Route
 from driftline.curate.validation.settings import ValidationSettings
 
 POINT = 0.01  # a percentage point
@@ -54,60 +54,45 @@ def guarantee(
     without enough answers counts against the judges. seen: ids that people were asked. audited: those drawn at random
     among the images on which judges agree.
     """
-    cells: dict[tuple[int, str], list[Mapping[str, Any]]] = defaultdict(list)
+    cells: dict[tuple[int, str], list[str]] = defaultdict(list)
     for item in items:
-        cells[item["bucket"], item["concept"]].append(item)
-    return [
-        _row(*cell, members, routes, verdicts, people, seen, audited, settings)
-        for cell, members in sorted(cells.items())
-    ]
-
-
-def _row(
-    bucket: int,
-    concept: str,
-    members: Sequence[Mapping[str, Any]],
-    routes: Mapping[str, Route],
-    verdicts: Verdicts,
-    people: Verdicts,
-    seen: set[str],
-    audited: set[str],
-    settings: ValidationSettings,
-) -> dict[str, Any]:
-    ids = [item["id"] for item in members]
-    samples = {}
-    for accepted in (True, False):
-        decided = [i for i in ids if routes[i].to in ("skip", "audit") and accepts(routes[i], concept) == accepted]
-        drawn = [i for i in decided if i in audited]
-        rest = [i for i in decided if i not in seen]
-        f, f_rest = ([_probability(routes[i], accepted) for i in part] for part in (drawn, rest))
-        counted = {"kept"} if accepted else {"kept", "pending"}
-        y = [float(people[i, concept] in counted) for i in drawn]
-        samples[accepted] = Sample(np.array(y), np.array(f), np.array(f_rest))
-    confirmed = sum(verdicts[i, concept] == "kept" for i in ids if i in seen)
-    hard = [i for i in ids if routes[i].to not in ("skip", "audit")]
-    asked = [people[i, concept] == "kept" for i in hard if i in seen]
-    share = sum(asked) / len(asked) if asked else math.nan
-    undecided = len(hard) - len(asked)
-    right, plain = (precision(confirmed, samples[True], plain=p) for p in (False, True))
-    n, unseen = len(samples[True].y), len(samples[True].f_rest)
-    more = 0
-    if unseen and right.half_width > POINT:
-        more = min(unseen, images_for(right.half_width, right.half_width - POINT, n))
-    return {
-        "bucket": bucket,
-        "concept": concept,
-        "labels": confirmed + unseen,
-        "unseen": unseen,
-        "audited": n,
-        **_named("precision", right),
-        **_named("classical", plain),
-        "undecided": undecided,
-        **_named("recall", recall(confirmed, samples[True], samples[False], undecided=undecided, share=share)),
-        "half_width": right.half_width,
-        "usd_a_point": estimate(more, settings),
-        "minutes_a_point": round(more * settings.workers * settings.seconds / 60, 1),
-    }
+        cells[item["bucket"], item["concept"]].append(item["id"])
+    rows: list[dict[str, Any]] = []
+    for (bucket, concept), ids in sorted(cells.items()):
+        samples = {}
+        for accepted in (True, False):
+            decided = [i for i in ids if routes[i].to in ("skip", "audit") and accepts(routes[i], concept) == accepted]
+            drawn = [i for i in decided if i in audited]
+            rest = [i for i in decided if i not in seen]
+            f, f_rest = ([_probability(routes[i], accepted) for i in part] for part in (drawn, rest))
+            counted = {"kept"} if accepted else {"kept", "pending"}
+            y = [float(people[i, concept] in counted) for i in drawn]
+            samples[accepted] = Sample(np.array(y), np.array(f), np.array(f_rest))
+        confirmed = sum(verdicts[i, concept] == "kept" for i in ids if i in seen)
+        hard = [i for i in ids if routes[i].to not in ("skip", "audit")]
+        asked = [people[i, concept] == "kept" for i in hard if i in seen]
+        share = sum(asked) / len(asked) if asked else math.nan
+        undecided = len(hard) - len(asked)
+        right, plain = (precision(confirmed, samples[True], plain=p) for p in (False, True))
+        n, unseen = len(samples[True].y), len(samples[True].f_rest)
+        more = 0
+        if unseen and right.half_width > POINT:
+            more = min(unseen, images_for(right.half_width, right.half_width - POINT, n))
+        rows.append({
+            "bucket": bucket,
+            "concept": concept,
+            "labels": confirmed + unseen,
+            "unseen": unseen,
+            "audited": n,
+            **_named("precision", right),
+            **_named("classical", plain),
+            "undecided": undecided,
+            **_named("recall", recall(confirmed, samples[True], samples[False], undecided=undecided, share=share)),
+            "half_width": right.half_width,
+            "usd_a_point": estimate(more, settings),
+            "minutes_a_point": round(more * settings.workers * settings.seconds / 60, 1),
+        })  # fmt: skip
+    return rows
 
 
 def _probability(one: Route, accepted: bool) -> float:

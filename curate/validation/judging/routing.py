@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.seeding import name_for
-from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.validation.asking.batches import NONE
+from driftline.curate.validation.asking.batches import expected_of
 
 SUREST, LEAST_SURE = 0.99, 0.05  # limits of what a judge may say of its own certainty
 PERSON = 0.9  # accuracy of a person, for the information of an answer
@@ -97,7 +96,7 @@ def _posterior(
     the last column, the empty set.
     """
     numbers: dict[frozenset[str], int] = {frozenset(): 0}
-    rows, said, sure = [], [], []
+    rows, chosen, sure = [], [], []
     good = np.ones(len(row_of), bool)
     answered = np.zeros(len(row_of), np.int64)
     names = ("id", "worker", "bucket", "labels", "fault", "confidence", "sensitive")
@@ -108,14 +107,14 @@ def _posterior(
             good[row] = False
         if fault is None:
             rows.append(row)
-            said.append(numbers.setdefault(frozenset(labels), len(numbers)))
+            chosen.append(numbers.setdefault(frozenset(labels), len(numbers)))
             sure.append(UNSURE if confidence is None else confidence)
             answered[row] += 1
     n_labels = max(2, len(numbers))
     p = np.clip(np.asarray(sure, np.float64), LEAST_SURE, SUREST)
     logs = np.zeros((len(row_of), n_labels))
     wrong = np.log((1 - p) / (n_labels - 1))
-    where, what = np.asarray(rows, np.int64), np.asarray(said, np.int64)
+    where, what = np.asarray(rows, np.int64), np.asarray(chosen, np.int64)
     np.add.at(logs, (where, what), np.log(p) - wrong)
     posterior = np.exp(logs - logs.max(1, keepdims=True))
     posterior /= posterior.sum(1, keepdims=True)
@@ -159,11 +158,6 @@ def _audited(
         wanted = int(np.ceil(rules.audit_share * len(members)))
         drawn += [(place, *member) for place, member in enumerate(sorted(members)[:wanted])]
     return list(dict.fromkeys(row for *_, row in sorted(drawn)))[: rules.affordable]
-
-
-def expected_of(concept: str) -> frozenset[str]:
-    """The answer that accepts an image which was asked for a concept."""
-    return frozenset({NONE if concept == BACKGROUND else concept})
 
 
 def information_first(bits: Any, seed: int, id_: str) -> tuple[float, str]:

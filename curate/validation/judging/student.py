@@ -60,9 +60,9 @@ def cross_fitted(
         for k in used:
             learned = place[fold[place] != k]
             weights = _softmax_regression(x[learned], y[fold[place] != k], len(classes))
-            said = softmax(np.c_[x, np.ones(len(x))] @ weights, 1)
-            out[rows[fold == k][:, None], classes] = said[fold == k]
-            out[rows[fold == -1][:, None], classes] += said[fold == -1] / len(used)
+            probabilities = softmax(np.c_[x, np.ones(len(x))] @ weights, 1)
+            out[rows[fold == k][:, None], classes] = probabilities[fold == k]
+            out[rows[fold == -1][:, None], classes] += probabilities[fold == -1] / len(used)
     return out
 
 
@@ -92,9 +92,9 @@ def _softmax_regression(x: Floats, y: Ints, n_classes: int) -> Floats:
 
     def loss(flat: Floats) -> tuple[float, Floats]:
         weights = flat.reshape(x.shape[1], n_classes).astype(x.dtype)
-        said = softmax(x @ weights, 1)
-        value = -np.log(np.maximum(said[np.arange(len(y)), y], 1e-300)).mean() + L2 * float((weights**2).sum()) / 2
-        return float(value), np.asarray(x.T @ (said - target) / len(y) + L2 * weights, np.float64).ravel()
+        chances = softmax(x @ weights, 1)
+        value = -np.log(np.maximum(chances[np.arange(len(y)), y], 1e-300)).mean() + L2 * float((weights**2).sum()) / 2
+        return float(value), np.asarray(x.T @ (chances - target) / len(y) + L2 * weights, np.float64).ravel()
 
     start = np.zeros(x.shape[1] * n_classes)
     return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x).reshape(

@@ -28,12 +28,14 @@ def shipped() -> dict[str, Path]:
 
 def unpacked(name: str, out: Path) -> Stream:
     """A shipped stream, written into a folder. Raises UnknownName, and BadConfig for a folder that is not empty."""
-    known = {path.stem: path for path in sorted((HERE / "streams").glob("*.zip"))}
-    if name not in known:
-        raise UnknownName(f"Unknown stream {name!r}.", did_you_mean(name, known), f"Available: {', '.join(known)}.")
+    archives = {path.stem: path for path in sorted((HERE / "streams").glob("*.zip"))}
+    if name not in archives:
+        raise UnknownName(
+            f"Unknown stream {name!r}.", did_you_mean(name, archives), f"Available: {', '.join(archives)}."
+        )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadConfig(f"{out} exists.", "Expected a new folder.", "Choose another --out.")
-    with zipfile.ZipFile(known[name]) as archive:
+    with zipfile.ZipFile(archives[name]) as archive:
         archive.extractall(out)
     return Stream.load(out)
 
@@ -45,18 +47,18 @@ def on(streams: Sequence[Path]) -> list[Path]:
     """
     if not streams:
         return list(shipped().values())
-    known = {sha: path for path in shipped().values() for sha in shas(path)}
-    found: dict[Path, None] = {}
+    path_of = {sha: path for path in shipped().values() for sha in shas(path)}
+    paths: dict[Path, None] = {}
     for folder in streams:
         stream = Stream.load(folder)
-        if stream.sha256 not in known:
+        if stream.sha256 not in path_of:
             raise IncompatibleStream(
                 f"No baseline ran on {stream.name!r} ({stream.sha256[:12]}).",
-                f"Expected one of {', '.join(f'{path.stem} ({sha[:12]})' for sha, path in known.items())}.",
+                f"Expected one of {', '.join(f'{path.stem} ({sha[:12]})' for sha, path in path_of.items())}.",
                 "Write a stream that has baselines with driftline stream from-baseline, or leave out --baselines.",
             )
-        found[known[stream.sha256]] = None
-    return list(found)
+        paths[path_of[stream.sha256]] = None
+    return list(paths)
 
 
 def shas(path: Path) -> set[str]:

@@ -16,13 +16,24 @@ from driftline.eval.abilities import adapt, learn_step
 from driftline.eval.answers import answers, sure_answers
 from driftline.eval.learner import Learner, Task
 from driftline.eval.outcomes import Tally
-from driftline.eval.protocol import Protocol, Ran, Result, Score, Start, skip_reason
+from driftline.eval.protocol import Floats, Protocol, Ran, Result, Roles, Score, Start, skip_reason
 from driftline.eval.protocols.adaptation.estimates import atc, doc, gde
 from driftline.eval.protocols.adaptation.unlabelled import Unlabelled
 from driftline.eval.rows import Row
 from driftline.stream_builder.stream import Step, Stream, join
 
 ESTIMATES = ("atc", "doc", "gde")
+
+
+def adapted_on(row: Row) -> int | None:
+    """The later step that the adapted model is tested on."""
+    kind, _, number = row.tested_on.partition("/")
+    return int(number) if kind == "adapted" else None
+
+
+def mean_of_steps(right: Floats, n: Floats) -> Floats:
+    """adapted: right answers and samples (..., R) → mean of the accuracies on the steps (...)."""
+    return np.asarray((right / n).mean(-1))
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class Adaptation(Protocol):
         Score(f"{name}_error", f"error of {name.upper()}", higher_is_better=False, unit="share") for name in ESTIMATES
     )
     primary = "adapted"
+    roles = Roles(adapted_on, lambda rows: [row for row in rows if adapted_on(row) is not None], mean_of_steps)
     refuses = ("all_steps", "future")
 
     def check(self, stream: Stream) -> None:
@@ -139,23 +151,7 @@ class Adaptation(Protocol):
         }
         return Result({"adapted": mean("adapted"), "frozen": mean("frozen")}, measures, curve=curve)
 
-    @staticmethod
-    def step_tested(row: Row) -> int | None:
-        """The later step that the adapted model is tested on."""
-        kind, _, number = row.tested_on.partition("/")
-        return int(number) if kind == "adapted" else None
-
-    @staticmethod
-    def decisive(rows: Sequence[Row]) -> Sequence[Row]:
-        """Tests of the adapted model."""
-        return [row for row in rows if row.tested_on.startswith("adapted/")]
-
-    @staticmethod
-    def score_of_counts(right: Any, n: Any) -> Any:
-        """Mean over steps."""
-        return (right / n).mean(-1)
-
-    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """Raises BadConfig: without labels nothing can be chosen by accuracy on later steps."""
         raise BadConfig("Settings cannot be chosen under adaptation.", "", "Give the setting a value.")
 

@@ -16,16 +16,7 @@ from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import Protocol, Result
 from driftline.eval.protocols.clear import loop
 from driftline.eval.protocols.clear.measures import MEASURES
-from driftline.eval.protocols.clear.score import (
-    IID,
-    STREAMING,
-    by_class,
-    decisive,
-    matrix,
-    score_of_counts,
-    start,
-    step_tested,
-)
+from driftline.eval.protocols.clear.score import IID, ROLES, STREAMING, by_class, matrix, start
 from driftline.eval.rows import Row
 from driftline.stream_builder.stream import Stream
 
@@ -45,9 +36,8 @@ class Iid(Protocol):
     scores = tuple(IID)
     measures = tuple(MEASURES)
     primary = "next_domain"
+    roles = ROLES
     refuses = ("all_steps",)
-    step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
-    score_of_counts = staticmethod(score_of_counts)
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream if a step lacks train or test, or the stream has no published splits to choose."""
@@ -70,12 +60,12 @@ class Iid(Protocol):
         grouped = self.splits == "seeded"
         return stream if self.splits == "stream" else stream.resplit(self.test_share, rng, grouped)
 
-    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """Three parts of the first step's training data, as this seed splits it."""
         train = self.split(stream, rng, seed).steps[0]["train"]
-        return replace(self, splits="stream"), rehearsal(stream, train, rng)
+        return [(replace(self, splits="stream"), rehearsal(stream, train, rng))]
 
-    def stream_notes(self, stream: Stream) -> dict[str, Any]:
+    def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """Share of test samples that share an uploader, or are near copies of, a training sample, on the split of seed
         0, and a warning if there are any."""
         bare = replace(  # the samples are not needed, and need not be copied
@@ -88,13 +78,13 @@ class Iid(Protocol):
         shared = self.split(bare, rng_for(0, "shared"), 0).shared_with_training()
         if shared is None:
             return {}
-        notes: dict[str, Any] = {"shared_with_training": round(shared, 4)}
+        about: dict[str, Any] = {"shared_with_training": round(shared, 4)}
         if shared:
-            notes["warning"] = (
+            about["warning"] = (
                 f"{shared:.1%} of the test samples share an uploader, or are near copies of, a training sample: "
                 f"in-domain accuracy is too high. splits=seeded keeps them apart."
             )
-        return notes
+        return {"told": about}
 
     def training_sizes(self, stream: Stream) -> list[int]:
         """The training splits."""
@@ -118,9 +108,8 @@ class Streaming(Protocol):
 
     scores = tuple(STREAMING)
     primary = "next_domain"
+    roles = ROLES
     refuses = ("all_steps", "future")
-    step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
-    score_of_counts = staticmethod(score_of_counts)
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream if a step lacks training data."""
@@ -130,9 +119,9 @@ class Streaming(Protocol):
         """Classes, shape, number of steps."""
         return Task(len(stream.classes), stream.x_shape, len(stream.steps))
 
-    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """Three parts of the first step, which is never tested on."""
-        return self, rehearsal(stream, stream.steps[0].everything(), rng)
+        return [(self, rehearsal(stream, stream.steps[0].everything(), rng))]
 
     def training_sizes(self, stream: Stream) -> list[int]:
         """All of each step but the last, which is only tested on."""

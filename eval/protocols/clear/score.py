@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
-from driftline.eval.protocol import Score
+from driftline.eval.protocol import Roles, Score
 from driftline.eval.rows import PER_CLASS, Row
 
 Matrix = npt.NDArray[np.float64]
@@ -40,6 +40,9 @@ def score_of_counts(right: Matrix, n: Matrix) -> Matrix:
     return np.where(tests > 0, np.nansum(shares, -1) / np.maximum(tests, 1), np.nan)
 
 
+ROLES = Roles(step_tested, decisive, score_of_counts)
+
+
 def matrix(rows: Sequence[Row], steps: int) -> Matrix:
     """Rows of one run → (T, T) float64; cells that were not tested are NaN.
 
@@ -60,8 +63,9 @@ def matrix(rows: Sequence[Row], steps: int) -> Matrix:
 
 
 def start(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
-    """(T,) accuracy on each step before anything was learned; NaN where that was not tested."""
-    cells = np.full(steps, np.nan)
+    """(T,) accuracy on each step before anything was learned: chance, 1 / C, where that was not tested."""
+    classes = max((len(row.class_n) for row in rows), default=0)
+    cells = np.full(steps, 1 / classes if classes else np.nan)
     for row in rows:
         if row.learned_to < 0:
             cells[int(row.tested_on)] = row.n_correct / row.n

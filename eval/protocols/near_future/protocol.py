@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,16 +14,17 @@ from driftline.curate.core.outside.names import is_count
 from driftline.eval.abilities import spent
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, Ran, Result, Score, Start
+from driftline.eval.protocol import Protocol, Ran, Result, Roles, Score, Start
 from driftline.eval.protocols.near_future import loop
 from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
 from driftline.eval.rows import Row
-from driftline.eval.training.sgd_learner import NetLearner
+from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.measures.label_correlation import blind_curve_of
 from driftline.stream_builder.stream import Split, Step, Stream, join
 
 LEAST_PREFIX = 2000  # with 500 samples, learning rates lost up to 40 points of accuracy, with 1,600 two on average
 FEWEST_BATCHES = 4  # of a prefix: with fewer, what a learner learned there is not tested there
+LEAST_SHARE = 0.9  # of the budget; a learner that takes less is compared at less work than the others
 FEWEST_UPDATES = 100  # with 31 updates, so small a learning rate was chosen for ACE that it lost eleven points
 
 
@@ -54,9 +55,8 @@ class NearFuture(Protocol):
 
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
-    refuses = ("all_steps", "whole_steps")
-    fresh = ("online", "near_future", "shift/")
-    step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
+    roles = Roles(step_tested, decisive, fresh=("online", "near_future", "shift/"))
+    refuses = ("all_steps", "whole_steps", "first_step")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,12 +137,14 @@ class NearFuture(Protocol):
 
     def defaults(self, learner: Learner) -> dict[str, Any]:
         """One momentum for all learners of a table, and learning rates chosen on the prefix."""
-        if not isinstance(learner, NetLearner):
+        if not isinstance(learner, NetworkLearner):
             return {}
         return {"momentum": 0.0} | ({"lr": "auto"} if learner.lr is None and self.prefix else {})
 
-    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
-        """The prefix; S is at most half of it. Raises IncompatibleStream if there is none."""
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
+        """The prefix; S is at most half of it. On a short prefix, where small learning rates leave a network as it was,
+        a second time with more updates for each batch: in all a hundred, or those of the whole run if they are fewer.
+        Raises IncompatibleStream if there is no prefix."""
         n = int(self.prefix)
         if n < 2:
             problem = f"Settings are chosen on the prefix, which has {n} samples."
@@ -156,20 +158,18 @@ class NearFuture(Protocol):
             stream.prior,
             class_texts=stream.class_texts,
         )
-        return replace(self, prefix=0, shift=min(int(self.shift), n // 2), also=""), part
+        within = replace(self, prefix=0, shift=min(int(self.shift), n // 2), also="")
+        updates = min(FEWEST_UPDATES * self.batch / n, self.updates * starts[-1] / n)
+        longer = [replace(within, updates=updates)] if updates > self.updates else []
+        return [(protocol, part) for protocol in (within, *longer)]
 
-    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
-        """The selection; on a short prefix, where small learning rates leave a network as it was, also with more
-        updates for each batch: in all a hundred, or those of the whole run if they are fewer."""
-        selection, part = self.selection(stream, rng, seed)
-        n, whole = int(self.prefix), sum(len(split) for split in self.trains(stream))
-        updates = min(FEWEST_UPDATES * self.batch / n, self.updates * whole / n)
-        longer = [(replace(cast(NearFuture, selection), updates=updates), part)] if updates > self.updates else []
-        return [(selection, part), *longer]
-
-    def stream_notes(self, stream: Stream) -> dict[str, Any]:
+    def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """The blind classifier's curve, how many samples share their time, and a warning if the curve is above chance
-        at S."""
+        at S; updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
+        paid = self.updates * -(-sum(len(step["train"]) for step in stream.steps) // self.batch)
+        taken = spent(learner)
+        over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
+        under = {"underspent": round(taken / paid, 3)} if 0 < taken < LEAST_SHARE * paid else {}
         curve = blind_curve_of(stream)
         notes: dict[str, Any] = {"blind": curve.plain(), "ties": stream.ties(), "ties_text": stream.ties_text()}
         at = sum(s <= int(self.shift) for s in curve.shifts) - 1
@@ -178,7 +178,7 @@ class NearFuture(Protocol):
                 f"At S = {self.shift} labels alone still give {curve.best[at]:.3f} (chance {curve.chance:.3f}): "
                 f"near-future accuracy there rewards learners that never look at a sample."
             )
-        return notes
+        return {"told": notes, "budget": {"updates_paid": paid, "updates_taken": round(taken, 3), **over, **under}}
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, batch and budget; the number of steps is not disclosed."""
@@ -196,34 +196,19 @@ class NearFuture(Protocol):
         return self.abreast
 
     def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
-        """One pass with all learners; one that needs whole steps is skipped."""
-        fitting = []
-        for i, start in enumerate(starts):
-            if because := start.learner.needs.whole_steps:
-                yield i, IncompatibleStream(f"It cannot learn batch by batch: {because}.")
-            else:
-                fitting.append(i)
+        """One pass with all learners."""
         trains = self.trains(stream)
         most = max(train.most_probable for train in trains)
         plan = loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix), most)
-        learners, saves = [starts[i].learner for i in fitting], [starts[i].save for i in fitting]
-        for position, ran in loop.advance(stream, trains, plan, learners, saves):
-            yield fitting[position], ran
+        learners, saves = [start.learner for start in starts], [start.save for start in starts]
+        yield from loop.advance(stream, trains, plan, learners, saves)
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """Rows tested on "online", "near_future", "shift/S" and "retention/j". Raises IncompatibleStream for a
-        learner that needs whole steps."""
+        """Rows tested on "online", "near_future", "shift/S" and "retention/j"."""
         for _, ran in self.resolve(stream).run_many(stream, [Start(learner, rng, seed)]):
             if isinstance(ran, Exception):
                 raise ran
             yield from ran.rows
-
-    def budget_report(self, learner: Learner, samples: int) -> dict[str, Any]:
-        """Updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
-        paid = self.updates * -(-samples // self.batch)
-        taken = spent(learner)
-        over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
-        return {"updates_paid": paid, "updates_taken": round(taken, 3), **over}
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """online, near_future, retention; the retention matrix and the running curves."""

@@ -20,7 +20,7 @@ from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.memory.correction_ledger import Ledger, verify
-from driftline.eval.protocol import Protocol, Result
+from driftline.eval.protocol import Protocol, Result, Roles
 from driftline.eval.protocols.ocrr import loop, policies, scenarios
 from driftline.eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
 from driftline.eval.rows import Row, folder_name
@@ -56,10 +56,9 @@ class Ocrr(Protocol):
     scores = SCORES
     measures = MEASURES
     primary = "worst"
-    refuses = ("all_steps",)
+    refuses = ("all_steps", "whole_steps")
+    roles = Roles(decisive=decisive, pooled=score_of_counts, fresh=("stream",))
     reaches = MappingProxyType({"ledger": "a folder"})
-    fresh = ("stream",)
-    decisive, score_of_counts = staticmethod(decisive), staticmethod(score_of_counts)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,11 +95,9 @@ class Ocrr(Protocol):
         if isinstance(learner, OnlineLearner):
             return {"lr": "auto"} if learner.lr is None else {}
         name = next((name for name in SYSTEMS if type(learner) is LEARNERS[name]), None)
-        if name is None:
-            return {}
-        return {key.rpartition(".")[2]: value for key, value in fitting("ocrr", {name: type(learner)}).items()}
+        return {} if name is None else fitting("ocrr", {name: type(learner)})[name]
 
-    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """At most 2,000 samples of the seed data, in one step or, if the last step is novel, in three."""
         data = self.cut(stream, seed).seed
         data = data.take(np.sort(rng.permutation(len(data))[:CHOSEN_ON]))
@@ -111,7 +108,7 @@ class Ocrr(Protocol):
         part = rehearsal(named, replace(data, y=y.astype(np.int64)), rng, 3 if later else 1)
         protocol = replace(self, held_out=min(self.held_out, max(1, len(labels) // 2)), ledger="")
         protocol.check(part)
-        return protocol, part
+        return [(protocol, part)]
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "novel", "original" and "stream"."""
@@ -121,7 +118,7 @@ class Ocrr(Protocol):
             ledger = Ledger(self._ledger_of(stream, learner, seed), new=True)
         return loop.recover(scenario, learner, policy, self.every, list(stream.classes), draws, ledger)
 
-    def records(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
+    def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """Name, number of entries, head and root of the run's ledger."""
         if not self.ledger:
             return {}

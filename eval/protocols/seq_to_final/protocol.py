@@ -14,7 +14,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.rehearsal import rehearsal
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, Result, Score
+from driftline.eval.protocol import Protocol, Result, Roles, Score
 from driftline.eval.protocols.seq_to_final import loop
 from driftline.eval.protocols.seq_to_final.score import decisive, scored
 from driftline.eval.rows import Row
@@ -62,8 +62,9 @@ class SeqToFinal(Protocol):
 
     scores = (Score("final", "final"),)
     primary = "final"
+    bounds = ("oracle",)  # every method learns from all steps at once
+    roles = Roles(decisive=decisive)
     shardable = True
-    decisive = staticmethod(decisive)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,14 +104,12 @@ class SeqToFinal(Protocol):
         fits = self.fits or (FITS[self.budget] * len(stream.steps) if self.fidelity == "clean" else 0)
         return replace(self, network=network, precision=precision, epochs=epochs, fits=fits)
 
-    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """Three parts of the first step's training data, with a share of validation data."""
-        protocol, part = (
-            replace(self, val_share=self.val_share or 0.2),
-            rehearsal(stream, stream.steps[0]["train"], rng),
-        )
+        part = rehearsal(stream, stream.steps[0]["train"], rng)
+        protocol = replace(self, val_share=self.val_share or 0.2)
         protocol.check(part)
-        return protocol, part
+        return [(protocol, part)]
 
     def rules(self, stream: Stream) -> Rules:
         """What all methods of a run have in common."""
@@ -131,10 +130,11 @@ class SeqToFinal(Protocol):
         """Classes, shape, steps, and the rules."""
         return Task(len(stream.classes), stream.x_shape, steps=len(stream.steps), rules=self.rules(stream))
 
-    def stream_notes(self, stream: Stream) -> dict[str, Any]:
+    def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """What decides the samples of a composed sequence."""
         keys = ("from", "fidelity", "base", "sequence", "sizes", "draws", "overlap", "shared", "family")
-        return {key: stream.facts[key] for key in keys if key in stream.facts}
+        about = {key: stream.facts[key] for key in keys if key in stream.facts}
+        return {"told": about} if about else {}
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """One row tested on "final"; with per_step, one on each step that has a test split."""

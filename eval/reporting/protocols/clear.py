@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, Score, primary_of, scores_of
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.markup import Cell, link_of, render, table
 from driftline.eval.reporting.protocols import Page
 from driftline.eval.scoring.ranking import Place, ranked
@@ -50,7 +51,7 @@ def across(documents: Sequence[Document]) -> Section | None:
 def _cell(place: Place | None, first: Score, second: Score) -> Cell | str:
     if place is None:
         return "–"
-    upper, lower = first.spread(place.result), second.spread(place.result)
+    upper, lower = spread(first, place.result), spread(second, place.result)
     return Cell(upper, below=lower, link=link_of(place.result), kind="best" if place.best else "")
 
 

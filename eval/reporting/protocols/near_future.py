@@ -24,10 +24,15 @@ def note(document: Document) -> str:
     text = f"S = {shift} samples, batches of {first['settings']['batch']}."
     if chance is not None:
         text += f" Chance is {100 * chance:.1f} %: the blind classifier on the same labels in random order."
-    spent = [r for r in document["results"] if "overspent" in r.get("budget", {})]
-    over = [f"{r['learner']} ({r['budget']['overspent']} ×)" for r in spent]
-    further = f"Overspent: {', '.join(over)}." if over else ""
-    return " ".join(filter(None, [text, notes.get("ties_text", ""), notes.get("warning", ""), further]))
+    over, under = (
+        [f"{r['learner']} ({r['budget'][key]} ×)" for r in document["results"] if key in r.get("budget", {})]
+        for key in ("overspent", "underspent")
+    )
+    further = [
+        f"Took more than the budget: {', '.join(over)}." if over else "",
+        f"Took less than nine tenths of the budget: {', '.join(under)}." if under else "",
+    ]
+    return " ".join(filter(None, [text, notes.get("ties_text", ""), notes.get("warning", ""), *further]))
 
 
 def varies(document: Document) -> str:

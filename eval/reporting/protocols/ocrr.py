@@ -11,6 +11,7 @@ from markupsafe import Markup
 from driftline.eval.plotting.charts import Figure, Section, lines, points
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.ocrr.score import SCORES
+from driftline.eval.reporting import spread
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.protocols import Page
 from driftline.eval.scoring.ranking import comparable, differing, labels
@@ -112,7 +113,7 @@ def across(documents: Sequence[Document]) -> Section | None:
 
 
 def _pair(result: Mapping[str, Any]) -> Cell:
-    novel, original = (score.spread(result) for score in SCORES[:2])
+    novel, original = (spread(score, result) for score in SCORES[:2])
     return Cell(novel, below=original)
 
 

@@ -35,8 +35,8 @@ def summary(name: str) -> str:
 
 def values(name: str) -> dict[str, Any]:
     """A preset as plain data. Raises UnknownName."""
-    found: dict[str, Any] = yaml.safe_load(_text(name))
-    return found
+    settings: dict[str, Any] = yaml.safe_load(_text(name))
+    return settings
 
 
 def _text(name: str) -> str:
@@ -59,15 +59,15 @@ def write_run_file(folder: Path, preset: str, changes: Sequence[str] = (), force
     path = folder / "driftline.yaml"
     if path.exists() and not force:
         raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force (force=True).")
-    given = values(preset)
-    check(given, f"preset {preset}", changes, folder=folder)
-    write_text(path, full_text(given, f"preset {preset}: {summary(preset)}"))
+    settings = values(preset)
+    check(settings, f"preset {preset}", changes, folder=folder)
+    write_text(path, full_text(settings, f"preset {preset}: {summary(preset)}"))
     return path
 
 
-def full_text(given: dict[str, Any], head: str) -> str:
+def full_text(settings: dict[str, Any], head: str) -> str:
     """The run file of `given`: every setting with its comment, of the collection those of its source."""
-    config = Config.model_validate(given)
+    config = Config.model_validate(settings)
     lines = [f"# {head}", "# Change any of it: driftline checks this file and names line and key of an error.", ""]
     for name, field in Config.model_fields.items():
         value = getattr(config, name)
@@ -75,7 +75,7 @@ def full_text(given: dict[str, Any], head: str) -> str:
             comment = inspect.cleandoc(type(value).__doc__ or "").partition("\n")[0]
             lines += [f"# {comment}", f"{name}:", *_section(value), ""]
         else:
-            lines += [f"{name}: {_plain(value)}  # {field.description}", ""]
+            lines += [f"{name}: {_yaml(value)}  # {field.description}", ""]
     return "\n".join(lines)
 
 
@@ -87,12 +87,12 @@ def _section(section: Section) -> list[str]:
         entries = getattr(section, name)
         if isinstance(entries, tuple) and entries and isinstance(entries[0], Section):
             lines.append(f"  {key}:  # {comment}")
-            lines += [f"    - {_plain(entry.model_dump(mode='json', exclude_defaults=True))}" for entry in entries]
+            lines += [f"    - {_yaml(entry.model_dump(mode='json', exclude_defaults=True))}" for entry in entries]
         else:
-            lines.append(f"  {key}: {_plain(values[name])}  # {comment}")
+            lines.append(f"  {key}: {_yaml(values[name])}  # {comment}")
     return lines
 
 
-def _plain(value: Any) -> str:
+def _yaml(value: Any) -> str:
     """A value as one line of YAML (JSON is YAML)."""
     return json.dumps(value, ensure_ascii=False)

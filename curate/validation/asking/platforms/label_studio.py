@@ -53,10 +53,10 @@ def interface(concepts: Sequence[Concept]) -> str:
 
 def prediction(opinion: Mapping[str, Any]) -> dict[str, Any]:
     """A row of OPINIONS as a prediction for the labelling interface."""
-    said = {"labels": list(opinion["labels"]), "sensitive": ["yes" if opinion["sensitive"] else "no"]}
+    answers = {"labels": list(opinion["labels"]), "sensitive": ["yes" if opinion["sensitive"] else "no"]}
     result = [
         {"id": name, "from_name": name, "to_name": "image", "type": "choices", "value": {"choices": choices}}
-        for name, choices in said.items()
+        for name, choices in answers.items()
     ]
     return {"model_version": opinion["worker"], "score": opinion["confidence"], "result": result}
 

@@ -40,7 +40,7 @@ STATES = {"APPROVED": "Approved", "AWAITING REVIEW": "Submitted", "REJECTED": "R
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """The properties of a study."""
 
     name: str
@@ -133,8 +133,8 @@ class Service:
             return BadConfig(
                 f"Prolific refuses the token of {TOKEN} (HTTP {status}).", "Expected one of the workspace."
             )
-        said = self._client.hidden(data.decode("utf-8", "replace"))
-        return DriftlineError(f"Prolific answers {method} {path} with HTTP {status}: {shortened(said)}")
+        text = self._client.hidden(data.decode("utf-8", "replace"))
+        return DriftlineError(f"Prolific answers {method} {path} with HTTP {status}: {shortened(text)}")
 
     def upload(self, address: str, data: bytes, kind: str) -> None:
         """PUT to a signed address, without the token."""
@@ -147,17 +147,17 @@ class Service:
 
     def all(self, path: str) -> list[dict[str, Any]]:
         """Every result of a list, page by page."""
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         results = None
         while True:
-            page = self.call("GET", f"{path}{'&' if '?' in path else '?'}limit=100&offset={len(found)}")
+            page = self.call("GET", f"{path}{'&' if '?' in path else '?'}limit=100&offset={len(entries)}")
             if (page.get("results") or []) == results:
                 raise BadInput(f"Prolific's list {path} repeats a page.", "Expected the next one.", "Try again.")
             results = page.get("results") or []
-            found += results
-            total = (page.get("meta") or {}).get("count", len(found))
-            if not results or len(found) >= total:
-                return found
+            entries += results
+            total = (page.get("meta") or {}).get("count", len(entries))
+            if not results or len(entries) >= total:
+                return entries
 
 
 def _document(data: bytes, path: str) -> Any:
@@ -193,7 +193,7 @@ def publish(
     batch: Mapping[str, Any],
     addresses: Mapping[str, str],
     concepts: Sequence[Concept],
-    plan: Plan,
+    plan: StudyPlan,
     journal: Journal,
     max_spend: float | None,
 ) -> dict[str, Any]:
@@ -218,9 +218,9 @@ def publish(
         steps = {"task_name": plan.name, "task_introduction": f"<p>{plan.description}</p>", "task_steps": ""}
         body = {"name": name, "workspace_id": plan.workspace, "dataset_id": done["data"], "task_details": steps,
                 "batch_items": layout(concepts)}  # fmt: skip
-        made = service.call("POST", "/data-collection/batches", body)
-        ids = [i["id"] for i in made["batch_items"][0]["rows"][0]["columns"][1]["items"]]
-        journal.end("batch", {"id": made["id"], "labels": ids[0], "sensitive": ids[1]})
+        created = service.call("POST", "/data-collection/batches", body)
+        ids = [i["id"] for i in created["batch_items"][0]["rows"][0]["columns"][1]["items"]]
+        journal.end("batch", {"id": created["id"], "labels": ids[0], "sensitive": ids[1]})
     place = f"/data-collection/batches/{done['batch']['id']}"
     if "setup" not in done:
         if not journal.begin("setup") or service.call("GET", f"{place}/status")["status"] == "UNINITIALISED":
@@ -228,10 +228,10 @@ def publish(
         _until(service, f"{place}/status", {"READY"}, {"UNINITIALISED", "PROCESSING"})
         journal.end("setup", True)
     if "study" not in done:
-        known = (
+        existing = (
             [s for s in service.all("/studies/") if s.get("internal_name") == name] if journal.begin("study") else []
         )
-        study = known[0] if known else service.call("POST", "/studies/", _study(name, plan, done["batch"]["id"]))
+        study = existing[0] if existing else service.call("POST", "/studies/", _study(name, plan, done["batch"]["id"]))
         journal.end("study", study["id"])
     study = service.call("GET", f"/studies/{done['study']}/")
     cost = study.get("total_cost", 0) / 100
@@ -247,25 +247,25 @@ def publish(
     return {"study": done["study"], "batch": done["batch"]["id"], "images": len(addresses), "cost_usd": cost}
 
 
-def _data(service: Service, name: str, addresses: Mapping[str, str], plan: Plan, journal: Journal) -> None:
+def _data(service: Service, name: str, addresses: Mapping[str, str], plan: StudyPlan, journal: Journal) -> None:
     """Create a data set and import the images; what a crash left is free, and stays unused."""
     journal.begin("data")
     fields = {"image": {"type": "image_url", "label": "Image"}, "item": {"type": "metadata"}}
     body = {"name": name, "workspace_id": plan.workspace, "schema": {"strict": False, "fields": fields}}
-    made = service.call("POST", "/data-collection/datasets", body)["id"]
-    target = service.call("GET", f"/data-collection/datasets/{made}/upload-url/images.jsonl")
+    created = service.call("POST", "/data-collection/datasets", body)["id"]
+    target = service.call("GET", f"/data-collection/datasets/{created}/upload-url/images.jsonl")
     lines = "".join(json.dumps({"image": url, "item": item}) + "\n" for item, url in addresses.items())
     service.upload(target["upload_url"], lines.encode(), target.get("content_type", "application/x-ndjson"))
     _until(
         service,
-        f"/data-collection/datasets/{made}/imports/{target['import_id']}",
+        f"/data-collection/datasets/{created}/imports/{target['import_id']}",
         {"complete"},
         {"uninitialised", "queued", "processing"},
     )
-    journal.end("data", made)
+    journal.end("data", created)
 
 
-def _study(name: str, plan: Plan, batch: str) -> dict[str, Any]:
+def _study(name: str, plan: StudyPlan, batch: str) -> dict[str, Any]:
     return {
         "name": plan.name,
         "internal_name": name,
@@ -317,26 +317,26 @@ def collect(service: Service, journal: Journal, batch: str, path: Path) -> int:
     Answers of submissions that were returned, timed out or rejected do not count.
     """
     states = {s["id"]: s for s in submissions(service, journal)}
-    known = journal.done["batch"]
+    ids = journal.done["batch"]
     answers: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
-    for record in service.all(f"/data-collection/batches/{known['id']}/responses"):
+    for record in service.all(f"/data-collection/batches/{ids['id']}/responses"):
         item = (record.get("metadata") or {}).get("item")
         if not isinstance(item, str):
             raise BadInput(f"The response {record.get('id')} names no item.", "Expected the data set's metadata.")
-        said = record["response"]
-        field = {known["labels"]: "labels", known["sensitive"]: "sensitive"}.get(said["instruction_id"])
+        answer = record["response"]
+        field = {ids["labels"]: "labels", ids["sensitive"]: "sensitive"}.get(answer["instruction_id"])
         if field is not None:
-            values = "|".join(str(one["value"]) for one in said.get("answer") or [])
+            values = "|".join(str(one["value"]) for one in answer.get("answer") or [])
             answers[record["submission_id"], item] |= {field: values, "worker": record["participant_id"]}
     sizes = Counter(submission for submission, _ in answers)
     rows = []
-    for (submission, item), said in sorted(answers.items()):
+    for (submission, item), answer in sorted(answers.items()):
         state = states.get(submission, {})
         seconds = state.get("time_taken")
         rows.append(
-            (known["id"], submission, said["worker"], STATES.get(state.get("status", ""), "Rejected"),
-             "" if seconds is None else round(seconds / sizes[submission]), batch, item, said.get("labels", ""),
-             said.get("sensitive", ""))
+            (ids["id"], submission, answer["worker"], STATES.get(state.get("status", ""), "Rejected"),
+             "" if seconds is None else round(seconds / sizes[submission]), batch, item, answer.get("labels", ""),
+             answer.get("sensitive", ""))
         )  # fmt: skip
     write_text(path, marketplace_csv(COLUMNS, rows))
     return len(rows)
@@ -386,11 +386,11 @@ def bonus(service: Service, journal: Journal, path: Path, max_spend: float | Non
             "A second request would pay them a second time.",
             "Look at the study's payments, and pay what is missing there.",
         )
-    made = service.call("POST", "/submissions/bonus-payments/", {"study_id": _published(journal), "csv_bonuses": text})
-    total = made["total_amount"] / 100
+    order = service.call("POST", "/submissions/bonus-payments/", {"study_id": _published(journal), "csv_bonuses": text})
+    total = order["total_amount"] / 100
     if max_spend is None or total > max_spend:
         raise BadConfig(f"The bonuses cost ${total:,.2f} with fees; --max-spend is {max_spend}.", "Expected more.")
     journal.begin(step)
-    service.call("POST", f"/bulk-bonus-payments/{made['id']}/pay/")
+    service.call("POST", f"/bulk-bonus-payments/{order['id']}/pay/")
     result: dict[str, Any] = journal.end(step, {"bonuses": len(rows), "cost_usd": total})
     return result

@@ -1,15 +1,26 @@
-"""Texts → vectors of hashed character n-gram counts: no model, the same on every machine."""
+"""Vectors of length 1, and texts → vectors of hashed character n-gram counts: no model, the same on every machine."""
 
 from __future__ import annotations
 
 import unicodedata
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 LENGTHS = (3, 4, 5)  # characters
+
+
+def unit(x: npt.NDArray[Any], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
+    """x (N, D) or (D,), scaled to length 1 in its own precision, as `dtype`; vectors of zeros stay zero.
+
+    >>> unit(np.array([[3.0, 4.0], [0.0, 0.0]]), np.float64).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    lengths = np.linalg.norm(x, axis=None if x.ndim == 1 else 1, keepdims=True)
+    return np.asarray(x / np.maximum(lengths, 1e-12), dtype)
 
 
 def hashed_ngrams(texts: Sequence[str], width: int) -> npt.NDArray[np.float32]:
@@ -29,4 +40,4 @@ def hashed_ngrams(texts: Sequence[str], width: int) -> npt.NDArray[np.float32]:
                 for i in range(max(1, len(framed) - n + 1)):
                     row[zlib.crc32(framed[i : i + n].encode("utf-8", "surrogatepass")) % width] += 1
     np.sqrt(counts, out=counts)
-    return np.asarray(counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12), np.float32)
+    return unit(counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from driftline.curate.release.data_card import plain, section_text
@@ -17,7 +17,7 @@ def recipe_card(preset: str, judgement: str) -> str:
     """Markdown. judgement: text of a judgement file. Raises UnknownName for an unknown preset."""
     from jinja2 import Environment, StrictUndefined
 
-    template = files("driftline.pipelines.reporting").joinpath("templates/recipe.md.j2").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("recipe.md.j2").read_text(encoding="utf-8")
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["md"] = plain
     config = Config.model_validate(presets.values(preset))

@@ -1,0 +1,302 @@
+"""The state of a run on disk. Nobody else reads and writes `done.json`, `begun.json`, `files.json`, `record.json`.
+
+`DIR/stages/NN_name` holds finished output with `done.json`, or the first work with `begun.json`. Later work is done
+beside it, in `NN_name.next`; when that is complete, it replaces the old output, which is `NN_name.old` for a moment.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from driftline.curate.core.atomic_io import check_version, fingerprint, read_json, sha256_file, sweep, write_json
+from driftline.curate.core.digests import Content, content_digest, files_of, full_digest, listing
+from driftline.curate.core.errors import DriftlineError, MissingFile
+from driftline.curate.core.run_log import last_event
+from driftline.pipelines import VERSION
+from driftline.pipelines.run.stage import Stage
+from driftline.pipelines.stages import STAGES
+
+DONE, BEGUN, FILES, RECORD = "done.json", "begun.json", "files.json", "record.json"
+NUMBER = (int, float)
+# What done.json needs, its counts need, and begun.json may have.
+OF_DONE = {"stage": str, "fingerprint": str, "counts": dict, "seconds": NUMBER, "outside": list, "content": str}
+OF_COUNTS = {"read": int, "kept": int, "dropped": dict}
+OF_BEGUN = {"fingerprint": str, "because": str, "retry": list, "spent": NUMBER}
+
+Outside = list[list[str]]  # name, digest
+
+
+def folder_of(root: Path, name: str) -> Path:
+    """`DIR/stages/NN_name`."""
+    number = list(STAGES).index(name) + 1
+    return root / "stages" / f"{number:02d}_{name}"
+
+
+def left_over(root: Path) -> str:
+    """A sentence that names the folders in `DIR/stages` of no stage in the list; "" without one.
+
+    A stage that is removed, renamed or inserted before others leaves them: folders are numbered by the list.
+    """
+    ours = {folder_of(root, name).name for name in STAGES}
+    names = [path.name for path in sorted((root / "stages").glob("*")) if path.is_dir()]
+    others = [name for name in names if name.removesuffix(".next").removesuffix(".old") not in ours]
+    if not others:
+        return ""
+    way_out = "another list of stages made this; nothing reads it, and it can be deleted"
+    return f"{root / 'stages'} has {', '.join(others)}, which is of no stage: {way_out}."
+
+
+def beside(folder: Path, word: str) -> Path:
+    """Where new work is done while old output is kept (`next`), and where old output goes at last (`old`)."""
+    return folder.with_name(f"{folder.name}.{word}")
+
+
+def done_marks(root: Path) -> list[Path]:
+    """`done.json` of every stage that has one, readable or not."""
+    return sorted(root.glob(f"stages/*/{DONE}"))
+
+
+def is_finished(root: Path, name: str) -> bool:
+    """Whether a stage has a `done.json`, readable or not."""
+    return (folder_of(root, name) / DONE).is_file()
+
+
+def done_of(root: Path, name: str) -> dict[str, Any] | None:
+    """`done.json` of a finished stage; None without one, and for one that is not readable.
+
+    Raises BadInput if another release of driftline wrote it.
+    """
+    path = folder_of(root, name) / DONE
+    done = _read(path)
+    try:
+        check_version(path, done["version"], VERSION, "Build it again in a new folder: driftline init.")
+    except (ValueError, AttributeError, TypeError, KeyError):
+        return None
+    if not _is_mark(done, OF_DONE) or not _is_mark(done["counts"], OF_COUNTS):
+        return None
+    return done if all(isinstance(n, int) for n in done["counts"]["dropped"].values()) else None
+
+
+def begun_of(folder: Path) -> dict[str, Any]:
+    """`begun.json` of unfinished work: its fingerprint, and why it stopped; {} without one."""
+    begun = _read(folder / BEGUN)
+    kinds = {key: kind for key, kind in OF_BEGUN.items() if isinstance(begun, dict) and key in begun}
+    return begun if _is_mark(begun, kinds) else {}
+
+
+def last_changes(root: Path) -> list[str]:
+    """`changes` of `DIR/record.json`, the --set of the last run; [] without a sound one."""
+    record = _read(root / RECORD)
+    changes = record.get("changes") if isinstance(record, dict) else None
+    return changes if isinstance(changes, list) and all(isinstance(change, str) for change in changes) else []
+
+
+def write_changes(root: Path, changes: Sequence[str]) -> None:
+    """Write `DIR/record.json`, if it says something else."""
+    record = {"changes": list(changes)}
+    if _read(root / RECORD) != record:
+        write_json(root / RECORD, record)
+
+
+def _read(path: Path) -> Any:
+    """A JSON file; None if it cannot be read."""
+    try:
+        return read_json(path)
+    except (DriftlineError, OSError):
+        return None
+
+
+def _is_mark(value: Any, kinds: Mapping[str, Any]) -> bool:
+    """Whether it is an object with values of these kinds."""
+    return isinstance(value, dict) and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
+
+
+def settle(folder: Path) -> None:
+    """Finish what a kill interrupted between two steps of `StageState.finish`."""
+    new, old = beside(folder, "next"), beside(folder, "old")
+    if (new / DONE).is_file():
+        _swap(folder)
+    elif old.is_dir() and not folder.is_dir():
+        old.rename(folder)
+    elif old.is_dir():
+        shutil.rmtree(old)
+    if (folder / DONE).is_file():
+        (folder / BEGUN).unlink(missing_ok=True)
+
+
+def _swap(folder: Path) -> None:
+    """Complete new output takes the place of the old: a kill before any step leaves what `settle` can finish."""
+    new, old = beside(folder, "next"), beside(folder, "old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.is_dir():
+        folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+class StageState:
+    """The folder of one stage, and whether its output is that of today's settings and inputs."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.root = stage, stage.context.root
+        self.folder = folder_of(self.root, stage.name)
+        self.next = beside(self.folder, "next")
+        self.done = done_of(self.root, stage.name)
+
+    @cached_property
+    def outside(self) -> Outside:
+        """Name and digest of the files and folders outside the run that the output depends on. Raises MissingFile."""
+        paths, cache = self.stage.outside(), self.root / "digests.sqlite"
+        if missing := [path for path in paths if not path.exists()]:
+            name = missing[0].absolute()
+            raise MissingFile(f"There is no {name}.", f"The stage {self.stage.name} reads it.", "Check the settings.")
+        return [[path.name, full_digest(path, cache)] for path in paths]
+
+    @cached_property
+    def mark(self) -> str | None:
+        """Fingerprint of settings, outside files and the inputs' `done.json`; None while an input is unfinished. Raises
+        MissingFile."""
+        return self._mark_with(self.outside)
+
+    def _mark_with(self, outside: Outside) -> str | None:
+        inputs = {}
+        for need in self.stage.needs:
+            done = done_of(self.root, need)
+            if done is None:
+                return None
+            inputs[need] = fingerprint({k: v for k, v in done.items() if k != "seconds"})
+        return fingerprint([self.stage.name, self.stage.edition(), self.stage.settings(), outside, inputs])
+
+    @property
+    def current(self) -> bool:
+        """Whether there is finished output of today's settings and inputs. Raises MissingFile."""
+        return self.done is not None and self.mark == self.done["fingerprint"]
+
+    @property
+    def was_current(self) -> bool:
+        """As `current`, by what `done.json` says of the outside files."""
+        try:
+            return self.done is not None and self._mark_with(self.done["outside"]) == self.done["fingerprint"]
+        except (DriftlineError, OSError):
+            return True
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether there is a `done.json` that says nothing: finished output, damaged."""
+        return self.done is None and (self.folder / DONE).exists()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is unfinished work in the stage's own folder."""
+        return (self.folder / BEGUN).is_file()
+
+    def damage(self, read_all: bool = False) -> list[str]:
+        """Files of finished output that are missing or have another size (read_all: other bytes), by name."""
+        sizes = _read(self.folder / FILES)
+        try:
+            "".join(sizes).encode()  # half of a surrogate pair names no file
+            listed = {str(name): Content(int(size), str(digest)) for name, (size, digest) in sizes.items()}
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            return [FILES]
+        return [name for name, content in listed.items() if not _is_same(self.folder / name, content, read_all)]
+
+    def unfinished_work(self) -> Path | None:
+        """The folder with unfinished work of these settings and inputs. Raises MissingFile."""
+        works = [work for work in (self.folder, self.next) if "fingerprint" in begun_of(work)]
+        works = [work for work in works if not (work / DONE).exists()]
+        return next((work for work in works if begun_of(work)["fingerprint"] == self.mark), None)
+
+    def unfinished_seconds(self, work: Path | None = None) -> float | None:
+        """How long unfinished work has taken so far, by the times of its files; None without any. work: its folder."""
+        folder = work or self.folder
+        begun = folder / BEGUN
+        if not begun.is_file():
+            return None
+        times = (path.stat().st_mtime for path in folder.rglob("*") if path.is_file())
+        return max(times) - begun.stat().st_mtime
+
+    def reopen(self, damaged: Sequence[str]) -> None:
+        """Make damaged output of these settings unfinished work, if it is made in parts: then good parts are kept.
+
+        damaged: files of current output. Files in no part are made again.
+        """
+        if not self.stage.parts or not (damaged or (self.unreadable and self._logged_mark() == self.mark)):
+            return
+        if not damaged and (self.folder / FILES).is_file():
+            damaged = self.damage()
+        parts = re.compile(self.stage.parts)
+        numbers = {match[1] for name in damaged if (match := parts.fullmatch(name))}
+        write_json(self.folder / BEGUN, {"fingerprint": self.mark})
+        for path in list(files_of(self.folder)):
+            match = parts.fullmatch(path.relative_to(self.folder).as_posix())
+            if path.name not in (BEGUN, DONE) and (match is None or match[1] in numbers):
+                path.unlink()
+        (self.folder / DONE).unlink(missing_ok=True)
+
+    def _logged_mark(self) -> str | None:
+        """The fingerprint of finished output, by the log of the run; None if it does not say."""
+        started = last_event(self.root / "log.jsonl", "started", stage=self.stage.name)
+        done = last_event(self.root / "log.jsonl", "done", stage=self.stage.name)
+        if started is None or done is None or done["time"] < started["time"]:
+            return None
+        return str(started.get("fingerprint"))
+
+    def begin(self, discard: bool, retry: list[str] | None) -> tuple[Path, float]:
+        """The folder to work in, and the seconds that unfinished work in it has taken: it is continued, if it is of
+        these settings and inputs.
+
+        discard: not in the stage's own folder. retry: reasons of the misses that are asked for again.
+        """
+        work = self.next if (self.folder / DONE).exists() else self.folder
+        begun: dict[str, Any] = {"fingerprint": self.mark}
+        if retry is not None and work == self.next:
+            begun["retry"] = retry
+        there, spent = begun_of(work), 0.0
+        same = all(there.get(key) == begun.get(key) for key in ("fingerprint", "retry"))
+        if same and (work == self.next or not discard):
+            spent = begun["spent"] = there.get("spent", 0.0) + (self.unfinished_seconds(work) or 0.0)
+            sweep(work)
+            self.stage.context.run_log.say(f"{self.stage.name}: continuing where it stopped")
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+        write_json(work / BEGUN, begun)
+        return work, spent
+
+    def stop(self, work: Path, because: str) -> None:
+        """Write why unfinished work stopped."""
+        write_json(work / BEGUN, {**begun_of(work), "because": because})
+
+    def finish(self, work: Path, counts: dict[str, Any], seconds: float, repaired: bool) -> None:
+        """Write `files.json` and `done.json` for the complete work, and put it in its place.
+
+        repaired: the old output was damaged. If the new output is what that was, `done.json` stays: later stages are
+        current.
+        """
+        sweep(work)
+        files = listing(work)
+        write_json(work / FILES, {name: [c.size, c.sha256] for name, c in files.items()})
+        stage, content = self.stage, content_digest(files)
+        mark = {
+            "stage": stage.name, "fingerprint": self.mark, "inputs": list(stage.needs), "outside": self.outside,
+            "counts": counts, "seconds": seconds, "content": content, "version": VERSION,
+        }  # fmt: skip
+        if repaired and self.done is not None and (self.done["counts"], self.done["content"]) == (counts, content):
+            mark = self.done
+        write_json(work / DONE, mark)
+        if work == self.folder:
+            (work / BEGUN).unlink()
+        else:
+            _swap(self.folder)
+            settle(self.folder)
+
+
+def _is_same(path: Path, content: Content, read_all: bool) -> bool:
+    try:
+        return path.stat().st_size == content.size and (not read_all or sha256_file(path) == content.sha256)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return False

@@ -1,0 +1,189 @@
+"""A row runs what its name says: replay replays, what is frozen stays, a memory has its size, a setting changes
+something or is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.helpers import drifting
+
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.abilities import check_needs, correct, learn_from, spent, stored_bytes
+from driftline.eval.engine.deep import Deep
+from driftline.eval.experiment.presets import fitting
+from driftline.eval.experiment.settings import setting_names
+from driftline.eval.history import History
+from driftline.eval.learner import Learner, Needs, Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.agem import Agem
+from driftline.eval.learners.si import Si
+from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.run import evaluate, plan
+from driftline.stream_builder.stream import Split
+
+STREAM = drifting(steps=3, classes=4, n=80)
+SEED = drifting(steps=1, classes=6, n=240)
+FROZEN = ("nap", "static-linear", "static-knn")
+
+
+def begun(name: str, **settings: Any) -> Learner:
+    learner: Learner = LEARNERS[name](**settings)
+    learner.begin(Task(4, (8,)), rng_for(0, "mechanisms"))
+    return learner
+
+
+def of_step(number: int) -> Split:
+    return STREAM.steps[number]["train"]
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_frozen_learner_answers_as_after_its_first_data(name: str) -> None:
+    learner, x = begun(name), of_step(2).x
+    learner.learn(of_step(0).x, of_step(0).y)
+    before = np.asarray(learner.predict(x)[0] if name == "static-knn" else learner.scores(x))
+    learner.learn(of_step(1).x, (of_step(1).y + 1) % 4)
+    correct(learner, of_step(2).x[:1], np.array([3]))
+    after = np.asarray(learner.predict(x)[0] if name == "static-knn" else learner.scores(x))
+    np.testing.assert_array_equal(before, after)
+
+
+def test_the_head_of_knn_lm_is_frozen_and_its_memory_grows() -> None:
+    learner: Any = begun("knn-lm")
+    learner.learn(of_step(0).x, of_step(0).y)
+    head = [p.clone() for p in learner.head.params]
+    learner.learn(of_step(1).x, of_step(1).y)
+    assert all(bool((a == b).all()) for a, b in zip(head, learner.head.params, strict=True))
+    assert learner.memory.n == len(of_step(0)) + len(of_step(1))
+
+
+@pytest.mark.parametrize("name", ["er", "cumulative", "gdumb", "cwr", "reservoir", "scratch", "joint"])
+def test_a_method_of_whole_steps_is_refused_where_corrections_come_one_by_one(name: str) -> None:
+    document = evaluate(SEED, "ocrr", [name], settings={"held_out": 2})
+    (skipped,) = document["skipped"]
+    assert skipped["because"].startswith(f"It cannot learn batch by batch: {LEARNERS[name].needs.whole_steps}.")
+
+
+def test_every_need_that_a_protocol_refuses_has_a_sentence() -> None:
+    for kind in map(PROTOCOLS.__getitem__, PROTOCOLS):
+        for need in kind.refuses:
+            value: Any = True if isinstance(getattr(Needs(), need), bool) else "a reason"
+
+            class Needy(LEARNERS["majority"]):  # type: ignore[misc]
+                needs = replace(Needs(), **{need: value})
+
+            with pytest.raises(IncompatibleStream, match="driftline list learners --protocol"):
+                check_needs(Needy(), kind.refuses)
+
+
+def test_si_pulls_corrections_towards_the_weights_of_the_last_step() -> None:
+    def moved(strength: float) -> float:
+        learner: Any = Si(strength=strength)
+        learner.begin(Task(4, (8,)), rng_for(0, "mechanisms"))
+        learner.learn(of_step(0).x, of_step(0).y)
+        start = [p.clone() for p in learner.head.params]
+        for i in range(20):
+            correct(learner, of_step(1).x[i : i + 1], (of_step(1).y[i : i + 1] + 1) % 4)
+        return float(sum(((p - q) ** 2).sum() for p, q in zip(learner.head.params, start, strict=True)))
+
+    assert moved(50.0) < 0.9 * moved(0.0)
+
+
+def test_one_image_changes_no_statistics_of_batch_normalisation() -> None:
+    learner: Any = LEARNERS["finetune"](net="resnet10t", epochs=1, batch=8)
+    learner.begin(Task(3, (32, 32, 3)), rng_for(0, "mechanisms"))
+    images = rng_for(1, "mechanisms").integers(0, 256, (8, 32, 32, 3)).astype(np.uint8)
+    learner.learn(images, np.arange(8) % 3)
+    assert isinstance(learner.head, Deep)
+    statistics = {n: t.clone() for n, t in learner.head.module.state_dict().items() if "running" in n}
+    before = learner.scores(images)
+    correct(learner, images[:1], np.array([2]))
+    after = learner.head.module.state_dict()
+    assert statistics
+    assert all(bool((after[name] == value).all()) for name, value in statistics.items())
+    assert abs(learner.scores(images) - before).max() > 0
+
+
+class SpyAgem(Agem):
+    """Notes what its constraint is computed on."""
+
+    def learn_from(self, past: Any) -> None:
+        self.read.append((past.start, self.past.positions.copy()))
+        super().learn_from(past)
+
+    read: list[tuple[int, Any]]
+
+
+def on_a_stream(memory: int, sample: int = 0) -> SpyAgem:
+    learner = SpyAgem(memory=memory, sample=sample)
+    learner.read = []
+    learner.begin(Task(4, (8,), batch=10, updates=4.0), rng_for(0, "mechanisms"))
+    history = History([of_step(0), of_step(1)])
+    for start in range(0, len(history), 10):
+        learn_from(learner, history.past(start, start + 10))
+    return learner
+
+
+def test_agem_on_a_stream_reads_a_memory_of_its_size_that_is_a_sample_of_the_past() -> None:
+    learner = on_a_stream(memory=20)
+    for start, positions in learner.read:
+        assert len(positions) == min(20, start)
+        assert len(set(positions.tolist())) == len(positions)
+        assert not len(positions) or positions.max() < start
+    assert learner.read[-1][1].min() < 60  # not the newest alone
+
+
+def test_agem_on_a_stream_reports_the_bytes_of_its_memory() -> None:
+    weights, sample = 4 * 8 * 4 + 4 * 4, 8 * 4 + 8
+    assert stored_bytes(on_a_stream(memory=20)) == weights + 20 * sample
+
+
+def test_agem_pays_for_the_samples_that_an_update_reads() -> None:
+    """4 updates of plain SGD a batch of 10: two of A-GEM with 10 more samples, one with 30."""
+    few, many = on_a_stream(memory=40), on_a_stream(memory=40, sample=30)
+    assert (few.gradient_steps, many.gradient_steps) == (2 * 16, 16)
+    assert spent(few) == spent(many) == 4 * 16
+
+
+@pytest.mark.parametrize("name", ["er-online", "fc-only", "cosine-fc", "ace", "overadapt"])
+def test_an_online_head_has_no_setting_that_it_does_not_use(name: str) -> None:
+    assert not {"optimiser", "decay", "decay_after", "correct_lr"} & set(setting_names(LEARNERS[name]))
+
+
+@pytest.mark.parametrize("settings", [{"finetune.epochs": 3}, {"epochs": 3}, {"finetune.batch": 4}, {"decay": 0.5}])
+def test_a_setting_that_a_budget_replaces_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(BadConfig, match="has no effect under near-future, where all learners share a budget"):
+        evaluate(STREAM, "near-future", ["finetune"], settings={"shift": 20, "batch": 10} | settings)
+
+
+def test_a_setting_that_a_budget_replaces_is_not_recorded() -> None:
+    settings = {"shift": 20, "batch": 10, "prefix": 40}
+    (result,) = evaluate(STREAM, "near-future", ["finetune"], settings=settings)["results"]
+    assert result["settings"]["batch"] == 10  # of the protocol
+    assert not {"epochs", "decay", "decay_after"} & set(result["settings"])
+
+
+def test_a_presets_settings_reach_only_whom_it_names() -> None:
+    class Er(LEARNERS["er"]):  # type: ignore[misc]
+        """A stranger's, of the same name."""
+
+    Er.__module__ = "somebody"
+    given = fitting("clear-mlp", {"er": LEARNERS["er"], "majority": LEARNERS["majority"], "ocrr": PROTOCOLS["ocrr"]})
+    assert given["er"]["net"] == "mlp"
+    assert given["majority"] == given["ocrr"] == {}
+    assert fitting("clear-mlp", {"er": Er}) == {"er": {}}
+
+
+def test_the_record_says_where_each_setting_comes_from() -> None:
+    runs: list[Any] = []
+    changed = {"shift": 20, "batch": 10, "prefix": 40, "finetune.weight_decay": 0.5}
+    evaluate(STREAM, "near-future", ["finetune"], settings=changed, preset="cglm", keep_run=runs.append)
+    origin = runs[0].about["settings_from"]
+    assert origin == {"momentum": "protocol", "lr": "chosen", "weight_decay": "set"}
+    del changed["finetune.weight_decay"]
+    text = plan(STREAM, "near-future", ["fc-only"], [0], changed, preset="cglm").settings["fc-only"]
+    assert "weight_decay 0.0001 (preset cglm)" in text
+    assert "momentum" not in text  # the protocol's is the learner's own

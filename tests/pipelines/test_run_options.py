@@ -1,0 +1,126 @@
+"""Options of commands that work on a run folder, where no other file tests them: what each is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.console import document, handed, inside
+from support.helpers import yfcc_line
+
+from driftline.pipelines.run.stage import retry_of
+
+CONFIG = """\
+collection: {source: yfcc, path: photos.tsv}
+filter: {upload_after_capture: false}
+embed: {model: driftline-photo-world}
+retrieve: {concepts: [{name: car, prompts: [a car]}]}
+"""
+RUN = "driftline.pipelines.run.runner.run"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run of four records, which is done up to `filter`."""
+    (tmp_path / "photos.tsv").write_text("".join(f"{yfcc_line(id=i)}\n" for i in range(4)))
+    (tmp_path / "driftline.yaml").write_text(CONFIG)
+    document("run", tmp_path, "--until", "filter")
+    return tmp_path
+
+
+def test_init_replaces_a_file_only_by_force(tmp_path: Path) -> None:
+    assert inside("init", tmp_path).returncode == 0
+    new = (tmp_path / "driftline.yaml").read_text()
+    (tmp_path / "driftline.yaml").write_text("mine: true\n")
+    assert "already exists" in inside("init", tmp_path).stderr
+    assert (tmp_path / "driftline.yaml").read_text() == "mine: true\n"
+    assert inside("init", tmp_path, "--force").returncode == 0
+    assert (tmp_path / "driftline.yaml").read_text() == new
+
+
+def test_from_repeats_a_stage_that_is_done_and_a_plan_says_so(folder: Path) -> None:
+    def times() -> list[int]:
+        return [next(folder.glob(f"stages/*_{name}/done.json")).stat().st_mtime_ns for name in ("ingest", "filter")]
+
+    def actions(*words: str) -> list[str]:
+        plans = document("plan", folder, *words, "--until", "filter")["plan"]
+        return [plan["action"] for plan in plans if plan["stage"] in ("ingest", "filter")]
+
+    before = times()
+    assert actions() == ["skip", "skip"]
+    assert actions("--from", "filter") == ["skip", "run"]
+    document("run", folder, "--until", "filter", "--from", "filter")
+    after = times()
+    assert (after[0], after[1] > before[1]) == (before[0], True)
+
+
+def test_misses_are_asked_again_for_the_reasons_that_are_named(folder: Path) -> None:
+    context = handed(RUN, "run", folder, "--retry-misses", "http_5xx, network")["context"]
+    assert context.retry == retry_of(["http_5xx", "network"])
+    assert handed(RUN, "run", folder)["context"].retry != context.retry
+    assert "names no reason" in inside("run", folder, "--retry-misses", ",").stderr
+
+
+def test_purge_is_the_setting_of_that_name(folder: Path) -> None:
+    words = ("run", folder, "--set", "release.append=true", "--set", f"release.previous={folder}")
+    purged, usual = (handed(RUN, *words, *more)["context"] for more in (["--purge"], []))
+    assert (purged.config.release.purge, usual.config.release.purge) == (True, False)
+    assert purged.changes == (*usual.changes, "release.purge=true")
+
+
+@pytest.mark.parametrize("command", ["browse", "explore", "annotate"])
+def test_a_page_has_the_port_that_is_asked_for_and_is_opened_if_asked_to(
+    command: str, journey: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    serve = "driftline.pipelines.web.local_server.serve"
+    assert handed(serve, command, journey, "--port", 8123)["port"] == 8123
+    handed(serve, command, journey)["say"]("http://x/1")
+    handed(serve, command, journey, "--open")["say"]("http://x/2")
+    assert opened == ["http://x/2"]
+
+
+@pytest.mark.parametrize("command", ["grow", "heal"])
+def test_a_living_run_has_the_workers_and_settings_that_are_asked_for(command: str, folder: Path) -> None:
+    place = f"driftline.pipelines.run.living.{command}"
+    context = handed(place, command, folder, "--workers", 3, "--set", "seed=7")["context"]
+    assert (context.executor.workers, context.config.seed) == (3, 7)
+
+
+def test_growing_stops_at_limits_of_time_and_money(folder: Path) -> None:
+    words = ("grow", folder, "--until", "ask", "--max-minutes", 2.5, "--max-cost", 7)
+    found = handed("driftline.pipelines.run.living.grow", *words)
+    assert (found["until"], found["minutes"], found["cost"]) == ("ask", 2.5, 7.0)
+
+
+def test_healing_is_of_reasons_older_than_some_days_and_from_a_mirror(folder: Path) -> None:
+    words = (
+        "heal",
+        folder,
+        "--reason",
+        "timeout",
+        "--reason",
+        "gone",
+        "--older-than",
+        3,
+        "--mirror",
+        "https://m.test/{hash}",
+    )
+    found = handed("driftline.pipelines.run.living.heal", *words)
+    assert (found["reasons"], found["days"]) == (["timeout", "gone"], 3.0)
+    assert found["context"].config.fetch.mirror == "https://m.test/{hash}"
+
+
+def test_a_demo_grows_if_asked_to(tmp_path: Path) -> None:
+    found = handed("driftline.pipelines.demo.growth.demo_grown", "demo", "--quick", "--grow", "--out", tmp_path / "d")
+    assert found["out"] == tmp_path / "d"
+    assert "exclude each other" in inside("demo", "--real", "--grow", "--out", tmp_path / "d").stderr
+
+
+def test_a_report_of_a_run_adds_its_images_and_counts(journey: Path, tmp_path: Path) -> None:
+    words = ("report", journey / "runs", "--stream", journey / "stream", "--out", tmp_path / "r")
+    found = handed("driftline.pipelines.reporting.run_report.journey_report", *words, "--run", journey)
+    assert next(iter(found.values())).root == journey
+    assert list(found.values())[3:] == [journey / "runs", tmp_path / "r"]
+    assert "Expected one of each" in inside("report", journey / "runs", "--run", journey, "--out", tmp_path).stderr
