@@ -21,7 +21,7 @@ from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, stored_protocol
 from driftline.eval.reporting import ageing, compared, confidence, pages, versions
 from driftline.eval.reporting.document import shown
-from driftline.eval.reporting.exports import EXPORTED, write_exports
+from driftline.eval.reporting.files.exports import EXPORTED, write_exports
 from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of

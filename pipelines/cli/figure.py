@@ -33,7 +33,7 @@ def save(
     as_json: Json = False,
 ) -> None:
     """Write the charts of a report as SVG, PDF and PNG."""
-    from driftline.eval.reporting.figures import save_figures
+    from driftline.eval.reporting.files.figures import save_figures
     from driftline.eval.reporting.report import results_of
     from driftline.stream_builder.stream import Stream
 

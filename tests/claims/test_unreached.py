@@ -14,7 +14,7 @@ from driftline.eval.protocol import PROTOCOLS, Score
 from driftline.eval.protocols.ocrr.score import REACHED
 from driftline.eval.reporting.answer import _best
 from driftline.eval.reporting.document import _cost
-from driftline.eval.reporting.exports import scores_tex
+from driftline.eval.reporting.files.exports import scores_tex
 from driftline.eval.reporting.overview import Column, ranks, table
 from driftline.eval.results import Results
 from driftline.eval.scoring.aggregate import _compare, _spread

@@ -18,10 +18,11 @@ from driftline.curate.core.errors import UnknownName
 from driftline.eval.plotting.charts import GAP, lines, slopes
 from driftline.eval.plotting.colours import GREY
 from driftline.eval.plotting.timeline import BINS, FOOT, HIGH, SHADES, TOP, timeline
-from driftline.eval.reporting.figures import save_figures
+from driftline.eval.reporting.files.figures import save_figures
 from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Stream
 
 MANY = {f"learner {i}": ([0, 1, 2], [0.5, 0.5, 0.5 + i / 1000]) for i in range(40)}
 
@@ -145,3 +146,16 @@ def test_a_reports_charts_are_saved_with_legend_names_and_bands(tmp_path: Path) 
     assert len(one["figures"]) == 3
     with pytest.raises(UnknownName, match="no chart 'cost'.*Available: .*cost-against-accuracy"):
         save_figures(results_of([runs]), out, "cost")
+
+
+def test_saved_charts_name_the_classes_of_a_stream_that_is_at_hand(tmp_path: Path) -> None:
+    stream = drifting(steps=3, classes=3)
+    stream = Stream("named", stream.steps, ["cup", "car", "cat"]).save(tmp_path / "s")
+    evaluate(stream, "clear-iid", ["nearest-mean"], out=tmp_path / "runs")
+    titles = {}
+    for more in ([], ["--stream", str(tmp_path / "s")]):
+        out = tmp_path / f"out{len(more)}"
+        saved = answer("figure", "save", str(tmp_path / "runs"), "--out", str(out), "--json", *more)["figures"]
+        (svg,) = (Path(one).read_text() for one in saved if one.endswith("accuracy-of-each-class.svg"))
+        titles[len(more)] = set(re.findall(r"font-size='12' fill='currentColor'>([^<]*)<", svg))
+    assert titles == {0: {"0", "1", "2"}, 2: {"cup", "car", "cat"}}

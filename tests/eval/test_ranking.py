@@ -14,7 +14,7 @@ from driftline.eval.plotting.charts import points
 from driftline.eval.protocol import PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.reporting import spread
-from driftline.eval.reporting.exports import scores_tex
+from driftline.eval.reporting.files.exports import scores_tex
 from driftline.eval.reporting.overview import cells_of, ranks
 from driftline.eval.reporting.protocols import PAGES, page_of
 from driftline.eval.reporting.protocols.ocrr import front

@@ -17,7 +17,7 @@ from support.helpers import drifting
 
 from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig
-from driftline.eval.reporting.result_formats import About, write_results
+from driftline.eval.reporting.files.result_formats import About, write_results
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Stream
 

@@ -13,7 +13,7 @@ from support.console import answer, driftline, handed
 from support.helpers import drifting
 from support.pages import chromium_browser, open_report, violations
 
-from driftline.eval.reporting.exports import schema, scores_tex
+from driftline.eval.reporting.files.exports import schema, scores_tex
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.two_runs import _table, two_runs
 from driftline.eval.run import evaluate
