@@ -222,6 +222,9 @@ def test_what_even_classes_lose_the_odd_ones_gain() -> None:
 def test_which_class_is_rounded_up_is_drawn() -> None:
     up = [int(quotas(10, np.full((3, 1), 1 / 3), rng_for(seed)).argmax()) for seed in range(300)]
     assert all(abs(up.count(c) - 100) < 5 * np.sqrt(300 * 2 / 9) for c in range(3))
+    pairs = [tuple(np.flatnonzero(quotas(2, np.full((4, 1), 1 / 4), rng_for(seed)))) for seed in range(300)]
+    assert len(set(pairs)) == 6
+    assert all(abs(pairs.count(pair) - 50) < 5 * np.sqrt(300 * 5 / 36) for pair in pairs)
 
 
 def test_drift_is_measured_on_test_images() -> None:

@@ -131,5 +131,5 @@ def test_candidates_of_the_command_are_values_by_setting(tmp_path: Path) -> None
     drifting().save(tmp_path / "S")
     words = ("eval", tmp_path / "S", "--protocol", "clear-iid", "--learners", "reservoir", "--out", tmp_path / "runs")
     found = handed("driftline.eval.run.plan", *words, "--tune", "lr=0.1, 1", "--tune", "reservoir.epochs=3")
-    assert list(found.values())[-1] == {"lr": [0.1, 1], "reservoir.epochs": [3]}
+    assert found["tune"] == {"lr": [0.1, 1], "reservoir.epochs": [3]}
     assert "Expected KEY=VALUE,VALUE" in inside(*words, "--tune", "lr=0.1,").stderr

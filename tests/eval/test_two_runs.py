@@ -148,3 +148,25 @@ def test_the_command_knows_the_streams_that_are_named(runs: Path, tmp_path: Path
     words = ("compare", runs / "a", runs / "b", "--stream", tmp_path / "S", "--out", tmp_path / "out")
     found = handed("driftline.eval.reporting.two_runs.two_runs", *words)
     assert [each.sha256 for each in list(found.values())[-1]] == [stream.sha256]
+
+
+def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: Path) -> None:
+    words = ("compare", runs / "a", runs / "b", "--out", tmp_path, "--plugin", "mine:Own")
+    assert list(handed("driftline.eval.leaderboard.isolation.trust", *words).values()) == ["mine:Own"]
+
+
+def test_charts_are_saved_with_the_names_and_dates_of_the_stream_that_is_named(runs: Path, tmp_path: Path) -> None:
+    stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
+    words = ("figure", "save", runs / "a", "retention", "--stream", tmp_path / "S", "--out", tmp_path / "out")
+    found = list(handed("driftline.eval.reporting.figures.save_figures", *words).values())
+    assert found[1:3] == [tmp_path / "out", "retention"]
+    assert [each.sha256 for each in found[3]] == [stream.sha256]
+
+
+@pytest.mark.parametrize(("words", "reuse"), [((), "same"), (("--reuse", "any"), "any")])
+def test_finished_runs_of_other_code_are_taken_only_if_asked_for(
+    words: tuple[str, ...], reuse: str, tmp_path: Path
+) -> None:
+    drifting().save(tmp_path / "S")
+    command = ("eval", tmp_path / "S", "--protocol", "clear-iid", "--learners", "majority", "--out", tmp_path / "runs")
+    assert handed("driftline.eval.run.plan", *command, *words)["reuse"] == reuse
