@@ -109,7 +109,8 @@ def jobs_of(
     budget, jobs, tuned = task.updates is not None, [], set()
     for spec in specs:
         changed = per_learner[spec.name]
-        if budget and (dead := sorted({*changed, *spec.own} & set(spec.kind.budgeted))):
+        refused = any(getattr(spec.kind.needs, need) for need in kind.refuses)  # it does not run at all
+        if budget and not refused and (dead := sorted({*changed, *spec.own} & set(spec.kind.budgeted))):
             raise BadConfig(
                 f"{spec.name}: {dead[0]} has no effect under {name}, where all learners share a budget of updates.",
                 "Expected a setting that changes something.",
