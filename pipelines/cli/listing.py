@@ -40,6 +40,7 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
 }
 FAMILIES = {  # how a learner takes its data: its declared need → heading, the least demanding first
     "": "batch by batch: under every protocol",
+    "first_step": "a whole first step, then batch by batch",
     "whole_steps": "step by step",
     "all_steps": "all steps at once, for the last one",
 }

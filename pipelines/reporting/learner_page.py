@@ -14,6 +14,7 @@ NEEDS = {  # declared need → what the page says; the first that a learner has
     "future": "all steps at once",
     "unlabelled": "whole steps with unlabelled samples",
     "whole_steps": "whole steps",
+    "first_step": "a whole first step",
     "texts": "raw texts or images",
     "images": "images",
 }
