@@ -29,7 +29,7 @@ from driftline.eval.experiment.learner_sets import ALPHAS
 from driftline.eval.learners import LEARNERS
 from driftline.eval.run import evaluate
 from driftline.eval.training.online_learner import OnlineLearner
-from driftline.eval.training.sgd_learner import HEADS, RATES, RATES_OF_IMAGES, NetLearner
+from driftline.eval.training.sgd_learner import HEADS, RATES, RATES_OF_IMAGES, NetworkLearner
 from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order
 from driftline.stream_builder.stream import Stream
 
@@ -54,7 +54,7 @@ def trained(name: str) -> list[str]:
     fitting = [
         n
         for n, kind in LEARNERS.items()
-        if issubclass(kind, NetLearner) and LEARNERS[n]().lr is None and not kind.needs.images
+        if issubclass(kind, NetworkLearner) and LEARNERS[n]().lr is None and not kind.needs.images
     ]
     if name == "near-future":
         return [*(n for n in fitting if not (LEARNERS[n].needs.whole_steps or LEARNERS[n].needs.first_step)), *CLOSED]

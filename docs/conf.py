@@ -82,7 +82,8 @@ def python() -> str:
     sections = [*faces, ("Your own parts", "See the guide Extend.", [resolve_name(name) for name in PARTS])]
     parts, seen = ["# Python\n"], []
     for title, text, things in sections:
-        new = [thing for thing in things if callable(thing) and thing not in seen]
+        ours = [thing for thing in things if str(getattr(thing, "__module__", "")).startswith("driftline.")]
+        new = [thing for thing in ours if callable(thing) and thing not in seen]
         parts += [f"## {title}\n\n{text}\n", *map(documented, new)]
         parts += [listed(thing) for thing in things if isinstance(thing, Registry)]
         seen += new

@@ -156,7 +156,8 @@ def with_these_libraries(here: Path, _: str, wheel: Path) -> None:
     libraries = [p for p in sys.path if p.endswith("site-packages")]
     (packages / "libraries.pth").write_text("\n".join(libraries), encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "--python", python]
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--quiet", str(wheel)], check=True, capture_output=True)
+    words = [*pip, "install", "--no-deps", "--no-index", "--force-reinstall", "--quiet", str(wheel)]
+    subprocess.run(words, check=True, capture_output=True)
 
 
 def of_this_one(installed: Path) -> bool:

@@ -25,8 +25,8 @@ def check_columns(columns: dict[str, str], images: Sequence[str]) -> dict[str, s
     allowed = [*(name for name in COLUMNS if name not in NOT_FROM_TABLE), *(i for i in images if i == "image")]
     for name in columns:
         if name not in allowed:
-            hint = " ".join(filter(None, ["", did_you_mean(name, allowed)]))
-            raise ValueError(f"There is no column {name!r}.{hint} Available: {', '.join(allowed)}")
+            parts = (f"There is no column {name!r}.", did_you_mean(name, allowed), f"Available: {', '.join(allowed)}")
+            raise ValueError(" ".join(filter(None, parts)))
     if "uploaded" not in columns or not set(images) & set(columns):
         raise ValueError(
             f"Expected at least uploaded and one of {', '.join(images)}, as in "

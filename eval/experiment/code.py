@@ -68,8 +68,8 @@ def _object(thing: Any) -> str:
     """Of an instance: its class, the settings that are no text or number, and the files that its settings name."""
     own = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init} if is_dataclass(thing) else {}
     values = {name: _value(value) for name, value in own.items() if not isinstance(value, PLAIN)}
-    for name in getattr(thing, "reaches", {}):
-        if isinstance(own.get(name), str) and own[name] and Path(own[name]).exists():
+    for name, what in getattr(thing, "reaches", {}).items():
+        if what in ("a file", "a model") and isinstance(own.get(name), str) and own[name] and Path(own[name]).exists():
             values[name] = _content(Path(own[name]))
     kind = code_of(type(thing))
     return kind if not values else fingerprint([kind, values])[:16]

@@ -15,7 +15,7 @@ from driftline.eval.protocols.ocrr.score import REACHED
 from driftline.eval.reporting.answer import _best
 from driftline.eval.reporting.document import _cost
 from driftline.eval.reporting.files.exports import scores_tex
-from driftline.eval.reporting.overview import Column, ranks, table
+from driftline.eval.reporting.overview import Column, grid, ranks
 from driftline.eval.results import Results
 from driftline.eval.scoring.aggregate import _compare, _spread
 from driftline.eval.scoring.ranking import best, rank, ranked
@@ -129,7 +129,7 @@ class TestEveryTableHasTheSameRule:
         cells = {r["learner"]: {column: r} for r in made["results"]}
         order = ranks([column], cells)
         assert order == {"one": 1.0, "whole": 2.0, "low": 3.0, "partly": 4.0}
-        html = table([column], cells, order)
+        html = grid([column], cells, order)
         assert html.count("class='best'") == 1
         assert "<td class='best'>60.0" in html
 

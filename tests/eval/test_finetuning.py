@@ -511,7 +511,7 @@ class TestMethods:
     def test_the_other_protocols_say_why_they_skip_them(self) -> None:
         found = evaluate(stream(), "clear-streaming", ["ft"])
 
-        assert "seq-to-final" in found["skipped"][0]["because"]
+        assert "learns from all steps at once, for the last one" in found["skipped"][0]["because"]
 
     def test_validation_data_may_be_held_out_of_training_data(self) -> None:
         bare = stream()

@@ -16,14 +16,14 @@ from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.fc_only import FcOnly
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.run import evaluate
-from driftline.eval.training.sgd_learner import RATES, NetLearner
+from driftline.eval.training.sgd_learner import RATES, NetworkLearner
 from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order
 from driftline.stream_builder.stream import Stream
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TRAINED = [
     n for n, kind in LEARNERS.items()
-    if issubclass(kind, NetLearner) and not (kind.needs.whole_steps or kind.needs.first_step or kind.needs.images)
+    if issubclass(kind, NetworkLearner) and not (kind.needs.whole_steps or kind.needs.first_step or kind.needs.images)
 ]  # fmt: skip
 WITHOUT_TEXTS = [name for name in TRAINED if not LEARNERS[name].needs.class_texts]  # streams here have none
 CHOSEN = [name for name in WITHOUT_TEXTS if LEARNERS[name]().lr is None]

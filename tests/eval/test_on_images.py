@@ -221,7 +221,7 @@ class TestL2p:
         third = slice(None, None, 3)
         steps = [replace(s, splits={name: v.take(third) for name, v in s.splits.items()}) for s in STREAM.steps]
         small = replace(STREAM, steps=steps, sha256="every third square")
-        spec = "l2p(net=test_vit,epochs=1,pool=4,length=2,chosen=2)"
+        spec = f"l2p(net=test_vit,{'' if protocol == 'near-future' else 'epochs=1,'}pool=4,length=2,chosen=2)"
         found = evaluate(small, protocol, [spec], settings=settings)
         assert [result["learner"] for result in found["results"]] == [spec], found["skipped"]
         assert found["results"][0]["gradient_steps"] > 0

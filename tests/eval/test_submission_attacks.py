@@ -159,7 +159,7 @@ ATTACKS: dict[str, tuple[Callable[[Members], Any], str]] = {
     "infinite": (lambda m: rows(m, cell(seconds=float("inf"))), "row 0 has a number that is not finite"),
     "more right than tested": (lambda m: rows(m, cell(n_correct=31)), "31 right of 30"),
     "counts of classes": (lambda m: rows(m, cell(class_n=[30])), "other counts of classes than its records"),
-    "learned later than it says": (lambda m: rows(m, cell(learned_to=3)), "its learned_to is 3; the protocol gives -1"),
+    "learned later than it says": (lambda m: rows(m, cell(learned_to=3)), "its learned_to is 3; the protocol gives 0"),
     "tested on another step": (lambda m: rows(m, cell(tested_on="1")), "its tested_on is '1'"),
     "no outcomes of one row": (lambda m: records(m, lambda r: [x for x in r if x["row"]]), "its records in"),
     "swapped seed": (lambda m: about(m, "0004", seed=1), "not those of the stream"),

@@ -23,6 +23,7 @@ from support.helpers import drifting, grouped, release_of, write_base, yfcc_line
 from driftline.curate.core.atomic_io import csv_text, write_json
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.metadata.schema import batch_of
 from driftline.curate.release import Release
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.stream_builder.stream import Stream
@@ -209,7 +210,7 @@ def flickr(folder: Path) -> None:
     made = source.Flickr(source="flickr", start=1_300_000_000, end=1_300_000_010)
     window = source.Window(made.start, made.end, ("4",))
     for photos in made._windows(api, window, folder / "work"):
-        source.batch_of([made._record(photo, i) for i, photo in enumerate(photos)]).validate(full=True)
+        batch_of([made._record(photo, i) for i, photo in enumerate(photos)]).validate(full=True)
 
 
 def commons_answer(folder: Path) -> None:
@@ -236,7 +237,7 @@ def wikimedia(folder: Path) -> None:
     vars(api)["get"] = lambda *given: answer
     if answer is not None:
         for images in made._pages(api, made.start, made.end, folder / "work"):
-            source.batch_of([made._record(image, i) for i, image in enumerate(images)]).validate(full=True)
+            batch_of([made._record(image, i) for i, image in enumerate(images)]).validate(full=True)
 
 
 def museum_answer(folder: Path) -> None:
@@ -259,7 +260,7 @@ def iiif(folder: Path) -> None:
     if source.kind_of(answer.document):
         source.members(answer.document)
         rows = made._canvases(answer.document, "http://h/all")
-        source.batch_of([{**row, "row": i} for i, row in enumerate(rows)]).validate(full=True)
+        batch_of([{**row, "row": i} for i, row in enumerate(rows)]).validate(full=True)
 
 
 def dated(folder: Path) -> None:

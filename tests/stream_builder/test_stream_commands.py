@@ -224,7 +224,7 @@ def test_an_option_of_from_order_makes_the_stream_that_the_function_makes(
 
 def test_pictures_of_a_table_are_below_the_root_and_of_the_size_that_are_asked_for(tmp_path: Path) -> None:
     command = ("stream", "from-order", photos(tmp_path / "data"), "--periods", 2, "--out", tmp_path / "out")
-    assert "48 of 48 files are missing" in inside(*command).stderr
+    assert "48 of 48 images" in inside(*command).stderr
     document(*command, "--root", tmp_path / "data" / "pictures", "--size", 8)
     first = Stream.load(tmp_path / "out").steps[0]["train"]
     assert first.x[:1].shape == (1, 8, 8, 3)
