@@ -126,7 +126,7 @@ def test_names_from_outside_are_text_in_the_library_too(browser: Any, tmp_path: 
         chart.scroll_into_view_if_needed()
         mark = chart.locator("[data-row]").last
         page.mouse.move(*place(mark, 1))
-        assert page.locator(".tip").is_visible()
+        page.locator(".tip").wait_for(state="visible", timeout=5000)
         assert page.locator(".tip strong").text_content() == mark.evaluate("mark => mark.closest('[data-n]').dataset.n")
     for details in page.locator("details.data summary").all():
         details.click()
