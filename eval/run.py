@@ -70,8 +70,9 @@ def evaluate(
     learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
     """
     out = None if out is None else Path(out)
-    grid, jobs = jobs_of(stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset)
-    grid = dataclasses.replace(grid, any_code=reuse == "any")
+    grid, jobs = jobs_of(
+        stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset=preset, any_code=reuse == "any"
+    )
     stream = outcomes.numbered(stream, grid.most_probable)
     names = list(dict.fromkeys(job.name for job in jobs))
     failed: dict[str, str] = {}
@@ -226,8 +227,9 @@ def plan(
     reuse: Reuse = "same",
 ) -> Workload:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
-    grid, jobs = jobs_of(stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset)
-    grid = dataclasses.replace(grid, any_code=reuse == "any")
+    grid, jobs = jobs_of(
+        stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset=preset, any_code=reuse == "any"
+    )
     created, shown, untold = [], {}, {}
     for job in jobs:
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
@@ -319,8 +321,8 @@ def _finished(folder: Path, grid: Setup) -> bool:
     if not (folder / "run.json").is_file():
         return False
     record = row_files.record(folder)
-    told = grid.any_code or "untold" not in record.get("code_of", {})
-    return told and record.get("probabilities", 0) >= grid.most_probable
+    readable = grid.any_code or "untold" not in record.get("code_of", {})
+    return readable and record.get("probabilities", 0) >= grid.most_probable
 
 
 def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -99,20 +99,20 @@ def _stamp(path: Path) -> str:
     return f"{s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}"
 
 
-def installed_version() -> str:
-    """Of driftline; "0" where it is run from a folder."""
+def installed_version(distribution: str = "driftline") -> str:
+    """ "0" where it is not installed, as driftline that is run from a folder."""
     try:
-        return version("driftline")
+        return version(distribution)
     except PackageNotFoundError:
         return "0"
 
 
 @cache
-def code_of() -> str:
+def code_of(packages: Sequence[str] = PACKAGES) -> str:
     """The code that runs, for records: version, and twelve digits of the names and bytes of all Python and C files of
-    the four packages."""
+    these packages."""
     root = Path(__file__).parents[2]
-    files = [p for name in PACKAGES for p in (root / name).rglob("*") if p.suffix in (".py", ".c")]
+    files = [p for name in packages for p in (root / name).rglob("*") if p.suffix in (".py", ".c", ".h")]
     digest = fingerprint({p.relative_to(root).as_posix(): sha256_file(p) for p in files})
     return f"driftline {installed_version()} ({digest[:12]})"
 

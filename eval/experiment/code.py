@@ -15,15 +15,16 @@ import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from driftline.curate.core import digests
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
-from driftline.curate.core.digests import files_of
+from driftline.curate.core.digests import files_of, installed_version
 
 HOME = "driftline"
 OURS = ("curate", "stream_builder", "eval")  # packages of driftline whose code decides a row
@@ -48,20 +49,9 @@ def code_or_name(learner: object, protocol: object) -> dict[str, str]:
         return {"untold": str(error)}
 
 
-@cache
 def ours() -> str:
-    """Version of driftline, and twelve digits of the Python and C files of the packages that decide rows."""
-    root = Path(__file__).absolute().parents[2]
-    files = sorted(p for name in OURS for p in files_of(root / name) if p.suffix in (".py", ".c", ".h"))
-    digest = fingerprint([(p.relative_to(root).as_posix(), sha256_file(p)) for p in files])
-    return f"{_version(HOME)} ({digest[:12]})"
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:  # run from a folder
-        return "0"
+    """Of driftline's own code that decides rows."""
+    return digests.code_of(OURS)
 
 
 def _object(thing: Any) -> str:
@@ -99,7 +89,7 @@ def _module(module: ModuleType) -> str:
         return distribution
     if not str(module.__file__).endswith(".py"):
         raise Untold(module.__name__)
-    return fingerprint({path.name: _sha256(path) for path in sorted(_sources(module))})[:16]
+    return fingerprint([(path.name, _sha256(path)) for path in sorted(_sources(module))])[:16]  # names may repeat
 
 
 def _distribution(module: ModuleType) -> str:
@@ -111,7 +101,7 @@ def _distribution(module: ModuleType) -> str:
     if not _installed(file):
         return ""
     names = _distributions().get(module.__name__.partition(".")[0], [])
-    return ", ".join(f"{name} {_version(name)}" for name in sorted(set(names)))
+    return ", ".join(f"{name} {installed_version(name)}" for name in sorted(set(names)))
 
 
 @cache
@@ -125,14 +115,14 @@ def _installed(file: str) -> bool:
 
 def _sources(module: ModuleType) -> set[Path]:
     """The file of a module of one's own, and those of the modules of one's own that it imports, and so on."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     waiting = [module]
     while waiting:
         path = Path(str(waiting.pop().__file__))
-        if path not in found:
-            found.add(path)
+        if path not in files:
+            files.add(path)
             waiting += [other for name in _imported(path) if (other := _own_module(name)) is not None]
-    return found
+    return files
 
 
 def _own_module(name: str) -> ModuleType | None:
@@ -219,8 +209,8 @@ def _function(function: FunctionType) -> list[Any]:
     except Untold:
         used = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
         place = _value(used)
-    given = [function.__defaults__ or (), function.__kwdefaults__ or {}, enclosed]
-    return [function.__qualname__, place, _instructions(function.__code__), *map(_value, given)]
+    values = [function.__defaults__ or (), function.__kwdefaults__ or {}, enclosed]
+    return [function.__qualname__, place, _instructions(function.__code__), *map(_value, values)]
 
 
 def _names(code: CodeType) -> set[str]:

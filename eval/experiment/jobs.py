@@ -38,11 +38,11 @@ class Setup:
     """folder for rows"""
     most_probable: int
     """how many classes of a sample are recorded"""
-    budget: bool = False
+    budget: bool
     """whether a budget of updates replaces settings of learners (`Learner.budgeted`)"""
-    rules: bool = False
+    rules: bool
     """whether the protocol prescribes a network (`Task.rules`)"""
-    any_code: bool = False
+    any_code: bool
     """whether finished runs are used whatever their code"""
 
     def recorded(self, learner: Learner) -> dict[str, Any]:
@@ -93,6 +93,7 @@ def jobs_of(
     tune: Grid,
     out: Path | None,
     preset: str,
+    any_code: bool,
 ) -> tuple[Setup, list[Job]]:
     """The protocol for this stream, and its runs, learner after learner. Raises IncompatibleStream and BadConfig."""
     fused.kind()  # raises for a wrong DRIFTLINE_KERNEL
@@ -102,10 +103,10 @@ def jobs_of(
     own, per_learner = _by_owner(name, kind, specs, others)
     owners = {name: kind, **{spec.name.partition("(")[0]: spec.kind for spec in specs}}
     of_preset = fitting(preset, owners) if preset else {}
-    made = make(**check_settings(kind, of_preset.get(name, {}) | own, name))
-    made.check(stream)
-    made = resolve(made, stream)
-    task = made.task(stream)
+    instance = make(**check_settings(kind, of_preset.get(name, {}) | own, name))
+    instance.check(stream)
+    instance = resolve(instance, stream)
+    task = instance.task(stream)
     budget, jobs, tuned = task.updates is not None, [], set()
     for spec in specs:
         changed = per_learner[spec.name]
@@ -121,7 +122,7 @@ def jobs_of(
             for key, value in of_preset.get(spec.name.partition("(")[0], {}).items()
             if key not in (*spec.own, *(spec.kind.budgeted if budget else ()))
         }
-        whole, candidates = planned(made, spec, spec.check(from_preset) | changed, tune)
+        whole, candidates = planned(instance, spec, spec.check(from_preset) | changed, tune)
         origin = dict.fromkeys(spec.own, "with its name") | dict.fromkeys(whole, "protocol")
         origin |= dict.fromkeys(from_preset, f"preset {preset}") | dict.fromkeys(changed, "set")
         origin |= dict.fromkeys(candidates, "chosen")
@@ -129,7 +130,7 @@ def jobs_of(
         tuned |= set(candidates)
     if unused := sorted(set(tune) - tuned):
         raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
-    return Setup(name, made, out, most_probable, budget, task.rules is not None), jobs
+    return Setup(name, instance, out, most_probable, budget, task.rules is not None, any_code), jobs
 
 
 def _by_owner(
@@ -152,8 +153,8 @@ def _by_owner(
                 per_learner[name][field] = value
         else:
             owners = {protocol: own, **learner_fields}
-            known = {f"{owner}.{name}" if dot else name for owner, names in owners.items() for name in names}
-            raise unknown_setting(key, known)
+            available = {f"{owner}.{name}" if dot else name for owner, names in owners.items() for name in names}
+            raise unknown_setting(key, available)
     return for_protocol, {spec.name: spec.check(per_learner[spec.name]) for spec in specs}
 
 

@@ -118,7 +118,7 @@ def fitting(preset: str, kinds: Mapping[str, type]) -> dict[str, dict[str, Any]]
     """What a preset gives to each of some learners and protocols (name → class): name → settings. It gives nothing to
     those that it does not name, and a learner gets what it has: the blind classifier has no learning rate."""
     chosen: Preset = PRESETS[preset]
-    given: dict[str, dict[str, Any]] = {}
+    of_each: dict[str, dict[str, Any]] = {}
     for name, kind in kinds.items():
         settings = chosen.settings if name in chosen.learners else chosen.rules if name in chosen.protocols else {}
         if not kind.__module__.startswith("driftline.eval."):  # a stranger's, of the same name
@@ -126,5 +126,5 @@ def fitting(preset: str, kinds: Mapping[str, type]) -> dict[str, dict[str, Any]]
         of_one = {key: value for key, value in settings.items() if "." not in key}
         of_one |= {key.partition(".")[2]: value for key, value in settings.items() if key.startswith(f"{name}.")}
         own = setting_names(kind)
-        given[name] = {key: value for key, value in of_one.items() if key in own}
-    return given
+        of_each[name] = {key: value for key, value in of_one.items() if key in own}
+    return of_each

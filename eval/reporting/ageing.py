@@ -31,14 +31,16 @@ Facts = Mapping[str, Any]
 def facts_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) -> dict[str, Any] | None:
     """How each result of `summary` of the same runs ages, as plain data; None if no learner was tested after its
     training."""
-    found = [one if one is None or one.base < len(one.lags) else None for one in ageing(runs, stream, None, resampling)]
-    first = next((one for one in found if one is not None), None)
+    curves = [
+        one if one is None or one.base < len(one.lags) else None for one in ageing(runs, stream, None, resampling)
+    ]
+    first = next((one for one in curves if one is not None), None)
     if first is None:
         return None
     times = first.timeline
     classes = list(stream.classes) if stream is not None else list(map(str, range(len(first.accuracy_of.value))))
     about = {"unit": times.unit, "names": list(times.names), "dates": list(times.dates), "classes": classes}
-    return about | {"results": [None if one is None else _facts(one) for one in found]}
+    return about | {"results": [None if one is None else _facts(one) for one in curves]}
 
 
 def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) -> dict[str, Any] | None:
@@ -51,12 +53,12 @@ def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) 
     if end is None:
         return about | {"newer": [], "results": []}
     dates, column = record(stream).get("dates", []), sides_of(stream, end)
-    found = None if column is None else slices(runs, column, stream, resampling=resampling)
+    sliced = None if column is None else slices(runs, column, stream, resampling=resampling)
     results = []
-    if found is not None and len(found.names) > 1:
-        older, newer = (found.names.index(side) for side in (BEFORE, AFTER))
-        bands = {"before": (found.accuracy, older), "after": (found.accuracy, newer), "gap": (found.gap, older)}
-        for k in range(len(found.gap.value)):
+    if sliced is not None and len(sliced.names) > 1:
+        older, newer = (sliced.names.index(side) for side in (BEFORE, AFTER))
+        bands = {"before": (sliced.accuracy, older), "after": (sliced.accuracy, newer), "gap": (sliced.gap, older)}
+        for k in range(len(sliced.gap.value)):
             parts = {name: (band.value[k], band.low[k], band.high[k], at) for name, (band, at) in bands.items()}
             results.append({
                 name: {"value": _plain(value[at]), "low": _plain(low[at]), "high": _plain(high[at])}
@@ -322,9 +324,9 @@ def by_class(document: Mapping[str, Any]) -> Figure | None:
     falls: dict[int, float] = {}
     for _, facts in shown:
         for c, values in enumerate(facts["by_class"]):
-            known = [value for value in values if value is not None]
-            if len(known) > 1:
-                falls[c] = max(falls.get(c, -math.inf), known[0] - known[-1])
+            numbers = [value for value in values if value is not None]
+            if len(numbers) > 1:
+                falls[c] = max(falls.get(c, -math.inf), numbers[0] - numbers[-1])
     order = sorted(falls, key=lambda c: -falls[c])[:PANELS]
     if len(order) < 2:
         return None

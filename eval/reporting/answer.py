@@ -75,8 +75,8 @@ def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
     """Who is best when old, who ages least and most, and how fast."""
     at = oldest(aged[0]["ageing"])
     age = after(aged[0]["ageing"], at, unit)
-    known = [r for r in aged if len(r["ageing"]["age"]) > at and _older(r, at)["value"] is not None]
-    moving = [r for r in known if any(r["ageing"]["causes"]["older"]["value"])]  # others never learn again
+    compared = [r for r in aged if len(r["ageing"]["age"]) > at and _older(r, at)["value"] is not None]
+    moving = [r for r in compared if any(r["ageing"]["causes"]["older"]["value"])]  # others never learn again
     if not moving:
         return []
     by_old = sorted(moving, key=lambda r: r["ageing"]["accuracy"]["value"][at], reverse=True)

@@ -24,7 +24,7 @@ def facts_of(runs: Sequence[Run], document: Document, resampling: Resampling) ->
     results, which of them do not differ, and the p of every pair."""
     position = {id(result): i for i, result in enumerate(document["results"])}
     runs_of = groups(runs)
-    found = []
+    per_group = []
     for group in comparable(document):
         members = sorted(position[id(r)] for r in group if rival(r))
         if len(members) < 2:
@@ -32,8 +32,8 @@ def facts_of(runs: Sequence[Run], document: Document, resampling: Resampling) ->
         with np.errstate(divide="ignore", invalid="ignore"):  # a replicate may draw none of a small test's samples
             compared = compare([run for i in members for run in runs_of[i]], None, resampling)
         if compared is not None:
-            found.append(_facts(compared, members))
-    return found
+            per_group.append(_facts(compared, members))
+    return per_group
 
 
 def _facts(one: Comparison, members: Sequence[int]) -> dict[str, Any]:
@@ -64,12 +64,12 @@ def _plain(value: Any) -> float | None:
 def letters(document: Document) -> dict[int, str]:
     """Position of a result → letters; two learners with a common letter do not differ. A learner that differs from all
     others has a letter of its own. {} if nothing was tested."""
-    found: dict[int, str] = {}
+    letters_of: dict[int, str] = {}
     for group in document.get("compared", ()):
         for k, tie in enumerate(group["ties"]):
             for i in tie:
-                found[i] = found.get(i, "") + (LETTERS[k] if k < len(LETTERS) else "…")
-    return found
+                letters_of[i] = letters_of.get(i, "") + (LETTERS[k] if k < len(LETTERS) else "…")
+    return letters_of
 
 
 def best_tie(document: Document) -> list[int] | None:

@@ -21,8 +21,8 @@ NAMED = 6  # learners that the sentence names
 def facts_of(runs: Sequence[Run], stream: Stream | None) -> dict[str, Any] | None:
     """Calibration of each result of `summary` of the same runs from the first age on, as plain data; None if no learner
     gives confidences."""
-    found = [None if one is None else _facts(one) for one in calibration(runs, stream)]
-    return {"results": found} if any(found) else None
+    results = [None if one is None else _facts(one) for one in calibration(runs, stream)]
+    return {"results": results} if any(results) else None
 
 
 def _facts(one: Calibration) -> dict[str, Any] | None:

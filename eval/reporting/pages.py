@@ -121,10 +121,10 @@ def pages(
 
 
 def _learner(name: str, documents: Documents) -> dict[str, Any]:
-    found = [(d, r) for d in documents for r in d["results"] if _base(r["learner"]) == name]
+    entries = [(d, r) for d in documents for r in d["results"] if _base(r["learner"]) == name]
     groups = []
     for protocol in dict.fromkeys(d["protocol"] for d in documents):
-        own = [(d["stream"], r) for d, r in found if d["protocol"] == protocol]
+        own = [(d["stream"], r) for d, r in entries if d["protocol"] == protocol]
         rows = [{**r, "stream": stream["name"], "stream_page": stream["page"]} for stream, r in own]
         if rows:
             columns = scores_of({"protocol": protocol, "results": rows})
@@ -146,7 +146,7 @@ def _paragraphs(registry: Registry, name: str) -> list[str]:
 
 
 def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str, Stream]) -> dict[str, Any]:
-    known = streams.get(about["sha256"])
+    stream = streams.get(about["sha256"])
     protocols = []
     for d in documents:
         if d["stream"]["page"] != about["page"]:
@@ -159,5 +159,5 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
             scored = {"by": score.label, "best": best["learner"], "score": text, "learners": len(group)}
             shown = ", ".join(part for part in (d["protocol"], settings) if part)
             protocols.append({"protocol": shown, "page": d["page"], **scored})
-    properties = {"SHA-256": about["sha256"]} | ({} if known is None else facts(known))
-    return {"facts": properties, "sections": [] if known is None else sections(known), "protocols": protocols}
+    properties = {"SHA-256": about["sha256"]} | ({} if stream is None else facts(stream))
+    return {"facts": properties, "sections": [] if stream is None else sections(stream), "protocols": protocols}

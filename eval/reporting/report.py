@@ -52,7 +52,7 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
         (row_files.stream_digest(entry["stream"]), entry["protocol"], entry["stream"]["name"]): entry["skipped"]
         for entry in row_files.find_skipped(paths)
     }
-    known = {stream.sha256: stream for stream in streams}
+    streams_of = {stream.sha256: stream for stream in streams}
     size = sum(file.stat().st_size for folder in folders if (file := folder / outcomes.FILE).is_file())
     # A protocol of a plugin may be known to this process only.
     ours = all(stored_protocol(key[1]).__module__.startswith("driftline.eval.") for key in groups)
@@ -60,13 +60,13 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
     executor = Executor(workers=cores() if several else 1)
     keys = sorted({*groups, *reasons})
     tasks = [
-        _Part(groups.get(key, []), key, _plain(known.get(key[0]), several), len(folders) > FEW_RUNS, size)
+        _Part(groups.get(key, []), key, _plain(streams_of.get(key[0]), several), len(folders) > FEW_RUNS, size)
         for key in keys
     ]
-    made = dict(executor.run_tasks(_document, tasks))
+    documents_of = dict(executor.run_tasks(_document, tasks))
     documents = []
     for i, key in enumerate(keys):
-        names, document = made[i]
+        names, document = documents_of[i]
         skipped = [entry for entry in reasons.get(key, ()) if entry["learner"] not in names]
         documents.append(document | {"skipped": skipped})
     return documents
@@ -145,14 +145,14 @@ def document_of(runs: Sequence[Run], key: tuple[str, str, str], stream: Stream |
 def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: bool) -> dict[str, Any]:
     """What the report says beyond scores: how learners age, which of them differ, and which samples they lose."""
     draws = Resampling(FEW if few else REPLICATES, groups=None if stream is None else groups_of(stream))
-    found = {
+    parts = {
         "ageing": ageing.facts_of(runs, stream, draws),
         "compared": compared.facts_of(runs, document, draws),
         "seen": ageing.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, stream),
         "lost": lost_samples(runs, document),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in parts.items() if value}
 
 
 def report(
@@ -165,8 +165,10 @@ def report(
 
     streams: as for `write`. Raises MissingFile for a folder without rows.
     """
-    given = [results] if isinstance(results, Mapping | str | Path) else results
-    documents = [d for one in given for d in ([one] if isinstance(one, Mapping) else results_of([Path(one)], streams))]
+    sources = [results] if isinstance(results, Mapping | str | Path) else results
+    documents = [
+        d for one in sources for d in ([one] if isinstance(one, Mapping) else results_of([Path(one)], streams))
+    ]
     return write(documents, Path(out), title, streams=streams)
 
 
@@ -192,11 +194,12 @@ def write(
     """
     check_own(out, ["index.html", *EXPORTED], SCRIPT)
     write_text(out / SCRIPT, script())
-    known = {stream.sha256: stream for stream in streams}
+    streams_of = {stream.sha256: stream for stream in streams}
     plain = pages.linked(documents)
     single = len({d["stream"]["sha256"] for d in documents}) <= 1
     full = [
-        shown(d, known.get(d["stream"]["sha256"]), thumbnails, traces) | {"id": f"r{i}"} for i, d in enumerate(plain, 1)
+        shown(d, streams_of.get(d["stream"]["sha256"]), thumbnails, traces) | {"id": f"r{i}"}
+        for i, d in enumerate(plain, 1)
     ]
     for d in full:
         d["home"] = f"{'index.html' if single else d['page']}#{d['id']}"
@@ -223,7 +226,7 @@ def write(
             pages=pages.contents(plain),
         )
     )
-    for name, page in pages.pages(environment(), full, plain, title, known, across, single).items():
+    for name, page in pages.pages(environment(), full, plain, title, streams_of, across, single).items():
         write_text(out / name, page)
     write_text(out / "index.html", index)
     write_exports(documents, out)

@@ -55,11 +55,11 @@ def lost_samples(runs: Sequence[Run], document: Document) -> dict[str, Any] | No
     fresh_n, fresh_right, old_n, old_right = (part[learns] for part in (fresh_n, fresh_right, old_n, old_right))
     both = tested & (old_n > 0).all(0) & any(learns)
     only_old = both & (fresh_right == fresh_n).all(0) & (old_right == 0).all(0)
-    found: dict[str, Any] = {"tested": int(tested.sum()), "learners": len(kinds)}
-    found["everyone"] = _picked(everyone, label)
-    found["only_old"] = _picked(only_old, label) if both.any() else None
-    found["differ"] = _two(document, kinds, label)
-    return found
+    facts: dict[str, Any] = {"tested": int(tested.sum()), "learners": len(kinds)}
+    facts["everyone"] = _picked(everyone, label)
+    facts["only_old"] = _picked(only_old, label) if both.any() else None
+    facts["differ"] = _two(document, kinds, label)
+    return facts
 
 
 def _counts(group: Sequence[Run], size: int, label: npt.NDArray[np.int64]) -> tuple[Counts, ...] | None:
@@ -127,15 +127,15 @@ def section(
         for (one, other), part in zip((differ["learners"], differ["learners"][::-1]), differ["won"], strict=True):
             lists.append((f"{one} is right, {other} wrong ({{}})", part))
     wanted = sorted({place for _, part in lists if part for place in part["samples"]})
-    known = {} if stream is None else _about(stream, wanted)
-    ids = [about["id"] for about in known.values()]
+    abouts = {} if stream is None else _about(stream, wanted)
+    ids = [about["id"] for about in abouts.values()]
     pictures = thumbnails(ids) if thumbnails and ids else {}
     origins = traces(ids) if traces and ids else {}
     shown = [
         (
             title.replace("{}", f"{part['count']:,}"),
             [
-                _item(place, label, known.get(place), pictures, origins, stream)
+                _item(place, label, abouts.get(place), pictures, origins, stream)
                 for place, label in zip(part["samples"], part["labels"], strict=True)
             ],
         )
@@ -143,21 +143,21 @@ def section(
         if part is not None
     ]
     note = f"Over {lost['learners']} learners and all seeds."
-    content = render("samples", note, bool(known), bool(origins), shown)
+    content = render("samples", note, bool(abouts), bool(origins), shown)
     return Section("samples", "Samples that learners lose", content)
 
 
 def _about(stream: Stream, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Position → id, step, date and picture of these samples."""
-    found: dict[int, dict[str, Any]] = {}
+    abouts: dict[int, dict[str, Any]] = {}
     start = 0
     for step in stream.steps:
         for split in (step.splits[name] for name in SPLITS if name in step.splits):
             inside = [place for place in positions if start <= place < start + len(split)]
             for place in inside:
-                found[place] = _sample(split, place - start) | {"step": step.name}
+                abouts[place] = _sample(split, place - start) | {"step": step.name}
             start += len(split)
-    return found
+    return abouts
 
 
 def _sample(split: Split, at: int) -> dict[str, Any]:

@@ -35,8 +35,8 @@ def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -
 
     Raises MissingFile for a folder without rows, BadConfig if A and B have no protocol and stream in common.
     """
-    found = [outcomes.find([path]) for path in paths]
-    grouped = [row_files.grouped(runs) for runs, _ in found]
+    sides = [outcomes.find([path]) for path in paths]
+    grouped = [row_files.grouped(runs) for runs, _ in sides]
     common = [key for key in grouped[0] if key in grouped[1]]
     if not common:
         have = "; ".join(
@@ -44,19 +44,19 @@ def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -
             for path, of in zip(paths, grouped, strict=True)
         )
         problem = f"{paths[0]} and {paths[1]} have no protocol on the same stream in common."
-        if said := refusal(*(_versions(runs) for runs, _ in found)):
+        if reason := refusal(*(_versions(runs) for runs, _ in sides)):
             raise BadConfig(
-                f"{problem} They are on versions of one release that differ: {said}", "",
+                f"{problem} They are on versions of one release that differ: {reason}", "",
                 f"driftline report {paths[0]} {paths[1]} compares the scores that these versions share.",
             )  # fmt: skip
         raise BadConfig(problem, f"They have {have}.", "Compare runs on one stream: equal names are not enough.")
-    known = {stream.sha256: stream for stream in streams}
+    by_digest = {stream.sha256: stream for stream in streams}
     documents, differences = [], []
     for key in sorted(common):
         runs = [_named(run, name) for name, of in zip(NAMES, grouped, strict=True) for run in of[key]]
-        document = document_of(runs, key, known.get(key[0]), few=False)
-        documents.append(document | {"skipped": [], "unread": [text for _, wrong in found for text in wrong]})
-        differences += _differences(runs, document, known.get(key[0]))
+        document = document_of(runs, key, by_digest.get(key[0]), few=False)
+        documents.append(document | {"skipped": [], "unread": [text for _, wrong in sides for text in wrong]})
+        differences += _differences(runs, document, by_digest.get(key[0]))
     opening = Section("differences", "What changed", _table(differences, paths))
     page = write(documents, out, f"{paths[0].name} against {paths[1].name}", streams=streams, opening=opening)
     return page, differences
@@ -64,8 +64,8 @@ def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -
 
 def _versions(runs: Sequence[Run]) -> list[Version]:
     """The versions of releases that runs are on."""
-    found = (version_of(run.about.get("release")) for run in runs)
-    return list(dict.fromkeys(version for version in found if version is not None))
+    versions = (version_of(run.about.get("release")) for run in runs)
+    return list(dict.fromkeys(version for version in versions if version is not None))
 
 
 def _named(run: Run, name: str) -> Run:
@@ -87,7 +87,7 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
         at.setdefault(name, {})[side] = i
     pairs = {name: (sides["A"], sides["B"]) for name, sides in at.items() if len(sides) == len(NAMES)}
     draws = Resampling(groups=None if stream is None else groups_of(stream))
-    found = []
+    entries = []
     for name, (a, b) in pairs.items():
         tested = compare([*runs_of[b], *runs_of[a]], None, draws)
         before, after = (mean_of(score, results[i]) for i in (a, b))
@@ -101,13 +101,13 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
             ends = [float(tested.difference.low[0, 1]), float(tested.difference.high[0, 1])]
             entry["interval"] = ends if np.isfinite(ends).all() else None
             entry["p"] = float(tested.p_score[0, 1]) if np.isfinite(tested.p_score[0, 1]) else None
-        found.append(entry)
-    rivals = [entry for entry in found if entry["p"] is not None and not entry.pop("bound")]
+        entries.append(entry)
+    rivals = [entry for entry in entries if entry["p"] is not None and not entry.pop("bound")]
     highest = 0.0
     for k, entry in enumerate(sorted(rivals, key=lambda e: float(e["p"]))):  # Holm [1979]
         highest = max(highest, min(1.0, entry["p"] * (len(rivals) - k)))
         entry["p"] = highest
-    return found
+    return entries
 
 
 def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:

@@ -21,10 +21,10 @@ NOTE = (
 
 def section(documents: Sequence[Document]) -> str:
     """HTML about every two documents of one protocol on two versions of a release; "" if there are none."""
-    known = [(d, version_of(d.get("release"))) for d in documents if d["results"]]
+    versioned = [(d, version_of(d.get("release"))) for d in documents if d["results"]]
     parts = [
         _pair(a, one, b, two)
-        for (a, one), (b, two) in combinations(known, 2)
+        for (a, one), (b, two) in combinations(versioned, 2)
         if one is not None and two is not None and a["protocol"] == b["protocol"]
         and one.name == two.name and one.version != two.version
     ]  # fmt: skip
@@ -34,7 +34,7 @@ def section(documents: Sequence[Document]) -> str:
 def compared(a: Document, one: Version, b: Document, two: Version) -> list[dict[str, Any]]:
     """Learners with the same settings in both documents: `learner`, mean accuracy on the shared `cells` in `a` and
     `b`."""
-    common, found = shared(one, two), []
+    common, rows = shared(one, two), []
     others = {(name, _key(b, r)): r for name, r in zip(labels(b["results"]), b["results"], strict=True)}
     for name, result in zip(labels(a["results"]), a["results"], strict=True):
         other = others.get((name, _key(a, result)))
@@ -49,8 +49,8 @@ def compared(a: Document, one: Version, b: Document, two: Version) -> list[dict[
         pairs = [pair for pair in zip(*values, strict=True) if None not in pair]
         if pairs:
             means = [sum(side) / len(pairs) for side in zip(*pairs, strict=True)]
-            found.append({"learner": name, "cells": len(pairs), "a": means[0], "b": means[1]})
-    return found
+            rows.append({"learner": name, "cells": len(pairs), "a": means[0], "b": means[1]})
+    return rows
 
 
 def _key(document: Document, result: Mapping[str, Any]) -> str:
@@ -61,10 +61,10 @@ def _pair(a: Document, one: Version, b: Document, two: Version) -> tuple[str, st
     """Heading, sentences and the table, which may be ""."""
     common, rows = shared(one, two), compared(a, one, b, two)
     names = ", ".join(one.steps[i][0] for i in common.same) or "none"
-    said = f"The same buckets: {names}."
-    said += f" Not compared: {'; '.join(common.reasons)}." if common.reasons else ""
+    text = f"The same buckets: {names}."
+    text += f" Not compared: {'; '.join(common.reasons)}." if common.reasons else ""
     if not rows:
-        said += " No score may be compared: no learner has a matrix with a shared cell, on the same seeds, in both."
+        text += " No score may be compared: no learner has a matrix with a shared cell, on the same seeds, in both."
     cells = [[row["learner"], row["cells"], f"{100 * row['a']:.1f}", f"{100 * row['b']:.1f}"] for row in rows]
     shown = table(("learner", "cells", one.version, two.version), cells) if rows else ""
-    return f"{a['protocol']}: {one} and {two.version}", said, shown
+    return f"{a['protocol']}: {one} and {two.version}", text, shown

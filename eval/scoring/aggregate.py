@@ -31,8 +31,8 @@ def groups(runs: Sequence[Run]) -> list[list[Run]]:
 
 def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
     """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds."""
-    results = []
-    for group in groups(runs):
+    results, together = [], groups(runs)
+    for group in together:
         about = group[0].about
         kind = stored_protocol(about["protocol"])
         if unknown := sorted(set(about["protocol_settings"]) - set(setting_names(kind))):
@@ -69,9 +69,9 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
             }
         )
     document = {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
-    answered = {id(result): _answered(group) for result, group in zip(results, groups(runs), strict=True)}
+    answered = {id(result): _answered(group) for result, group in zip(results, together, strict=True)}
     for rivals in comparable(document):
-        first: dict[str, str] = {}  # what was answered → the learner that is listed first with it
+        first: dict[int, str] = {}  # what was answered → the learner that is listed first with it
         for result in rivals:
             same = first.setdefault(answered[id(result)], result["learner"])
             if same.partition("(")[0] != result["learner"].partition("(")[0]:
@@ -81,21 +81,22 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
     return document
 
 
-def _answered(group: Sequence[Run]) -> str:
-    """A text that is equal for runs with equal tests and equal counts of right answers, class by class, for the same
+def _answered(group: Sequence[Run]) -> int:
+    """A number that is equal for runs with equal tests and equal counts of right answers, class by class, for the same
     seeds."""
-    rows = [
-        [(r.tested_on, r.learned_to, r.seen, r.corrections, r.n, r.n_correct, list(r.class_correct)) for r in run.rows]
+    rows = (
+        (r.tested_on, r.learned_to, r.seen, r.corrections, r.n, r.n_correct, *r.class_correct)
         for run in group
-    ]
-    return json.dumps([[run.about["seed"] for run in group], rows])
+        for r in run.rows
+    )
+    return hash((*(run.about["seed"] for run in group), *rows))
 
 
 def of_other_code(run: Run) -> bool:
     """Whether other code than this computed a run: another driftline, another version of its learner or protocol where
     that is known, or files that were edited while it ran."""
-    known = run.about.get("code_of", {}).get("driftline", ours())
-    return known != ours() or bool(run.about.get("other_code") or run.about.get("edited_while_running"))
+    stored = run.about.get("code_of", {}).get("driftline", ours())
+    return stored != ours() or bool(run.about.get("other_code") or run.about.get("edited_while_running"))
 
 
 def _each(group: Sequence[Run], *keys: str) -> dict[str, list[Any]]:

@@ -103,6 +103,26 @@ def test_rows_of_two_codes_are_two_marked_rows(own: Own, tmp_path: Path) -> None
     assert all(name.startswith("Constant, code of learner=") for name in names)
 
 
+def test_files_of_one_name_in_several_folders_all_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the `__init__.py` of a package with rooms."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    house, names = tmp_path / "own_house", ("own_house", "own_house.room")
+    (house / "room").mkdir(parents=True)
+    codes = []
+    for i, (outer, inner) in enumerate(((0, 0), (1, 0), (0, 1), (0, 0))):
+        texts = {house: f"from own_house import room\nclass Own: ...\nA = {outer}\n", house / "room": f"A = {inner}\n"}
+        for folder, text in texts.items():
+            (folder / "__init__.py").write_text(text)
+            os.utime(folder / "__init__.py", ns=(i, i))
+        importlib.invalidate_caches()
+        codes.append(code_of(importlib.import_module("own_house").Own))
+        for name in names:
+            del sys.modules[name]
+    assert codes[0] == codes[3]
+    assert len(set(codes)) == 3
+
+
 def test_another_driftline_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate(STREAM, "clear-iid", ["majority"], out=tmp_path)
     assert finished("majority", tmp_path) == 1
@@ -161,8 +181,8 @@ def test_an_estimators_parameters_and_its_librarys_version_are_part_of_the_code(
 
     first, again, other = coded(0.1), coded(0.1), coded(0.2)
     assert first == again
-    version = code._version
-    monkeypatch.setattr(code, "_version", lambda name: "99" if name == "scikit-learn" else version(name))
+    version = code.installed_version
+    monkeypatch.setattr(code, "installed_version", lambda name: "99" if name == "scikit-learn" else version(name))
     assert len({first, other, coded(0.1)}) == 3
 
 

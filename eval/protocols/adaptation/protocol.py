@@ -134,20 +134,22 @@ class Adaptation(Protocol):
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """adapted, frozen: means over later steps; errors of the estimates."""
-        found = {row.tested_on: row.n_correct / row.n for row in rows if row.n}
-        later = [key.partition("/")[2] for key in found if key.startswith("frozen/")]
+        accuracies = {row.tested_on: row.n_correct / row.n for row in rows if row.n}
+        later = [key.partition("/")[2] for key in accuracies if key.startswith("frozen/")]
 
         def mean(kind: str) -> float:
-            return float(np.mean([found[f"{kind}/{t}"] for t in later]))
+            return float(np.mean([accuracies[f"{kind}/{t}"] for t in later]))
 
         measures: dict[str, float | None] = {}
         for kind in ESTIMATES:
-            off = [abs(found[f"{kind}/{t}"] - found[f"frozen/{t}"]) for t in later if f"{kind}/{t}" in found]
+            off = [
+                abs(accuracies[f"{kind}/{t}"] - accuracies[f"frozen/{t}"]) for t in later if f"{kind}/{t}" in accuracies
+            ]
             measures[f"{kind}_error"] = float(np.mean(off)) if off else None
         curve: dict[str, Sequence[float]] = {
             "at": [int(t) for t in later],
-            "value": [found[f"adapted/{t}"] for t in later],
-            "frozen": [found[f"frozen/{t}"] for t in later],
+            "value": [accuracies[f"adapted/{t}"] for t in later],
+            "frozen": [accuracies[f"frozen/{t}"] for t in later],
         }
         return Result({"adapted": mean("adapted"), "frozen": mean("frozen")}, measures, curve=curve)
 

@@ -107,8 +107,8 @@ def advance(
             begun = time.process_time()
             try:
                 take = _samples if learner.needs.single_samples else _batch
-                found = take(learner, whole, plan, start, spans, x)
-                _count(learner, state, plan, spans, found, whole.labels, positions, len(stream.classes))
+                asked = take(learner, whole, plan, start, spans, x)
+                _count(learner, state, plan, spans, asked, whole.labels, positions, len(stream.classes))
                 state.seconds += time.process_time() - begun
                 if (t + 1) % every == 0 or t + 1 == last:
                     _emit(state, plan, seen)
@@ -126,25 +126,25 @@ def advance(
 def _batch(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Sure:
     """Predict x, the samples of all spans, then learn the batch whose labels come; returns the answers."""
     size = sum(high - low for low, high in spans.values())
-    found: Sure = sure_answers(learner, x, size, plan.most_probable) if size else (np.zeros(0, np.int64), None, None)
+    asked: Sure = sure_answers(learner, x, size, plan.most_probable) if size else (np.zeros(0, np.int64), None, None)
     if start >= plan.lag:
         first = start - plan.lag
         learn_from(learner, whole.past(first, min(len(whole.labels), first + plan.batch)))
-    return found
+    return asked
 
 
 def _samples(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Sure:
     """The same, one sample after the other, without confidence."""
     begins = np.cumsum([0, *(high - low for low, high in spans.values())]).tolist()
-    found = np.zeros(begins[-1], np.int64)
+    labels = np.zeros(begins[-1], np.int64)
     for position in range(start, min(len(whole.labels), start + plan.batch)):
         for begin, (shift, (low, high)) in zip(begins, spans.items(), strict=False):
             if low <= position + shift < high:
                 row = begin + position + shift - low
-                found[row] = answers(learner, x[row : row + 1].copy(), 1, shift + plan.lag)[0]
+                labels[row] = answers(learner, x[row : row + 1].copy(), 1, shift + plan.lag)[0]
         if position >= plan.lag:
             learn_from(learner, whole.past(position - plan.lag, position - plan.lag + 1))
-    return found, None, None
+    return labels, None, None
 
 
 def _count(
@@ -152,9 +152,9 @@ def _count(
     positions: Labels | None, n_classes: int,
 ) -> None:  # fmt: skip
     """Count right answers by name. Raises BadArray for a label that does not exist."""
-    found, confidence, top = answers
-    if len(found) and not 0 <= int(found.min()) <= int(found.max()) < n_classes:
-        problem = f"{type(learner).__name__}.predict named label {int(found.max())}."
+    named, confidence, top = answers
+    if len(named) and not 0 <= int(named.min()) <= int(named.max()) < n_classes:
+        problem = f"{type(learner).__name__}.predict named label {int(named.max())}."
         raise BadArray(problem, f"Expected 0 … {n_classes - 1}.")
     begins = dict(zip(spans, np.cumsum([0, *(high - low for low, high in spans.values())]).tolist(), strict=False))
     for name, shift in plan.shifts.items():
@@ -164,7 +164,7 @@ def _count(
             tally = state.tallies.setdefault(name, Tally(name))
             sure = None if confidence is None else confidence[part]
             few = None if top is None else (top[0][part], top[1][part])
-            tally.add(None if positions is None else positions[low:high], labels[low:high], found[part], sure, few)
+            tally.add(None if positions is None else positions[low:high], labels[low:high], named[part], sure, few)
 
 
 def _emit(state: Progress, plan: Plan, seen: int) -> None:

@@ -189,10 +189,10 @@ def ordered_grids(
 
 def _between(points: Sequence[Any], n: int) -> list[Any]:
     """n points like those given, with decays and dropouts between the paper's: an even spread [Roberts 2018, R2]."""
-    found = []
+    spread = []
     for k in range(n):
         high, wide = (0.5 + 0.7548777 * (k + 1)) % 1, (0.5 + 0.5698403 * (k + 1)) % 1
         decay = float(f"{DECAYS[0] * (DECAYS[1] / DECAYS[0]) ** high:.2g}")
         dropout = round(DROPOUTS[0] + (DROPOUTS[1] - DROPOUTS[0]) * wide, 2)
-        found.append(replace(points[k % len(points)], decay=decay, dropout=dropout))
-    return found
+        spread.append(replace(points[k % len(points)], decay=decay, dropout=dropout))
+    return spread

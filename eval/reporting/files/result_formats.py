@@ -54,12 +54,12 @@ def write_results(
         raise BadConfig(f"--dataset is {about.dataset!r}.", "Expected USER/NAME of the benchmark on the Hub.")
     runs, _ = outcomes.find(paths)
     counts = dict.fromkeys(formats, 0)
-    known = {stream.sha256: stream for stream in streams}
+    by_digest = {stream.sha256: stream for stream in streams}
     documents = []
     for (sha, protocol, name), group in sorted(grouped(runs).items()):
         document = Results(summary(group, name, sha, protocol))
         documents.append(document)
-        stream = known.get(group[0].about["stream"]["sha256"])
+        stream = by_digest.get(group[0].about["stream"]["sha256"])
         if stream is not None:
             outcomes.check_stream(group, stream)
         if "every-eval-ever" in formats:
@@ -206,14 +206,14 @@ def _instances(document: Document, run: Run, stream: Stream | None) -> Iterator[
 
 def _samples(stream: Stream) -> list[tuple[str, str]]:
     """(id, text) of every sample, by its position; of images and features, the text is the id."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for step in stream.steps:
         for name in (name for name in ("train", "val", "test") if name in step.splits):
             split = step.splits[name]
             ids = [str(id_) for id_ in split.ids]
             texts = [str(text) for text in split.x] if stream.x_shape == () else ids
-            found += zip(ids, texts, strict=True)
-    return found
+            pairs += zip(ids, texts, strict=True)
+    return pairs
 
 
 def _hugging_face(documents: Sequence[Document], about: About, out: Path) -> int:
