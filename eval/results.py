@@ -41,7 +41,7 @@ class Results(dict[str, Any]):
         for place in places:
             texts = [spread(score, place.result).replace(" ", "\N{NO-BREAK SPACE}") for score in scores]
             bold = [place.best and score == primary for score in scores]
-            rows.append([place.name, *(Strong(t) if b else t for t, b in zip(texts, bold, strict=True))])
+            rows.append([place.shown, *(Strong(t) if b else t for t, b in zip(texts, bold, strict=True))])
         seeds = max((len(place.result["seeds"]) for place in places), default=0)
         title = f"{self['protocol']} on {self['stream']['name']}"
         note = "Shares are in per cent." + (f" Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "")

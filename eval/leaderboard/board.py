@@ -78,11 +78,11 @@ def _table(protocol: str, settings: str, sha: str, entries: Sequence[Entry]) -> 
     lines = [f"Stream `{markdown(sha[:12])}`. {settings} Ranked by {primary.label}; shares in per cent.", ""]
     lines += [f"| learner | {' | '.join(score.name for score in scores)} | seeds | draws | checked | submission |"]
     lines += ["|---" * (len(scores) + 5) + "|"]
-    for learner, result, _, best in ranked(document):
-        values = [_value(score, result, best and score == primary) for score in scores]
-        budget = result.get("budget", {})
+    for place in ranked(document):
+        result, budget = place.result, place.result.get("budget", {})
+        values = [_value(score, result, place.best and score == primary) for score in scores]
         share = [f"{word} {budget[word]} ×" for word in ("overspent", "underspent") if word in budget]
-        shown = markdown(f"{learner} ({share[0]})" if share else learner)
+        shown = markdown(f"{place.shown} ({share[0]})" if share else place.shown)
         verdict = owners[id(result)]
         values += [*drawn(result), checked(verdict, result["runs"]), markdown(verdict.name)]
         lines.append(f"| {shown} | {' | '.join(values)} |")

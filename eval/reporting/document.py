@@ -38,8 +38,9 @@ def shown(
     full = {
         **document,
         "results": [
-            {**p.result, "learner": p.name, "group": p.group, "is_best": p.best, "tie": ties.get(at[id(p.result)], "")}
+            {**p.result, "learner": p.name, "group": p.group, "is_best": p.best, "mark": p.mark, "tie": tie}
             for p in ranked(document)
+            for tie in (ties.get(at[id(p.result)], ""),)
         ],
         "tied": bool(ties),
         "columns": scores_of(document),

@@ -24,6 +24,13 @@ class Place(NamedTuple):
     """number of its group of comparable results"""
     best: bool
     """whether its primary score is the best of its group (`best`); never true for an upper bound"""
+    mark: str
+    """what a table says behind the name: see `untuned`"""
+
+    @property
+    def shown(self) -> str:
+        """Name and mark."""
+        return f"{self.name} ({self.mark})" if self.mark else self.name
 
 
 def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
@@ -134,8 +141,20 @@ def ranked(document: Document) -> list[Place]:
     places = []
     for number, group in enumerate(comparable(document)):
         bests = best(primary_of(document), (r for r in group if not bound(r)))
-        places += [Place(names[id(r)], r, number, any(r is other for other in bests)) for r in group]
+        places += [Place(names[id(r)], r, number, any(r is other for other in bests), untuned(r, group)) for r in group]
     return places
+
+
+def untuned(result: Document, group: Iterable[Document]) -> str:
+    """Which settings a result has that others of its group chose on samples that are not scored, and it did not.
+
+    >>> own, chose = {"settings": {"lr": 1.0}}, {"settings": {"lr": "auto", "tune": {"lr": [1.0, 3.0]}}}
+    >>> untuned(own, [own, chose]), untuned(chose, [own, chose]), untuned({"settings": {}}, [chose])
+    ('lr not tuned', '', '')
+    """
+    chosen_by_others = {name for other in group for name in other["settings"].get("tune", ())}
+    left = chosen_by_others & set(result["settings"]) - set(result["settings"].get("tune", ()))
+    return f"{', '.join(sorted(left))} not tuned" if left else ""
 
 
 def differing(document: Document) -> list[str]:

@@ -16,12 +16,18 @@ from driftline.eval.engine.deep import CHUNK, Deep
 from driftline.eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
 from driftline.eval.engine.wide import Cosine, Wide
 from driftline.eval.history import History, Past
-from driftline.eval.learner import Array, Labels, Task
+from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName
 from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.stream import Split
 
 BATCH = 64  # samples per update if the protocol has no batch size
+
+
+def chosen_rate(learner: Learner) -> dict[str, Any]:
+    """Of an online head without a learning rate: that the protocol chooses one, since no paper has one for its samples;
+    {} for other learners."""
+    return {"lr": "auto"} if isinstance(learner, OnlineLearner) and learner.lr is None else {}
 
 
 @dataclass

@@ -277,11 +277,11 @@ def _scores(document: dict[str, Any]) -> str:
     if document["results"]:
         places = ranked(document)
         lines[0] += f", in order of {primary_of(document).name}"
-        width = max(14, *(len(place.name) + 2 for place in places))
+        width = max(14, *(len(place.shown) + 2 for place in places))
         lines.append(f"  {'learner':<{width}}" + "".join(f"{score.name:>18}" for score in scores))
     for place in places:
         cells = "".join(f"{spread(score, place.result):>18}" for score in scores)
-        lines.append(f"  {place.name:<{width}}{cells}")
+        lines.append(f"  {place.shown:<{width}}{cells}")
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
         reasons.setdefault(skipped["because"], []).append(skipped["learner"])

@@ -23,6 +23,7 @@ from driftline.eval.results import Results
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import comparable, differing, ranked
+from driftline.eval.training.sgd_learner import RATES
 from driftline.pipelines.cli.eval import _scores as printed
 
 NEAR_FUTURE = {  # learner → online, near-future: the blind classifier repeats labels and knows nothing
@@ -229,3 +230,29 @@ def test_rows_with_the_same_answers_under_two_names_compete_once() -> None:
     same = {r["learner"]: r["same_as"] for r in found["results"] if "same_as" in r}
     assert same in ({"substrate-count-only": "substrate"}, {"substrate": "substrate-count-only"})
     assert len(ranks(*cells_of([found]))) == 3
+
+
+@pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "ocrr", "seq-to-final", "near-future"])
+def test_an_online_head_is_tuned_where_settings_can_be_chosen(protocol: str) -> None:
+    settings = {"shift": 20, "batch": 10, "prefix": 60} if protocol == "near-future" else {}
+    settings |= {"val_share": 0.2} if protocol == "seq-to-final" else {}
+    (head,) = evaluate(drifting(), protocol, ["fc-only"], settings=settings)["results"]
+    assert head["chosen"][0]["lr"] in RATES
+    (given,) = evaluate(drifting(), protocol, ["fc-only(lr=0.5)"], settings=settings)["results"]
+    assert "chosen" not in given
+
+
+def test_a_row_that_is_not_tuned_is_marked_beside_those_that_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    learners = ["fc-only", "finetune", "majority", "random-features"]
+    both = evaluate(drifting(steps=2), "clear-iid", learners, settings={"epochs": 1})
+    marks = {place.name: place.mark for place in ranked(both)}
+    assert marks == {"fc-only": "", "finetune": "lr not tuned", "majority": "", "random-features": ""}
+    assert "  finetune (lr not tuned)  " in printed(both)
+    assert "finetune (lr not tuned)" in both._repr_html_()
+    assert "finetune (lr not tuned) & " in scores_tex([both])
+    plain(monkeypatch, "clear-iid")
+    assert '>finetune</a> <span class="sd">lr not tuned</span></th>' in write([both], tmp_path).read_text()
+    alone = evaluate(drifting(steps=2), "clear-iid", ["finetune"], settings={"epochs": 1})
+    assert [place.shown for place in ranked(alone)] == ["finetune"]

@@ -18,6 +18,7 @@ from driftline.eval.protocols.clear import loop
 from driftline.eval.protocols.clear.measures import MEASURES
 from driftline.eval.protocols.clear.score import IID, ROLES, STREAMING, by_class, matrix, start
 from driftline.eval.rows import Row
+from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Stream
 
 
@@ -59,6 +60,10 @@ class Iid(Protocol):
             return stream.published(seed % stream.published_splits)
         grouped = self.splits == "seeded"
         return stream if self.splits == "stream" else stream.resplit(self.test_share, rng, grouped)
+
+    def defaults(self, learner: Learner) -> dict[str, Any]:
+        """Online heads choose their learning rates."""
+        return chosen_rate(learner)
 
     def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """Three parts of the first step's training data, as this seed splits it."""
@@ -118,6 +123,10 @@ class Streaming(Protocol):
     def task(self, stream: Stream) -> Task:
         """Classes, shape, number of steps."""
         return Task(len(stream.classes), stream.x_shape, len(stream.steps))
+
+    def defaults(self, learner: Learner) -> dict[str, Any]:
+        """Online heads choose their learning rates."""
+        return chosen_rate(learner)
 
     def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """Three parts of the first step, which is never tested on."""

@@ -24,7 +24,7 @@ from driftline.eval.protocol import Protocol, Result, Roles
 from driftline.eval.protocols.ocrr import loop, policies, scenarios
 from driftline.eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
 from driftline.eval.rows import Row, folder_name
-from driftline.eval.training.online_learner import OnlineLearner
+from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Stream
 
 SYSTEMS = ("ewc", "agem", "lwf")  # of OCRR, with own defaults that are CLEAR's
@@ -92,10 +92,8 @@ class Ocrr(Protocol):
 
     def defaults(self, learner: Learner) -> dict[str, Any]:
         """Online heads choose their learning rates; the systems of OCRR have the paper's settings."""
-        if isinstance(learner, OnlineLearner):
-            return {"lr": "auto"} if learner.lr is None else {}
         name = next((name for name in SYSTEMS if type(learner) is LEARNERS[name]), None)
-        return {} if name is None else fitting("ocrr", {name: type(learner)})[name]
+        return chosen_rate(learner) if name is None else fitting("ocrr", {name: type(learner)})[name]
 
     def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """At most 2,000 samples of the seed data, in one step or, if the last step is novel, in three."""

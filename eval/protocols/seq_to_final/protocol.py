@@ -18,6 +18,7 @@ from driftline.eval.protocol import Protocol, Result, Roles, Score
 from driftline.eval.protocols.seq_to_final import loop
 from driftline.eval.protocols.seq_to_final.score import decisive, scored
 from driftline.eval.rows import Row
+from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
@@ -103,6 +104,10 @@ class SeqToFinal(Protocol):
         epochs = self.epochs or EPOCHS[self.budget]
         fits = self.fits or (FITS[self.budget] * len(stream.steps) if self.fidelity == "clean" else 0)
         return replace(self, network=network, precision=precision, epochs=epochs, fits=fits)
+
+    def defaults(self, learner: Learner) -> dict[str, Any]:
+        """Online heads choose their learning rates."""
+        return chosen_rate(learner)
 
     def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """Three parts of the first step's training data, with a share of validation data."""

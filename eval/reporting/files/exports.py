@@ -189,14 +189,14 @@ def scores_tex(documents: Sequence[Document]) -> str:
         lines = [f"% {latex(d['protocol'])} on {latex(d['stream']['name'])}"]
         lines += ["% learners with a common letter do not differ (5 %, Holm)"] if ties else []
         lines += [rf"\begin{{tabular}}{{l{columns}}}", r"\toprule", rf"{head} \\", r"\midrule"]
-        for name, result, _, is_best in ranked(d):
-            tie = ties.get(at[id(result)], "").replace("…", "+")
+        for place in ranked(d):
+            result, tie = place.result, ties.get(at[id(place.result)], "").replace("…", "+")
             cells = []
             for score in scores:
                 text = spread(score, result).replace("±", r"\pm")
-                text = rf"\mathbf{{{text}}}" if is_best and score == primary else text
+                text = rf"\mathbf{{{text}}}" if place.best and score == primary else text
                 cells.append(f"${text}^{{{tie}}}$" if tie and score == primary else f"${text}$")
-            lines.append(" & ".join([latex(name), *cells]) + r" \\")
+            lines.append(" & ".join([latex(place.shown), *cells]) + r" \\")
             if printed := result.get(PUBLISHED):
                 pairs = [printed.get(score.name) for score in scores]
                 theirs = [rf"${100 * p['mean']:.1f} \pm {100 * p['sd']:.1f}$" if p else "--" for p in pairs]
