@@ -125,6 +125,10 @@ class Learner(ABC):
     The others stand at 1 / C there, whatever class an untrained network names"""
     budgeted: ClassVar[Sequence[str]] = ()
     """settings that a budget of updates (`Task.updates`) replaces; there they are refused and not recorded"""
+    of_corrections: ClassVar[Sequence[str]] = ()
+    """settings of corrections; they may not be changed under a protocol that brings none"""
+    unused: ClassVar[Mapping[str, str]] = {}
+    """setting of a base class that changes nothing → why; it may not be changed"""
     guide: ClassVar[Guide | None] = None
     """its line in the page of learners, which lists driftline's own"""
     reaches: ClassVar[Mapping[str, str]] = {}

@@ -162,6 +162,8 @@ class Protocol(ABC):
     """needs of learners (fields of `Needs`) that it cannot meet"""
     bounds: ClassVar[Sequence[str]] = ("future", "oracle")
     """needs that give a learner more than the others get: its scores are upper bounds, and it is no rival of theirs"""
+    corrects: ClassVar[bool] = True
+    """whether it may bring corrections, one by one; False: `Learner.of_corrections` may not be changed"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """as for learners: setting → what it names outside the run"""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from driftline.eval import outcomes
 from driftline.eval.engine import fused
 from driftline.eval.experiment.learner_spec import LearnerSpec, spec_of
 from driftline.eval.experiment.presets import fitting
-from driftline.eval.experiment.settings import check_settings, setting_names, unknown_setting
+from driftline.eval.experiment.settings import changed_settings, check_settings, setting_names, unknown_setting
 from driftline.eval.experiment.tune import Grid, planned
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import PROTOCOLS, Protocol, protocol_named
@@ -100,7 +100,10 @@ def jobs_of(
     specs = [spec_of(learner) for learner in learners]
     name, kind, make = protocol_named(protocol)
     most_probable, others = outcomes.asked(settings, len(stream.classes))
-    own, per_learner = _by_owner(name, kind, specs, others)
+    idle = {spec.name: dict(spec.kind.unused) for spec in specs}
+    for spec in specs if not kind.corrects else ():
+        idle[spec.name] |= dict.fromkeys(spec.kind.of_corrections, f"{name} brings no corrections")
+    own, per_learner = _by_owner(name, kind, specs, others, idle)
     owners = {name: kind, **{spec.name.partition("(")[0]: spec.kind for spec in specs}}
     of_preset = fitting(preset, owners) if preset else {}
     instance = make(**check_settings(kind, of_preset.get(name, {}) | own, name))
@@ -111,16 +114,12 @@ def jobs_of(
     for spec in specs:
         changed = per_learner[spec.name]
         refused = any(getattr(spec.kind.needs, need) for need in kind.refuses)  # it does not run at all
-        if budget and not refused and (dead := sorted({*changed, *spec.own} & set(spec.kind.budgeted))):
-            raise BadConfig(
-                f"{spec.name}: {dead[0]} has no effect under {name}, where all learners share a budget of updates.",
-                "Expected a setting that changes something.",
-                f"Set {name}.updates, or evaluate {name} in a command of its own.",
-            )
+        if not refused:
+            _check_effect(spec, changed, name, idle[spec.name], budget)
         from_preset = {
             key: value
             for key, value in of_preset.get(spec.name.partition("(")[0], {}).items()
-            if key not in (*spec.own, *(spec.kind.budgeted if budget else ()))
+            if key not in (*spec.own, *idle[spec.name], *(spec.kind.budgeted if budget else ()))
         }
         whole, candidates = planned(instance, spec, spec.check(from_preset) | changed, tune)
         origin = dict.fromkeys(spec.own, "with its name") | dict.fromkeys(whole, "protocol")
@@ -133,10 +132,33 @@ def jobs_of(
     return Setup(name, instance, out, most_probable, budget, task.rules is not None, any_code), jobs
 
 
+def _check_effect(
+    spec: LearnerSpec, changed: Mapping[str, Any], protocol: str, idle: Mapping[str, str], budget: bool
+) -> None:
+    """Raise BadConfig for a setting of the user that changes nothing. idle: such settings, and why; their defaults may
+    be given."""
+    if budget and (dead := sorted({*changed, *spec.own} & set(spec.kind.budgeted))):
+        raise BadConfig(
+            f"{spec.name}: {dead[0]} has no effect under {protocol}, where all learners share a budget of updates.",
+            "Expected a setting that changes something.",
+            f"Set {protocol}.updates, or evaluate {protocol} in a command of its own.",
+        )
+    own = spec.with_name if spec.instance is None else changed_settings(spec.instance)
+    for key, value in {**own, **changed}.items():
+        if key in idle and value != getattr(spec.kind, key):
+            problem = f"{spec.name}: {key} is {value!r}, which changes nothing: {idle[key]}."
+            raise BadConfig(problem, "Expected a setting that changes something.", "Leave it out.")
+
+
 def _by_owner(
-    protocol: str, kind: type[Protocol], specs: Sequence[LearnerSpec], settings: Settings
+    protocol: str,
+    kind: type[Protocol],
+    specs: Sequence[LearnerSpec],
+    settings: Settings,
+    idle: Mapping[str, Container[str]],
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Settings of the protocol, and of each learner. Raises BadConfig for one that nothing has."""
+    """Settings of the protocol, and of each learner. idle: of each learner, settings that change nothing: one for all
+    learners goes to the others. Raises BadConfig for one that nothing has."""
     own, learner_fields = setting_names(kind), {spec.name: spec.settings for spec in specs}
     for_protocol: dict[str, Any] = {}
     per_learner: dict[str, dict[str, Any]] = {spec.name: {} for spec in specs}
@@ -144,6 +166,7 @@ def _by_owner(
         owner, dot, field = key.rpartition(".")
         named = [n for n in per_learner if not dot or owner in (n, n.partition("(")[0])]
         targets = [n for n in named if field in learner_fields[n]]
+        targets = [n for n in targets if dot or field not in idle[n]] or targets
         if owner in PROTOCOLS and owner != protocol and field in setting_names(PROTOCOLS[owner]):
             continue  # for another protocol of the same command
         if (not dot or owner == protocol) and field in own:

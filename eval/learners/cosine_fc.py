@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from driftline.eval.learner import Guide
 from driftline.eval.training.online_learner import OnlineLearner
@@ -14,4 +15,11 @@ class CosineFc(OnlineLearner):
 
     head_only = True
     cosine = True
+    unused = MappingProxyType(
+        {
+            "scale": "an angle does not depend on the length of a sample",
+            "momentum": "it takes plain steps",
+            "hidden": "it has no hidden layer",
+        }
+    )
     guide = Guide("online", "Hou et al. 2019", "n D C", "frequent classes dominate")

@@ -72,8 +72,10 @@ class Ewc(NetLearner):
     guide = Guide("regularised", "Kirkpatrick et al. 2017", "E n D C", "no sample may be stored")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start without anchors."""
+        """Start without anchors. Raises IncompatibleStream for a budget of one update a batch."""
         super().begin(task, rng)
+        if self.mode == "online":
+            self.budget.check_anchor(self.cost, self.batch_cost)
         self.anchors: list[Anchor] = []
 
     def on_correction(self) -> Rule | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import numpy as np
@@ -48,6 +49,7 @@ class StaticLinear(OnlineLinear):
     """The same linear head, frozen after the first step or the seed data: ignores later steps and corrections."""
 
     needs = Needs(first_step="its head is fitted to it, and then frozen")
+    unused = MappingProxyType(dict.fromkeys(("correct_lr", "classes"), "its head is frozen when corrections come"))
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained."""

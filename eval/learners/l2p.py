@@ -60,6 +60,7 @@ class L2p(Learner):
     needs = Needs(images=True)
     reaches = MappingProxyType({"weights": "a file"})
     budgeted = ("epochs",)
+    of_corrections = ("correct_lr",)
     guide = Guide("adapters and language models", "Wang et al. 2022, L2P", "a network",
                   "a frozen vision transformer, and no sample is stored")  # fmt: skip
 

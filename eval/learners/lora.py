@@ -55,6 +55,7 @@ class Lora(Learner):
     needs = Needs(texts=True)
     reaches = MappingProxyType({"model": "a model"})
     budgeted = ("epochs",)
+    of_corrections = ("correct_lr",)
     guide = Guide("adapters and language models", "Hu et al. 2021", "a network",
                   "raw texts or images and a pre-trained transformer")  # fmt: skip
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.eval.engine.linear import Net, Pull, Rule
-from driftline.eval.learner import Array, Guide, Labels
+from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.training.sgd_learner import HEADS, NetLearner
 
 
@@ -72,6 +72,11 @@ class Lwf(NetLearner):
     """temperature T of the distillation"""
     cost = 4 / 3  # the teacher's forward pass
     guide = Guide("regularised", "Li & Hoiem 2016", "E n D C", "no sample may be stored; the old model teaches")
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start without a teacher. Raises IncompatibleStream for a budget of one update a batch."""
+        super().begin(task, rng)
+        self.budget.check_anchor(self.cost)
 
     def reset(self) -> None:
         """New weights; no teacher yet."""

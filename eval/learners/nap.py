@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -16,6 +17,7 @@ class Nap(NetLearner):
     """Trains on the first step only: the cost of not learning later."""
 
     needs = Needs(first_step="it learns nothing else")
+    unused = MappingProxyType({"correct_lr": "it ignores corrections"})
     guide = Guide("trained heads", "CLEAR, table 4", "E n D C, first step only",
                   "how fast a model ages that is never trained again")  # fmt: skip
 

@@ -60,8 +60,9 @@ class Si(NetLearner):
     guide = Guide("regularised", "Zenke et al. 2017", "E n D C", "as ewc, without a pass for the importance")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with importances of zero."""
+        """Start with importances of zero. Raises IncompatibleStream for a budget of one update a batch."""
         super().begin(task, rng)
+        self.budget.check_anchor()
         self.omega = zeros(self.head.params)
         self.trained = 0  # updates up to the last step
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -132,6 +133,7 @@ class SubstrateK1(Substrate):
 
     vote: Vote = "nearest"
 
+    unused = MappingProxyType(dict.fromkeys(("k", "margin"), "the nearest sample alone votes"))
     guide = Guide("nearest neighbours", "OCRR", "n N D", "ablation: one neighbour")
 
 
@@ -141,6 +143,7 @@ class SubstrateSumsim(Substrate):
 
     vote: Vote = "sum"
 
+    unused = MappingProxyType({"margin": "all k neighbours vote"})
     guide = Guide("nearest neighbours", "OCRR", "n N D", "ablation: sum of cosines")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
@@ -23,6 +24,7 @@ class TextProbe(NetLearner):
     """of the text vectors as first weights; with CLIP's own 100 training hardly moves them"""
 
     needs = Needs(class_texts=True)
+    unused = MappingProxyType(dict.fromkeys(("hidden", "augment"), "it is a linear head on vectors"))
     knows = True
     guide = Guide("texts of the classes", "Wortsman et al. 2022", "E n D C", "few samples, or classes that come late")
 

@@ -43,4 +43,4 @@ class Dark:
         last = {int(place): row for row, place in enumerate(places) if place < self.limit}  # the later one stays
         if last:
             to, of = (torch.tensor(list(part), device=y.device) for part in (last.keys(), last.values()))
-            self.x[to], self.y[to], self.scores[to] = x[of], y[of], scores[of]
+            self.x[to], self.y[to], self.scores[to] = x[of].to(self.x.dtype), y[of], scores[of]  # corrections: float32

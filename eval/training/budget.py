@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.learner import Task
 
 
@@ -31,6 +32,18 @@ class Budget:
         whole = max(0, int((self.credit - batch_cost) / cost + 1e-9))
         self.credit -= whole * cost + batch_cost if whole else 0.0
         return whole
+
+    def check_anchor(self, cost: float = 1.0, batch_cost: float = 0.0) -> None:
+        """Raise IncompatibleStream if a batch pays for one update only: a pull towards the weights from before the
+        batch is zero there, and the method would be plain finetuning. cost, batch_cost: as of `take`."""
+        least = batch_cost + 2 * cost
+        if self.task.updates is not None and self.task.updates < least:
+            raise IncompatibleStream(
+                f"It pulls towards the weights from before a batch, which the first update of a batch cannot feel; "
+                f"a batch pays for {self.task.updates:g} updates.",
+                f"Expected at least {least:.3g}, of which it makes two.",
+                "Set near-future.updates, or take finetune, which it would be.",
+            )
 
 
 def batches_of(

@@ -195,6 +195,7 @@ class NetLearner(NetworkLearner):
     """learning rate of the one step of SGD on a correction [OCRR: 0.05]"""
 
     budgeted = ("batch", "epochs", "decay_after", "decay")
+    of_corrections = ("correct_lr",)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train on this data, from the current weights."""

@@ -105,7 +105,7 @@ def to_final() -> set[str]:
     return every(lambda kind: kind.needs.all_steps)
 
 
-SHORT: dict[str, dict[str, int]] = {"near-future": {}}  # which has a budget instead
+SHORT: dict[str, dict[str, int]] = {"near-future": {"updates": 3}}  # which has a budget instead
 
 SKIPPED: dict[str, Callable[[], set[str]]] = {  # of our own protocols: all others must run
     "clear-iid": lambda: unfit() | to_final(),

@@ -28,7 +28,8 @@ TRAINED = [
 WITHOUT_TEXTS = [name for name in TRAINED if not LEARNERS[name].needs.class_texts]  # streams here have none
 CHOSEN = [name for name in WITHOUT_TEXTS if LEARNERS[name]().lr is None]
 # No rate of the grid brings these to .1 on the stream below: there is nothing that a default could fall behind.
-NOWHERE = ("finetune", "der", "der++", "agem", "ewc", "si", "lwf", "overadapt", "t3a", "mlls", "bbse")
+NOWHERE = ("finetune", "der", "der++", "agem", "overadapt", "t3a", "mlls", "bbse")
+REFUSED = ("ewc", "si", "lwf")  # one update a batch
 
 
 @cache
@@ -70,7 +71,7 @@ def test_nearest_means_show_that_the_classes_can_be_told_apart() -> None:
     assert near_future(gaussian(), "fc-only", lr=1.0) < 0.1
 
 
-@pytest.mark.parametrize("name", [name for name in CHOSEN if name not in NOWHERE])
+@pytest.mark.parametrize("name", [name for name in CHOSEN if name not in (*NOWHERE, *REFUSED)])
 def test_no_default_ends_ten_points_below_the_best_of_its_grid(name: str) -> None:
     best = max(near_future(gaussian(), name, lr=rate) for rate in RATES)
     assert near_future(gaussian(), name) > best - 0.1
@@ -105,7 +106,7 @@ def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_o
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
 @pytest.mark.parametrize(
-    ("data", "learner"), [("usda", "ace"), ("usda", "ewc"), ("banking77", "fc-only"), ("banking77", "slda")]
+    ("data", "learner"), [("usda", "ace"), ("usda", "agem"), ("banking77", "fc-only"), ("banking77", "slda")]
 )
 def test_no_default_ends_ten_points_below_the_best_of_its_papers_grid_on_real_data(data: str, learner: str) -> None:
     """ACE ended 11 points below on the USDA's pictures, when a rate was chosen by 31 updates. Three orders of equal

@@ -159,6 +159,36 @@ def test_a_setting_that_a_budget_replaces_is_refused(settings: dict[str, Any]) -
         evaluate(STREAM, "near-future", ["finetune"], settings={"shift": 20, "batch": 10} | settings)
 
 
+UNUSED = [
+    ("clear-iid", "finetune", "correct_lr", 0.1, "clear-iid brings no corrections"),
+    ("ocrr", "nap", "correct_lr", 0.1, "it ignores corrections"),
+    ("clear-iid", "static-linear", "classes", "open", "its head is frozen when corrections come"),
+    ("clear-iid", "cosine-fc", "scale", "none", "an angle does not depend on the length of a sample"),
+    ("clear-iid", "substrate-k1", "k", 3, "the nearest sample alone votes"),
+]
+
+
+@pytest.mark.parametrize(("protocol", "name", "setting", "value", "why"), UNUSED)
+def test_a_setting_that_changes_nothing_is_refused(
+    protocol: str, name: str, setting: str, value: Any, why: str
+) -> None:
+    by_name: list[tuple[list[Any], dict[str, Any]]] = [
+        ([name], {f"{name}.{setting}": value}),
+        ([f"{name}({setting}={value})"], {}),
+        ([LEARNERS[name](**{setting: value})], {}),
+        ([name], {setting: value}),
+    ]
+    for learners, settings in by_name:
+        with pytest.raises(BadConfig, match=f"{setting} is {value!r}, which changes nothing: {why}"):
+            plan(STREAM, protocol, learners, [0], settings)
+    plan(STREAM, protocol, [name], [0], {f"{name}.{setting}": getattr(LEARNERS[name], setting)})
+
+
+def test_a_setting_for_all_goes_to_those_that_use_it() -> None:
+    shown = plan(STREAM, "clear-iid", ["fc-only", "cosine-fc"], [0], {"momentum": 0.5}).settings
+    assert ("momentum" in shown["fc-only"], "momentum" in shown["cosine-fc"]) == (True, False)
+
+
 def test_a_setting_that_a_budget_replaces_is_not_recorded() -> None:
     settings = {"shift": 20, "batch": 10, "prefix": 40}
     (result,) = evaluate(STREAM, "near-future", ["finetune"], settings=settings)["results"]

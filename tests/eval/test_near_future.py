@@ -223,13 +223,34 @@ class TestTheShift:
 
 
 class TestBudgets:
-    @pytest.mark.parametrize("name", ["ewc", "si", "lwf", "agem", "fc-only", "ace", "finetune"])
-    @pytest.mark.parametrize("updates", [0.5, 1, 6])
+    @pytest.mark.parametrize(
+        ("name", "updates"),
+        [
+            *((name, updates) for name in ("agem", "fc-only", "ace", "finetune") for updates in (0.5, 1, 6)),
+            *((name, updates) for name in ("ewc", "si", "lwf") for updates in (3, 6.5)),
+        ],
+    )
     def test_no_learner_takes_more_than_was_paid_for(self, name: str, updates: float) -> None:
         budget = evaluate(STREAM, "near-future", [name], settings={**QUICK, "updates": updates})["results"][0]["budget"]
         assert "overspent" not in budget
         cost = LEARNERS[name]().cost + LEARNERS[name]().batch_cost
         assert budget["updates_paid"] - cost < budget["updates_taken"] <= budget["updates_paid"]
+
+    @pytest.mark.parametrize(("name", "least"), [("ewc", 3), ("si", 2), ("lwf", 2.67)])
+    def test_a_pull_that_one_update_a_batch_cannot_feel_is_refused(self, name: str, least: float) -> None:
+        """It would be finetuning under another name."""
+        (skipped,) = evaluate(STREAM, "near-future", [name], settings={**QUICK, "updates": least - 0.1})["skipped"]
+        assert skipped["because"].startswith("It pulls towards the weights from before a batch")
+        assert f"Expected at least {least}, of which it makes two." in skipped["because"]
+
+    @pytest.mark.parametrize(("name", "strength"), [("ewc", "strength"), ("si", "strength"), ("lwf", "weight")])
+    def test_with_two_updates_a_batch_the_pull_is_felt(self, name: str, strength: str) -> None:
+        settings = {**QUICK, "updates": 3, "lr": 1.0}
+        free, pulled = (
+            evaluate(STREAM, "near-future", [name], settings=settings | {f"{name}.{strength}": value})["results"][0]
+            for value in (0.0, 100.0)
+        )
+        assert free["scores"] != pulled["scores"]
 
     def test_ewc_pays_for_its_fisher_information_once_a_batch(self) -> None:
         learner = LEARNERS["ewc"]()
@@ -275,8 +296,8 @@ class TestBudgets:
 
         assert LEARNERS[name]().cost + LEARNERS[name]().batch_cost == cost
         train = STREAM.steps[0]["train"].part(0, 64)
-        learner = LEARNERS[name](net="mlp", hidden=32)
-        learner.begin(Task(12, (8,), None, 64, cost), rng_for(0))
+        learner = LEARNERS[name](net="mlp", hidden=32, **({"mode": "separate"} if name == "ewc" else {}))
+        learner.begin(Task(12, (8,), None, 64, cost if name == "ewc" else 10), rng_for(0))
         plain = LinearSettings(batch=64, epochs=1)
         with FlopCounterMode(display=False) as base:
             fit(learner.head, train.x, train.y, plain, rng_for(0))
@@ -389,14 +410,15 @@ class TestTheLearningRate:
 @pytest.mark.parametrize("name", ONLINE)
 class TestEveryOnlineLearner:
     def test_its_seed_decides_all(self, name: str) -> None:
-        first, again = (evaluate(TEXTS, "near-future", [NARROW[name]], seeds=[2], settings=QUICK) for _ in range(2))
+        settings = {**QUICK, "updates": 3}
+        first, again = (evaluate(TEXTS, "near-future", [NARROW[name]], seeds=[2], settings=settings) for _ in range(2))
         assert not first["skipped"]
         assert first["results"][0]["scores"] == again["results"][0]["scores"]
 
     def test_killed_at_any_batch_it_ends_with_the_same_rows(
         self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings = {**QUICK, "shift": 20}
+        settings = {**QUICK, "shift": 20, "updates": 3}
         evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "whole")
         monkeypatch.setattr(checkpoint, "EVERY", 0.0)
         kind, asked = LEARNERS[name], 0

@@ -54,6 +54,7 @@ class Adaptation(Protocol):
         Score(f"{name}_error", f"error of {name.upper()}", higher_is_better=False, unit="share") for name in ESTIMATES
     )
     primary = "adapted"
+    corrects = False
     roles = Roles(adapted_on, lambda rows: [row for row in rows if adapted_on(row) is not None], mean_of_steps)
     refuses = ("all_steps", "future")
 

@@ -37,6 +37,7 @@ class Iid(Protocol):
     scores = tuple(IID)
     measures = tuple(MEASURES)
     primary = "next_domain"
+    corrects = False
     roles = ROLES
     refuses = ("all_steps",)
 
@@ -113,6 +114,7 @@ class Streaming(Protocol):
 
     scores = tuple(STREAMING)
     primary = "next_domain"
+    corrects = False
     roles = ROLES
     refuses = ("all_steps", "future")
 

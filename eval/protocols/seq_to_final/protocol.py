@@ -63,6 +63,7 @@ class SeqToFinal(Protocol):
 
     scores = (Score("final", "final"),)
     primary = "final"
+    corrects = False
     bounds = ("oracle",)  # every method learns from all steps at once
     roles = Roles(decisive=decisive)
     shardable = True
