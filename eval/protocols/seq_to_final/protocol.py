@@ -111,8 +111,12 @@ class SeqToFinal(Protocol):
         return chosen_rate(learner)
 
     def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
-        """Three parts of the first step's training data, with a share of validation data."""
+        """Three parts of the first step's training data, with a share of validation data. The last is tested on classes
+        that it trains on."""
         part = rehearsal(stream, stream.steps[0]["train"], rng)
+        last, test = part.steps[-1], part.steps[-1]["test"]
+        learned = np.flatnonzero(np.isin(test.y, last["train"].y))
+        part.steps[-1] = replace(last, splits={**last.splits, "test": test.take(learned)})
         protocol = replace(self, val_share=self.val_share or 0.2)
         protocol.check(part)
         return [(protocol, part)]
