@@ -28,6 +28,11 @@ SCORES = {  # protocol → score → column
 }
 PRESET = {"linear": "clear-linear-code", "mlp": "clear-mlp-code", "resnet18": "clear-resnet18-code"}
 OF_MACHINE = ("device",)  # settings that change no result by intention
+BUCKET = {"clear-iid": 2310, "clear-streaming": 3300}  # training samples of a step of CLEAR-10
+OTHERWISE = {  # learner → what the code behind the printed values does, and no setting of ours
+    "er": "divides a batch evenly among the step and each past one, which gives an epoch up to five times the updates",
+    "cwr": "replaces the weights of the first step at the second one (Avalanche, pull request 1008)",
+}
 
 
 @cache
@@ -61,13 +66,16 @@ def values(name: str, protocol: str, learner: str, network: str = "linear") -> d
 
 def beside(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """The published values of a stored run, by score; {} if it has other settings than those that made them: the preset
-    of its network (hyper-parameters, features that are not scaled, the reference's variant of each method) and, for
-    clear-iid, random 70/30 splits or the published ones."""
+    of its network (hyper-parameters, features that are not scaled, the reference's variant of each method), for A-GEM
+    as many samples of the memory in an update as a step has, and, for clear-iid, random 70/30 splits or the published
+    ones; and always {} for the learners of `OTHERWISE`."""
     name, network = about["learner"], str(about["settings"].get("net", ""))
-    if "published" not in about or network not in PRESET or name.partition("(")[0] not in LEARNERS:
+    base = name.partition("(")[0].strip()
+    if "published" not in about or network not in PRESET or base not in LEARNERS or base in OTHERWISE:
         return {}
-    spec, protocol, base = spec_of(name), stored_protocol(about["protocol"]), name.partition("(")[0].strip()
+    spec, protocol = spec_of(name), stored_protocol(about["protocol"])
     preset = fitting(PRESET[network], {base: spec.kind, about["protocol"]: protocol})
+    preset[base] |= {"sample": BUCKET.get(about["protocol"], 0)} if base == "agem" else {}
     expected = [spec(**preset[base]).settings(), dataclasses.asdict(protocol(**preset[about["protocol"]]))]
     own = [about["settings"], about["protocol_settings"]]
     if own[1].get("splits") == "published":  # drawn in the same way

@@ -168,7 +168,8 @@ def test_every_learner_has_scores_in_range_or_is_refused_by_name(protocol: str, 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_learner_is_deterministic(protocol: str) -> None:
+def test_every_learner_is_deterministic_in_any_company(protocol: str) -> None:
+    """Twice, the second time in the opposite order."""
     (_, first), again = matrix(protocol, "vectors"), list[Run]()
     settings = SMALL.get(protocol, {}) | MEMORIES | trained_shortly(protocol)
     evaluate(vectors(), protocol, list(LEARNERS)[::-1], seeds=[3], settings=settings, keep_run=again.append)
@@ -202,9 +203,7 @@ def test_no_two_names_have_equal_rows_without_a_reason(protocol: str, stream: st
     names: dict[str, set[str]] = {}
     for run in matrix(protocol, stream)[1]:
         name = run.about["learner"].partition("(")[0]
-        if (
-            stream == "vectors" or LEARNERS[name].needs.images or LEARNERS[name].obeys
-        ):  # to the others pixels are vectors
+        if stream == "vectors" or LEARNERS[name].needs.images or LEARNERS[name].obeys:  # to others they are vectors
             names.setdefault(answered(run), set()).add(name)
     equal = [frozenset(of) for of in names.values() if len(of) > 1]
     assert not [of for of in equal if of not in SAME or (protocol == "adaptation" and SAME[of] is NO_TEST_SAMPLES)]
