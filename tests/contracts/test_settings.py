@@ -1,0 +1,113 @@
+"""Each recorded setting of each learner changes what it does, or is refused, or has its reason here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pytest
+from support.helpers import described, drifting, hinted
+
+from driftline.curate.core.errors import BadConfig
+from driftline.eval import run as run_module
+from driftline.eval.experiment.settings import setting_names
+from driftline.eval.learner import Learner
+from driftline.eval.learners import LEARNERS
+from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Stream
+
+OTHERS = {  # values to try in place of a default, in this order; others follow from the type
+    "lr": [0.07], "net": ["mlp"], "k": [1, 3], "sampler": ["fifo", "balanced"], "vote": ["sum", "band"],
+    "memory": [5, 12], "capacity": [7], "seed_rows": [5], "rounds": [2], "shrinkage": [0.9], "hidden": [16], "strength": [50.0],
+    "weights": [], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
+}  # fmt: skip
+WITH = {  # setting → others beside which it has an effect
+    "hidden": {"net": "mlp"}, "momentum": {"optimiser": "sgd"}, "alpha": {"memory": 12, "sampler": "uniform"}, "damping": {"strength": 0.5},
+    "variant": {"strength": 0.5}, "memory": {"sampler": "uniform"}, "rounds": {"threshold": 0.3},
+    "threshold": {"threshold": 0.3}, "strength": {"lr": 0.1},
+}  # fmt: skip
+ELSEWHERE = {  # setting → where it has an effect, or why it has none by intention
+    "device": "changes no result by intention",
+    "weights": "a checkpoint of a network on pictures: eval/test_deep.py",
+    "augment": "of pictures: eval/test_deep.py",
+    "exact_below": "an index finds the same neighbours among few samples: eval/test_knn.py",
+    "index": "as exact_below",
+    "limit_mb": "main memory, by intention no result: eval/test_knn.py",
+    "classes": "for corrections to classes that were not declared: eval/test_ocrr.py",
+    "support": "of test samples, which adaptation shows: eval/test_adaptation.py",
+    "cosine-fc.precision": "of a network on pictures",
+    "calibrate": "of test samples, which adaptation shows: eval/test_adaptation.py",
+}
+
+
+@cache
+def stream() -> Stream:
+    """Three steps that conflict; half of the samples of two classes are missing."""
+    whole = drifting(steps=3, classes=4, n=40, drift=2.0, noise=2.0)
+    steps = []
+    for step in whole.steps:
+        splits = {
+            name: s.take(np.flatnonzero((s.y > 1) | (np.arange(len(s)) % 8 < 4))) for name, s in step.splits.items()
+        }
+        steps.append(replace(step, splits=splits))
+    return hinted(described(replace(whole, steps=steps)))
+
+
+def alternatives(name: str, setting: str, value: Any) -> list[Any]:
+    """Other values of a setting."""
+    if setting in OTHERS:
+        return [other for other in OTHERS[setting] if other != value]
+    hint = get_type_hints(LEARNERS[name])[setting]
+    literals = [choice for part in (hint, *get_args(hint)) if get_origin(part) is Literal for choice in get_args(part)]
+    if literals:
+        return [choice for choice in literals if choice not in (value, "auto")]
+    if isinstance(value, bool):
+        return [not value]
+    return [value / 3 or 0.3, value * 3] if isinstance(value, float) else [2, 3, value + 5]
+
+
+def did(name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...] | str:
+    """Answers, scores, bytes and updates of a learner; or why it was refused."""
+    learners: list[Learner] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(run_module, "metadata", lambda learner: learners.append(learner) or {})
+        short = {key: value for key, value in {"epochs": 3, "batch": 8}.items() if key in setting_names(LEARNERS[name])}
+        short |= {"decay_after": 2} if "decay_after" in setting_names(LEARNERS[name]) else {}
+        given = {"lr": 0.5} | short if "lr" in setting_names(LEARNERS[name]) else short
+        given = {f"{name}.{key}": value for key, value in (given | settings).items()}
+        found = evaluate(stream(), "clear-iid", [name], settings=given)
+    if found["skipped"]:
+        assert "It crashed" not in found["skipped"][0]["because"]
+        return str(found["skipped"][0]["because"])
+    (learner,) = learners
+    answers = learner.predict(stream().steps[-1]["test"].x)
+    parts = answers if isinstance(answers, tuple) else (answers,)
+    scores = learner.scores(stream().steps[-1]["test"].x) if type(learner).scores is not Learner.scores else ""
+    result = found["results"][0]
+    return (
+        result["matrix"], *(np.asarray(part).tobytes() for part in (*parts, scores)), result["stored_bytes"],
+        result["gradient_steps"],
+    )  # fmt: skip
+
+
+HERE = [n for n, k in LEARNERS.items() if not (k.needs.all_steps or k.needs.texts or k.needs.images)]
+
+
+@pytest.mark.parametrize("name", [name for name in HERE if setting_names(LEARNERS[name])])
+def test_each_setting_changes_something_or_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, dead = setting_names(LEARNERS[name]), []
+    plain = did(name, {}, monkeypatch)
+    for setting in (key for key in own if not {key, f"{name}.{key}"} & set(ELSEWHERE)):
+        beside = {key: value for key, value in WITH.get(setting, {}).items() if key in own}
+        before = did(name, beside, monkeypatch) if beside else plain
+        for other in alternatives(name, setting, beside.get(setting, getattr(LEARNERS[name](), setting))):
+            try:
+                if did(name, beside | {setting: other}, monkeypatch) != before:
+                    break
+            except BadConfig:
+                break
+        else:
+            dead.append(setting)
+    assert not dead
