@@ -20,11 +20,12 @@ from driftline.stream_builder.stream import Stream
 
 OTHERS = {  # values to try in place of a default, in this order; others follow from the type
     "lr": [0.07], "net": ["mlp"], "k": [1, 3], "sampler": ["fifo", "balanced"], "vote": ["sum", "band"],
-    "memory": [5, 12], "capacity": [7], "seed_rows": [5], "rounds": [2], "shrinkage": [0.9], "hidden": [16], "strength": [50.0],
-    "weights": [], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
+    "memory": [5, 12], "capacity": [7], "seed_rows": [5], "rounds": [2], "shrinkage": [0.9], "hidden": [16],
+    "strength": [50.0], "weights": [], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
 }  # fmt: skip
 WITH = {  # setting → others beside which it has an effect
-    "hidden": {"net": "mlp"}, "momentum": {"optimiser": "sgd"}, "alpha": {"memory": 12, "sampler": "uniform"}, "damping": {"strength": 0.5},
+    "hidden": {"net": "mlp"}, "momentum": {"optimiser": "sgd"}, "alpha": {"memory": 12, "sampler": "uniform"},
+    "damping": {"strength": 0.5},
     "variant": {"strength": 0.5}, "memory": {"sampler": "uniform"}, "rounds": {"threshold": 0.3},
     "threshold": {"threshold": 0.3}, "strength": {"lr": 0.1},
 }  # fmt: skip
