@@ -250,7 +250,7 @@ class TestBudgets:
             evaluate(STREAM, "near-future", [name], settings=settings | {f"{name}.{strength}": value})["results"][0]
             for value in (0.0, 100.0)
         )
-        assert free["scores"] != pulled["scores"]
+        assert abs(free["scores"]["retention"]["mean"] - pulled["scores"]["retention"]["mean"]) > 0.1
 
     def test_ewc_pays_for_its_fisher_information_once_a_batch(self) -> None:
         learner = LEARNERS["ewc"]()
