@@ -163,11 +163,15 @@ def _half_width(values: Sequence[float | None]) -> float | None:
 
 
 def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:
-    """Means over seeds; all curves have the same positions."""
+    """Means over seeds. A curve that is shorter than another seed's keeps its last place and value, so that the mean
+    ends where the runs end."""
     if not curves or curves[0] is None:
         return None
-    shared = {key: min(len(curve[key]) for curve in curves) for key in curves[0]}  # seeds may differ in length
-    return {key: np.mean([curve[key][:n] for curve in curves], axis=0).tolist() for key, n in shared.items()}
+    size = {key: max(len(c[key]) for c in curves) if all(len(c[key]) for c in curves) else 0 for key in curves[0]}
+    whole = {
+        key: [[*c[key], *[c[key][-1]] * (n - len(c[key]))] if n else [] for c in curves] for key, n in size.items()
+    }
+    return {key: np.mean(values, axis=0).tolist() for key, values in whole.items()}
 
 
 def _mean_matrix(matrices: Sequence[Any]) -> list[list[float | None]] | None:

@@ -153,18 +153,36 @@ def differing(document: Document) -> list[str]:
     return [", ".join(f"{key}={s[key]}" for key in keys if key in s) for s in settings]
 
 
+def parts(document: Document) -> list[dict[str, Any]]:
+    """A document for each of its groups of comparable results, in the order of rank: each result has its `label` beside
+    the registered name (`learner`), `is_best`, and `place`, its position in the whole document; `setting` names the
+    group where there are several. A document without results is one part."""
+    whole = [{**document, "setting": ""}]
+    place = {id(result): k for k, result in enumerate(document["results"])}
+    alone = []
+    for group, setting in zip(comparable(document), differing(document), strict=True):
+        bests = best(primary_of(document), (r for r in group if rival(r)))
+        results = [
+            {**r, "label": label, "is_best": any(r is other for other in bests), "place": place[id(r)]}
+            for r, label in zip(group, labels(group), strict=True)
+        ]
+        alone.append({**document, "results": results, "setting": setting})
+    return alone or whole
+
+
 def labels(results: Sequence[Result]) -> list[str]:
-    """Learners' names, with the settings that differ if a learner has several results.
+    """Learners' names, with the settings that differ if a learner has several results; no two are equal.
 
     >>> labels([{"learner": "ft", "settings": {"network": n, "epochs": 2}} for n in ("conv-1", "res-4")])
     ['ft, network=conv-1', 'ft, network=res-4']
     """
-    names = []
+    names: list[str] = []
     for result in results:
         settings = [other["settings"] for other in results if other["learner"] == result["learner"]]
         differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in settings)]
         code = _code_of(result, results)
-        names.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ), *code]))
+        name = ", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ), *code])
+        names.append(name if name not in names else f"{name}, row {len(names) + 1}")
     return names
 
 

@@ -18,6 +18,7 @@ from driftline.eval.reporting.answer import _apart
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
+from driftline.eval.scoring.ranking import parts
 from driftline.pipelines.cli.eval import _scores
 
 CROWN = re.compile(r"has the best|is the most accurate|ages (?:least|fastest)|differs from all|are significant")
@@ -38,7 +39,7 @@ def joined(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def crowns(document: dict[str, Any]) -> list[str]:
-    return CROWN.findall(re.sub("<[^>]+>", "", " ".join(shown(joined(document), None)["answer"])))
+    return CROWN.findall(re.sub("<[^>]+>", "", " ".join(shown(parts(joined(document))[0], None)["answer"])))
 
 
 @pytest.mark.parametrize("skill", [0.7, 1 / 3])
