@@ -384,7 +384,7 @@ def table(document: Mapping[str, Any]) -> Section | None:
         "Accuracy in per cent, losses in points, with 95 % intervals. Both accuracies are means over the same "
         f"{counted(first['tests'], 'test')}. Lost a {one_of(unit)}: how far models fall behind fresh ones on the same "
         f"test, by least squares over {counted(first['pairs'], 'pair')}. Half-life: time until half of the accuracy "
-        "above chance is gone; it follows the same models over later tests, which may be harder, and says nothing about "
+        "above chance is gone; it follows the same models over later tests, which may be harder, and says nothing of "
         "times beyond those that were tested. "
         f"What the same models lose {old} has three parts: fresh models do better on the same tests "
         "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+from markupsafe import Markup
+
 from driftline.eval.plotting.charts import Figure, points
-from driftline.eval.protocol import Document, Score, kind_of, primary_of, score_of, scores_of
-from driftline.eval.reporting import ageing, confidence, remarks, samples
+from driftline.eval.protocol import OF_CLASSES, Document, Score, kind_of, primary_of, score_of, scores_of
+from driftline.eval.reporting import ageing, confidence, remarks, samples, value_text
 from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
+from driftline.eval.reporting.markup import table
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import mean_of, rival
 from driftline.stream_builder.stream import Stream
 
 MATRICES = 6  # in the page; the script draws the others, from the data of `_pair`
-DAY = 86_400
+CLASSES = 60  # in the table of recalls
 
 
 def shown(
@@ -43,7 +47,9 @@ def shown(
         "primary": primary_of(part) if results else None,
         "seeds": _seeds(results),
         "varies": page.varies(part) if any(len(r["seeds"]) > 1 for r in results) else "",
-        "measures": [score_of(kind, name) for name in measures],
+        "measures": [score_of(kind, name) for name in measures]
+        + [score for score in OF_CLASSES if any(ranking.entry_of(score, r) for r in results)],
+        "recalls": _recall_table(part),
         "texts": page,
         "figures": page.figures(part) if results else [],
         "note": page.note(part) if results else "",
@@ -72,6 +78,34 @@ def shown(
 def title_of(part: Document) -> str:
     """Protocol, stream and, where the document has several groups of comparable results, the settings of this one."""
     return f"{part['protocol']} on {part['stream']['name']}" + f", {part['setting']}" * bool(part["setting"])
+
+
+def recalls(part: Document) -> tuple[list[str], list[list[str]]]:
+    """Names of the classes, and for each learner with outcomes its label and its recall of each class in per cent; "–"
+    for a class without tests."""
+    results = [r for r in part["results"] if "classes" in r]
+    size = max((len(r["classes"]["recall"]) for r in results), default=0)
+    given = list(part.get("classes", ()))[:size]
+    share, rows = Score("", ""), []
+    for r in results:
+        values = r["classes"]["recall"]
+        rows.append([r["label"], *(value_text(share, v) for v in [*values, *[None] * (size - len(values))])])
+    return [*given, *map(str, range(len(given), size))], rows
+
+
+def _recall_table(part: Document) -> Markup | None:
+    """A row for each class, those with the lowest recall if there are many; None without outcomes."""
+    names, rows = recalls(part)
+    n = max((r["classes"]["n"] for r in part["results"] if "classes" in r), key=len, default=[])
+    lines = [
+        [name, f"{count:,}", *cells] for name, count, *cells in zip(names, n, *(row[1:] for row in rows), strict=True)
+    ]
+    if len(lines) > CLASSES:
+        worst = sorted(
+            range(len(lines)), key=lambda k: min((float(c) for c in lines[k][2:] if c != "–"), default=math.inf)
+        )
+        lines = [lines[k] for k in sorted(worst[:CLASSES])]
+    return table(["class", "tests", *(row[0] for row in rows)], lines) if lines else None
 
 
 def names_of(document: Document, stream: Stream | None) -> list[str]:

@@ -140,6 +140,8 @@ def document_of(runs: Sequence[Run], key: tuple[str, str, str], stream: Stream |
     document = summary(runs, name, sha, protocol)
     if runs and (release := runs[0].about.get("release")) is not None:
         document["release"] = release
+    if stream is not None:
+        document["classes"] = list(stream.classes)
     return document | (_more(runs, document, stream, few) if runs else {})
 
 

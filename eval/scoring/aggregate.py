@@ -15,6 +15,7 @@ from driftline.eval.protocol import Protocol, Result, Score, score_of, scores_of
 from driftline.eval.rows import Row, Run, digest
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
+from driftline.eval.scoring.classes import balanced_accuracy, constant, counts_of, macro_f1, recall
 from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
 from driftline.eval.scoring.significance import half_width, holm, over_samples, paired
 
@@ -42,6 +43,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
         notes: dict[str, Any] = {key: about[key] for key in copied if key in about}
         instance = kind(**about["protocol_settings"])
         scored = [_score(instance, run) for run in group]
+        tests = [instance.roles.decisive(run.rows) for run in group]
         results.append(
             {
                 "learner": about["learner"],
@@ -53,10 +55,11 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 **({"code_of": about["code_of"]} if "code_of" in about else {}),
                 "codes": [run.about["code"] for run in group if "code" in run.about],
                 **_each(group, "chosen", "selection", "kernel"),
-                **({"draws": len(set(tests))} if all(tests := [run.about.get("tests") for run in group]) else {}),
+                **({"draws": len(set(drawn))} if all(drawn := [run.about.get("tests") for run in group]) else {}),
                 **({"published": values} if (values := published.beside(about)) else {}),
                 "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
+                **_of_classes(tests),
                 "per_class": _mean_by_class([s.by_class for s in scored]),
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "ci95_samples": _over_samples(instance, group[0]),
@@ -139,6 +142,27 @@ def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
         p[np.ix_(members, members)] = paired(np.array([values[k] for k in members], np.float64))
     for result, value in zip(results, holm(p)[best].tolist(), strict=True):
         result.setdefault("p_against_best_adjusted", {})[score.name] = None if np.isnan(value) else value
+
+
+def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    """What the decisive tests of each run say of classes: `classes` has balanced accuracy, macro-F1, and for each label
+    from 0 the samples of a run (`n`) and the mean recall over seeds, None without samples. `tests`: samples of one
+    run. `constant`, if a test has one answer for all samples. {} where a run has no such tests or outcomes."""
+    sizes = [one.shape[1] for rows in tests if (one := counts_of(rows)) is not None]
+    if len(sizes) < len(tests) or not (size := max(sizes, default=0)):
+        return {}
+    counts = [one for rows in tests if (one := counts_of(rows, size)) is not None]
+    n, recalls = np.stack([one[0] for one in counts]), np.stack([recall(one) for one in counts])
+    return {
+        "classes": {
+            "balanced_accuracy": _spread([balanced_accuracy(one) for one in counts]),
+            "macro_f1": _spread([macro_f1(one) for one in counts]),
+            "n": n.max(0).tolist(),
+            "recall": [None if not of.any() else float(np.nanmean(r)) for r, of in zip(recalls.T, n.T, strict=True)],
+        },
+        "tests": int(n.sum(1).max()),
+        **({"constant": True} if all(map(constant, tests)) else {}),
+    }
 
 
 def _mean_by_class(per_run: Sequence[Sequence[float | None] | None]) -> list[float | None] | None:

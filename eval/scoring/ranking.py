@@ -79,7 +79,8 @@ def uses_unlabelled(learner: str) -> bool:
 
 def entry_of(score: Score, result: Document) -> Document:
     """Mean, standard deviation and values of a score or measure in one of a document's results; {} if it lacks it."""
-    entry: Document = result["scores"].get(score.name) or result.get("measures", {}).get(score.name, {})
+    places = (result["scores"], result.get("measures", {}), result.get("classes", {}))
+    entry: Document = next((place[score.name] for place in places if place.get(score.name)), {})
     return entry
 
 

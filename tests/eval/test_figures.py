@@ -28,6 +28,7 @@ from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
+from driftline.eval.scoring.aggregate import _mean_curve
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
 
@@ -125,6 +126,13 @@ def test_every_row_is_a_line_that_ends_at_its_score(protocol: str, tmp_path: Pat
         at = figures[title].columns.index("per cent")
         ends = {row[0]: row[at] for row in figures[title].rows}
         assert ends == {r["label"]: pytest.approx(100 * r["scores"][score]["mean"], abs=0.006) for r in part["results"]}
+
+
+def test_curves_of_several_lengths_end_at_the_mean_of_their_ends() -> None:
+    """A seed with fewer corrections keeps its last accuracy."""
+    long, short = {"at": [0, 10, 20], "value": [0.0, 0.5, 0.9]}, {"at": [0, 6], "value": [0.1, 0.7]}
+    assert _mean_curve([long, short]) == {"at": [0, 8, 13], "value": pytest.approx([0.05, 0.6, 0.8])}
+    assert _mean_curve([long, {"at": [], "value": []}]) == {"at": [], "value": []}
 
 
 class Counting(Iid):
