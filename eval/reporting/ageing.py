@@ -367,7 +367,7 @@ def table(document: Mapping[str, Any]) -> Section | None:
         again = learns_again(facts)
         parts = ("older", "harder", "prior")
         values += [interval(causes[cause], at) if again else (UNKNOWN, "never learns again") for cause in parts[:2]]
-        values += [interval(causes["prior"], at), interval(facts["loss"]) if again else (UNKNOWN, "")]
+        values += [interval(causes["prior"], at), interval(facts["loss"]) if again else (UNKNOWN, "never learns again")]
         half, ends = half_life_parts(facts["half_life"], unit)
         drawn = _drawn(facts["half_life"])
         values.append((half, Markup("{};<br>{}").format(ends, drawn) if drawn else ends))
