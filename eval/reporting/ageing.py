@@ -101,6 +101,7 @@ def _facts(one: Ageing) -> dict[str, Any]:
         "lag": one.lags[shown].tolist(),
         "tested": curve.tested.tolist(),
         "tests": len(curve.tested),
+        "models": curve.models,
         "accuracy": _band(curve.accuracy),
         "by_class": _plain(curve.accuracy_of.value),
         "loss": _band(curve.loss),
@@ -260,25 +261,23 @@ def curves(document: Mapping[str, Any]) -> Figure | None:
         for name, facts in shown
     }
     bands = {name: ends for name, ends in bands.items() if all(len(end) == len(series[name][0]) for end in ends)}
-    loose = [name for name, facts in shown if facts["tests"] == 1]  # a line through one test each is no trend
+    loose = [name for name, facts in shown if _single(facts)]  # a line through one test each is no trend
     picture = lines(series, f"{unit} from training to test", bands=bands, from_zero=False, loose=loose)
     return Figure(f"Accuracy by age, {document['stream']['name']}", _curve_note(document), picture)
 
 
 def _curve_note(document: Mapping[str, Any]) -> str:
-    about, shown = document["ageing"], _seeing(document)
-    facts = shown[0][1]
-    tests = counted(facts["tests"], "test")
-    text = f"All points of a line are means over the same {tests}: those with models of all these ages."
-    if facts["tests"] == 1:
-        text = "Dots without a line: each is one test, the same for all ages."
+    about, shown, facts = document["ageing"], _seeing(document), _typical(document)
+    text = f"All points of a line are means over the same {counted(facts['tests'], 'test')}: with models of all ages."
+    if _single(facts):
+        text = "Dots without a line: each is one test, the same for all ages." if facts["tests"] else ""
     text += " Older models have fewer tests; their accuracies are in the matrices." * (len(facts["age"]) > 1)
-    same = [name for name, facts in shown if not learns_again(facts)]
+    later = [f"{name} ({counted(one['models'], 'model')})" for name, one in shown if one["models"]]
+    if later:
+        text += f" No fresh models to compare with, and so the same models on later tests: {', '.join(later)}."
+    same = [name for name, one in shown if not learns_again(one) and not one["models"]]
     if same and len(facts["age"]) > 1:
-        text += (
-            f" Flat, since they never learn again and have the same answers at every age: {', '.join(same)}. How they "
-            "age is not known from fresh models."
-        )
+        text += f" Flat, since they never learn again and have the same answers at every age: {', '.join(same)}."
     text += _uneven(facts, about["unit"])
     if about["unit"] == "steps":
         text += " The stream has no usable dates: ages are in steps."
@@ -293,6 +292,17 @@ def _curve_note(document: Mapping[str, Any]) -> str:
     return text + _newer_note(document)
 
 
+def _single(facts: Facts) -> bool:
+    """Whether each age has one test only."""
+    return max(facts["tests"], facts["models"]) == 1
+
+
+def _typical(document: Mapping[str, Any]) -> Facts:
+    """Facts of the first learner whose ages share their tests; of the first one if there is none."""
+    shown = [facts for _, facts in _seeing(document)]
+    return next((facts for facts in shown if facts["tests"]), shown[0])
+
+
 def _uneven(facts: Facts, unit: str) -> str:
     """The range of ages at each point, where steps are so unevenly apart that a mean misleads."""
     ranges = [after(facts, at, unit) for at in range(len(facts["age"]))]
@@ -302,8 +312,8 @@ def _uneven(facts: Facts, unit: str) -> str:
 
 def _newer(document: Mapping[str, Any]) -> list[bool]:
     """Which of the shared tests are newer than what the encoder may have seen; [] if it is not known."""
-    newer, facts = (document.get("seen") or {}).get("newer", ()), _shown(document)[0][1]
-    return [bool(newer[step]) for step in facts["tested"]] if newer else []
+    newer = (document.get("seen") or {}).get("newer", ())
+    return [bool(newer[step]) for step in _typical(document)["tested"]] if newer else []
 
 
 def _newer_note(document: Mapping[str, Any]) -> str:
@@ -350,7 +360,7 @@ def by_class(document: Mapping[str, Any]) -> Figure | None:
     }
     left_out = f" {PANELS} of {len(falls)} classes." if len(falls) > PANELS else ""
     note = f"The class that loses most is first.{left_out} {about['unit'].capitalize()} from training to test."
-    picture = panels(charts, about["unit"], joined=shown[0][1]["tests"] > 1)
+    picture = panels(charts, about["unit"], joined=not _single(_typical(document)))
     return Figure("Who loses: accuracy of each class", note + _newer_note(document), picture)
 
 
@@ -360,9 +370,11 @@ def table(document: Mapping[str, Any]) -> Section | None:
     unit = about["unit"]
     if not shown:
         return None
-    rows = []
+    rows, first = [], _typical(document)
+    last = len(first["age"]) - 1
     for name, facts in shown:
-        accuracy, causes, at = facts["accuracy"], facts["causes"], len(facts["age"]) - 1
+        accuracy, causes = facts["accuracy"], facts["causes"]
+        at = max(sum(lag <= first["lag"][-1] for lag in facts["lag"]) - 1, 0)
         values = [interval(accuracy, 0), interval(accuracy, at)]
         again = learns_again(facts)
         parts = ("older", "harder", "prior")
@@ -372,8 +384,6 @@ def table(document: Mapping[str, Any]) -> Section | None:
         drawn = _drawn(facts["half_life"])
         values.append((half, Markup("{};<br>{}").format(ends, drawn) if drawn else ends))
         rows.append([name, *(Cell(*value) for value in values)])
-    first = shown[0][1]
-    last = len(first["age"]) - 1
     fresh = "fresh" if first["age"][0] == 0 else f"after {after(first, 0, unit)}"
     old = f"after {after(first, last, unit)}"
     newer = _newer(document)

@@ -81,12 +81,13 @@ def _p(part: Mapping[str, Any], best: Result, other: Result, score: Score) -> fl
 
 def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
     """Who is best when old, who loses least and most to fresh models on the same tests, and half-lives."""
-    at = len(aged[0]["ageing"]["age"]) - 1
-    age = after(aged[0]["ageing"], at, unit)
-    moving = [r for r in aged if len(r["ageing"]["age"]) > at and learns_again(r["ageing"])]
+    moving = [r for r in aged if r["ageing"]["tests"] and learns_again(r["ageing"])]
     moving = [r for r in moving if r["ageing"]["loss"]["value"] is not None]
     if not moving:
         return []
+    at = len(moving[0]["ageing"]["age"]) - 1
+    age = after(moving[0]["ageing"], at, unit)
+    moving = [r for r in moving if len(r["ageing"]["age"]) == at + 1]
     by_old = sorted(moving, key=lambda r: r["ageing"]["accuracy"]["value"][at], reverse=True)
     now = [{end: v[at] for end, v in r["ageing"]["accuracy"].items()} for r in by_old]
     fresh, old = (points(by_old[0]["ageing"]["accuracy"]["value"][k]) for k in (0, at))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Array, Band, Floats, band
+from driftline.eval.scoring.bands import Array, Band, Floats, band, mean
 from driftline.eval.scoring.decay import slope
 
 
@@ -25,6 +25,9 @@ class Curve:
     """(A,) the longest of these times"""
     tested: npt.NDArray[np.int64]
     """(J,) steps that were tested by models of all these ages: each point is a mean over them"""
+    models: int
+    """0, or if no step was (a learner that never learns again has one model): each point is a mean over so many models
+    that were tested at all these ages, on later tests at a greater age"""
     accuracy: Band
     """(A,)"""
     accuracy_of: Band
@@ -47,22 +50,14 @@ def ages_shown(pairs: npt.NDArray[np.int64]) -> int:
     return int(enough[-1]) + 1 if len(enough) > 1 else len(pairs)
 
 
-def by_test(r: Array, lags: npt.NDArray[np.int64]) -> Array:
-    """r (..., T, T) accuracies → (..., J, A) on each test j of models that were trained A `lags` before; NaN in all of
-    a test's places if one of them was not tested. J: the tests that can have all lags."""
-    steps = r.shape[-1]
-    tested = np.arange(int(lags.max(initial=0)), steps)
-    values = r[..., tested[:, None] - lags[None, :], tested[:, None]]
+def placed(r: Array, lags: npt.NDArray[np.int64], of_tests: bool = True) -> Array:
+    """r (..., T, T) accuracies → (..., J, A): on each test, of the models that were trained A `lags` before; or of each
+    model, on the tests so much later. NaN in all places of a test (a model) that lacks one. J: those that can have all
+    lags."""
+    reach = int(lags.max(initial=0))
+    own = np.arange(reach if of_tests else 0, r.shape[-1] - (0 if of_tests else reach))[:, None]
+    values = r[..., own - lags, own] if of_tests else r[..., own, own + lags]
     return np.where(np.isnan(values).any(-1, keepdims=True), np.nan, values)
-
-
-def on_shared_tests(r: Array, lags: npt.NDArray[np.int64]) -> Array:
-    """r (..., T, T) → (..., A) mean accuracy at each lag over the tests that have a model at each of them; NaN if there
-    is none."""
-    values = by_test(r, lags)
-    present = ~np.isnan(values)
-    count = present.sum(-2)
-    return np.asarray(np.where(count, np.where(present, values, 0).sum(-2) / np.maximum(count, 1), np.nan))
 
 
 def loss(r: Array, ages: Floats, base: int) -> Array:
@@ -79,21 +74,25 @@ def curves(
     """r (L, T, T), drawn (B, L, T, T), of classes r_of (L, C, T, T) and drawn_of (B, L, C, T, T), ages (T, T), lags and
     pairs (K,) from the base lag on → L curves."""
     shown = lags[: ages_shown(pairs)]
+    times = np.where(np.isnan(r[0]), np.nan, ages)
+    by_test = bool((~np.isnan(placed(times, shown))).all(-1).any())
     accuracy, accuracy_of = (
-        band(on_shared_tests(one, shown), on_shared_tests(two, shown)) for one, two in ((r, drawn), (r_of, drawn_of))
+        band(mean(placed(one, shown, by_test), -2), mean(placed(two, shown, by_test), -2))
+        for one, two in ((r, drawn), (r_of, drawn_of))
     )
     base = int(lags[0]) if len(lags) else r.shape[-1]
     losses = band(loss(r, ages, base), loss(drawn, ages, base))
-    of_tests = by_test(np.where(np.isnan(r[0]), np.nan, ages), shown)
-    whole = ~np.isnan(of_tests).any(-1)
-    shared = of_tests[whole]
-    times = shared if len(shared) else np.full((1, len(shown)), np.nan)
+    times = placed(times, shown, by_test)
+    whole = np.flatnonzero(~np.isnan(times).any(-1))
+    times = times[whole] if len(whole) else np.full((1, len(shown)), np.nan)
+    tested = int(shown.max(initial=0)) + whole if by_test else whole[:0]
     return [
         Curve(
             age=times.mean(0),
             youngest=times.min(0),
             oldest=times.max(0),
-            tested=r.shape[-1] - len(of_tests) + np.flatnonzero(whole),
+            tested=tested,
+            models=0 if by_test else len(whole),
             accuracy=accuracy[k],
             accuracy_of=accuracy_of[k],
             loss=losses[k],

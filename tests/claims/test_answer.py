@@ -21,7 +21,8 @@ def result(name: str, mean: float, older: tuple[float, float, float], **more: An
         "learner": name, "label": name, "settings": {}, "seeds": [0, 1, 2], "seconds": 6.0, "measures": {},
         "scores": {"first": {"mean": mean, "sd": 0.0, "values": [mean] * 3}},
         "ageing": {
-            "age": [0.0, 2.0], "youngest": [0.0, 2.0], "oldest": [0.0, 2.0], "tests": 2, "tested": [1, 2], "pairs": 3,
+            "age": [0.0, 2.0], "youngest": [0.0, 2.0], "oldest": [0.0, 2.0],
+            "tests": 2, "tested": [1, 2], "models": 0, "pairs": 3,
             "accuracy": {"value": [mean, mean - older[0]], "low": [0.0, 0.0], "high": [1.0, 1.0]},
             "causes": {"older": {"value": [0.0, older[0]]}}, "loss": ends,
             "half_life": {"value": 1.5, "low": 1.0, "high": 2.0, "reached": 1.0, "tested": 2.0, "why": ""},

@@ -28,7 +28,14 @@ Values = Sequence[float | None]
 
 def result(learner: str, values: Values, score: Score = COST, **others: Values) -> dict[str, Any]:
     scores = {score.name: _spread(values)} | {name: _spread(v) for name, v in others.items()}
-    return {"learner": learner, "settings": {}, "seeds": list(range(len(values))), "scores": scores, "measures": {}}
+    return {
+        "learner": learner,
+        "label": learner,
+        "settings": {},
+        "seeds": list(range(len(values))),
+        "scores": scores,
+        "measures": {},
+    }
 
 
 def document(results: Sequence[Mapping[str, Any]]) -> Results:
