@@ -271,6 +271,7 @@ def _device(name: Device) -> str:
 def _scores(document: dict[str, Any]) -> str:
     """For each group of comparable results a table in order of the primary score, with half the 95 % interval over test
     samples and their number, and recall by class; then why learners were skipped."""
+    from driftline.eval.experiment.tune import choice_text
     from driftline.eval.protocol import OF_CLASSES, primary_of, scores_of
     from driftline.eval.reporting import remarks, spread, value_text
     from driftline.eval.scoring.ranking import entry_of, parts
@@ -291,6 +292,7 @@ def _scores(document: dict[str, Any]) -> str:
             rows.append([r["label"], *(spread(score, r) for score in scores), *of_tests])
         notes = ["", *("".join(f"  ({remark})" for remark in remarks(r)) for r in results)]
         lines += [line + note for line, note in zip(_columns(rows), notes, strict=True)] + _recalls(part)
+        lines += [f"  {text}" for text in map(choice_text, results) if text]
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
         reasons.setdefault(skipped["because"], []).append(skipped["learner"])
