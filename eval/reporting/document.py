@@ -96,7 +96,7 @@ def recalls(part: Document) -> tuple[list[str], list[list[str]]]:
 def _recall_table(part: Document) -> Markup | None:
     """A row for each class, those with the lowest recall if there are many; None without outcomes."""
     names, rows = recalls(part)
-    n = max((r["classes"]["n"] for r in part["results"] if "classes" in r), key=len, default=[])
+    n: list[int] = max((r["classes"]["n"] for r in part["results"] if "classes" in r), key=len, default=[])
     lines = [
         [name, f"{count:,}", *cells] for name, count, *cells in zip(names, n, *(row[1:] for row in rows), strict=True)
     ]

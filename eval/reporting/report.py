@@ -200,7 +200,7 @@ def write(
     streams_of = {stream.sha256: stream for stream in streams}
     plain = pages.linked(documents)
     single = len({d["stream"]["sha256"] for d in documents}) <= 1
-    full = []
+    full: list[dict[str, Any]] = []
     for d in plain:
         over_groups = page_of(d).whole(d) if d["results"] else ()
         for k, part in enumerate(parts(d)):

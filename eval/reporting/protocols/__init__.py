@@ -20,9 +20,9 @@ class Page:
     matrix_note: str = "Row: trained up to this step. Column: tested on this step."
 
     @staticmethod
-    def figures(part: Document) -> Sequence[Figure]:
+    def figures(document: Document) -> Sequence[Figure]:
         """Charts of one of `ranking.parts`: a line for each result, named by its `label`. Here: its curves."""
-        return curves(part)
+        return curves(document)
 
     @staticmethod
     def whole(document: Document) -> Sequence[Figure]:
@@ -30,12 +30,12 @@ class Page:
         return ()
 
     @staticmethod
-    def note(part: Document) -> str:
+    def note(document: Document) -> str:
         """A paragraph above the table of one part."""
         return ""
 
     @staticmethod
-    def varies(part: Document) -> str:
+    def varies(document: Document) -> str:
         """What differs between the seeds of one part, and what does not."""
         return "What the protocol and the learner draw at random."
 

@@ -19,15 +19,15 @@ from driftline.eval.scoring.ranking import comparable, differing, labels
 ENDED = " Means over seeds; a run that has ended keeps its last accuracy, so that a line ends at its score."
 
 
-def figures(part: Document) -> list[Figure]:
+def figures(document: Document) -> list[Figure]:
     """Recovery, forgetting, and accuracy over storage."""
-    results = part["results"]
+    results = document["results"]
     places = {r["label"]: (float(r["stored_bytes"]), *_accuracies(r)) for r in results}
     lower = {r["label"]: (float(r["stored_bytes"]), float(r["scores"]["worst"]["mean"])) for r in results}
 
     def over_corrections(title: str, tested_on: str, key: str) -> Figure:
         series = {r["label"]: (r["curve"]["at"], r["curve"][key]) for r in results}
-        caption = f"Accuracy on {tested_on} samples, over corrections given.{_newer(part, tested_on)}"
+        caption = f"Accuracy on {tested_on} samples, over corrections given.{_newer(document, tested_on)}"
         caption += ENDED * any(len(r["seeds"]) > 1 for r in results)
         return Figure(title, caption, lines(series, "corrections"))
 
