@@ -52,3 +52,11 @@ def remarks(result: Document) -> list[str]:
     same = [f"same answers as {result['same_as']}"] if "same_as" in result else []
     constant = ["one answer for all samples of a test"] if result.get("constant") else []
     return same + constant + ["rows of other code"] * (result.get("code") == "other")
+
+
+def counted(n: int, what: str) -> str:
+    """
+    >>> counted(1, "test"), counted(1200, "pair")
+    ('1 test', '1,200 pairs')
+    """
+    return f"{n:,} {what}{'' if n == 1 else 's'}"

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import SHADED, Figure, Section, lines
 from driftline.eval.plotting.panels import panels
-from driftline.eval.reporting import markup
+from driftline.eval.reporting import counted, markup
 from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
@@ -119,14 +119,6 @@ def learns_again(facts: Facts) -> bool:
     """Whether a learner's models of several ages differ: else it never learned again, and there is no fresh model to
     compare with."""
     return any(facts["causes"]["older"]["value"])
-
-
-def counted(n: int, what: str) -> str:
-    """
-    >>> counted(1, "test"), counted(1200, "pair")
-    ('1 test', '1,200 pairs')
-    """
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _band(band: Band, part: slice = slice(None)) -> dict[str, Any]:

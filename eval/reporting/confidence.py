@@ -13,7 +13,7 @@ from driftline.eval.reporting.ageing import after, interval
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.rows import Run
 from driftline.eval.scoring.calibration import Calibration, calibration
-from driftline.eval.scoring.shared_tests import ages_shown
+from driftline.eval.scoring.decay import ages_shown
 from driftline.stream_builder.stream import Stream
 
 NAMED = 6  # learners that the sentence names

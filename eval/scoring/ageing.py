@@ -19,8 +19,7 @@ from driftline.eval.scoring.aggregate import groups
 from driftline.eval.scoring.bands import Array, Band, Floats, band
 from driftline.eval.scoring.causes import Causes, causes
 from driftline.eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
-from driftline.eval.scoring.decay import HalfLife, by_lag, columns_of, half_lives, slope
-from driftline.eval.scoring.shared_tests import Curve, curves
+from driftline.eval.scoring.decay import Curve, HalfLife, by_lag, columns_of, curves, half_lives, slope
 from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 eval_app = typer.Typer()
 
-FEW_CLASSES, CLASS_NAME = 10, 16  # classes that have their recall in the terminal; letters of a name there
 FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to start
 
 Protocols = Annotated[str, named("--protocol", "protocols", "Names, separated by commas, or all")]
@@ -102,6 +101,7 @@ def evaluate(
     from driftline.eval.experiment.settings import seeds_of, setting_names
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
+    from driftline.eval.reporting.files.terminal import scores_text
     from driftline.pipelines.config.loader import setting_of
     from driftline.stream_builder.stream import Stream
 
@@ -145,7 +145,7 @@ def evaluate(
         stream = streams.get(path) or Stream.load(next(iter(folders.values()), path))
         documents += work.documents(path, names, stream, folders, len(protocols) * len(paths) == 1)
     following = next_step("report", out, "--out", "report") if any(d["results"] for d in documents) else ""
-    lines = [*map(_scores, documents), following]
+    lines = [*map(scores_text, documents), following]
     show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())
     if not following:
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
@@ -266,57 +266,6 @@ def _device(name: Device) -> str:
     from driftline.eval.training.sgd_learner import place
 
     return place(name)
-
-
-def _scores(document: dict[str, Any]) -> str:
-    """For each group of comparable results a table in order of the primary score, with half the 95 % interval over test
-    samples and their number, and recall by class; then why learners were skipped."""
-    from driftline.eval.experiment.tune import choice_text
-    from driftline.eval.protocol import OF_CLASSES, primary_of, scores_of
-    from driftline.eval.reporting import remarks, spread, value_text
-    from driftline.eval.scoring.ranking import entry_of, parts
-
-    lines = []
-    for part in parts(document):
-        lines.append(f"{part['protocol']} on {part['stream']['name']}" + f", {part['setting']}" * bool(part["setting"]))
-        if not part["results"]:
-            continue
-        primary, results = primary_of(part), part["results"]
-        lines[-1] += f", in order of {primary.name}"
-        scores = [*scores_of(part), *(score for score in OF_CLASSES if any(entry_of(score, r) for r in results))]
-        counted = any("tests" in r for r in results)
-        rows = [["learner", *(score.name for score in scores), *(("± of tests", "tests") if counted else ())]]
-        for r in results:
-            half = r.get("ci95_samples", {}).get(primary.name)
-            of_tests = [value_text(primary, half), f"{r['tests']:,}" if "tests" in r else "–"] if counted else []
-            rows.append([r["label"], *(spread(score, r) for score in scores), *of_tests])
-        notes = ["", *("".join(f"  ({remark})" for remark in remarks(r)) for r in results)]
-        lines += [line + note for line, note in zip(_columns(rows), notes, strict=True)] + _recalls(part)
-        lines += [f"  {text}" for text in map(choice_text, results) if text]
-    reasons: dict[str, list[str]] = {}
-    for skipped in document["skipped"]:
-        reasons.setdefault(skipped["because"], []).append(skipped["learner"])
-    lines += [f"  {', '.join(names)}: skipped, because {because}" for because, names in reasons.items()]
-    return "\n".join(lines)
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: the first column at the left, the others at the right."""
-    first, *others = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
-    return [
-        f"  {row[0]:<{max(first, 16)}}" + "".join(f"{cell:>{n}}" for cell, n in zip(row[1:], others, strict=True))
-        for row in rows
-    ]
-
-
-def _recalls(part: Mapping[str, Any]) -> list[str]:
-    """Recall of each class in per cent, or where it is if there are many classes; "–": no tests."""
-    from driftline.eval.reporting.document import recalls
-
-    names, rows = recalls(part)
-    if len(names) > FEW_CLASSES:
-        return [f"  Recall of each of the {len(names)} classes: --json, or driftline report."]
-    return _columns([["recall", *(name[:CLASS_NAME] for name in names)], *rows]) if names else []
 
 
 @command(eval_app, "compare", "driftline compare photos-v1 photos-v2", panel="Evaluate")

@@ -16,10 +16,10 @@ from support.worlds import null_world
 
 from driftline.eval.reporting.answer import _apart
 from driftline.eval.reporting.document import shown
+from driftline.eval.reporting.files.terminal import scores_text
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import parts
-from driftline.pipelines.cli.eval import _scores
 
 CROWN = re.compile(r"has the best|is the most accurate|ages (?:least|fastest)|differs from all|are significant")
 WORLDS = 20
@@ -61,9 +61,9 @@ def test_of_unequal_learners_the_first_and_the_fastest_are_named(tmp_path: Path)
 def test_page_terminal_and_json_of_a_null_world_have_no_crown(tmp_path: Path) -> None:
     document = document_of(["name=a", "name=b", "name=c"], 0, tmp_path)
     page = write([document], tmp_path / "out").read_text()
-    for text in (page, _scores(document), json.dumps(document)):
+    for text in (page, scores_text(document), json.dumps(document)):
         assert not CROWN.search(re.sub("<[^>]+>", "", text))
-    assert "best" not in _scores(document)
+    assert "best" not in scores_text(document)
     assert "No learner ages faster than another beyond the 95 % intervals." in re.sub("<[^>]+>", "", page)
     assert "No significant difference" in page
 

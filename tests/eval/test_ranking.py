@@ -15,6 +15,7 @@ from driftline.eval.protocol import PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.reporting import spread
 from driftline.eval.reporting.files.exports import scores_tex
+from driftline.eval.reporting.files.terminal import scores_text as printed
 from driftline.eval.reporting.overview import cells_of, ranks
 from driftline.eval.reporting.protocols import PAGES, page_of
 from driftline.eval.reporting.protocols.ocrr import front
@@ -24,7 +25,6 @@ from driftline.eval.results import Results
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import comparable, differing, parts, ranked
-from driftline.pipelines.cli.eval import _scores as printed
 
 NEAR_FUTURE = {  # learner → online, near-future: the blind classifier repeats labels and knows nothing
     "er-online": (0.93, 0.61), "acm": (0.91, 0.58), "blind": (0.895, 0.016), "ace": (0.85, 0.55),
