@@ -85,12 +85,12 @@ def recalls(part: Document) -> tuple[list[str], list[list[str]]]:
     for a class without tests."""
     results = [r for r in part["results"] if "classes" in r]
     size = max((len(r["classes"]["recall"]) for r in results), default=0)
-    given = list(part.get("classes", ()))[:size]
+    names = list(part.get("classes", ()))[:size]
     share, rows = Score("", ""), []
     for r in results:
         values = r["classes"]["recall"]
         rows.append([r["label"], *(value_text(share, v) for v in [*values, *[None] * (size - len(values))])])
-    return [*given, *map(str, range(len(given), size))], rows
+    return [*names, *map(str, range(len(names), size))], rows
 
 
 def _recall_table(part: Document) -> Markup | None:

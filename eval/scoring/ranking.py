@@ -165,25 +165,34 @@ def parts(document: Document) -> list[dict[str, Any]]:
         bests = best(primary_of(document), (r for r in group if rival(r)))
         results = [
             {**r, "label": label, "is_best": any(r is other for other in bests), "place": place[id(r)]}
-            for r, label in zip(group, labels(group), strict=True)
+            for r, label in zip(group, distinct(labels(group)), strict=True)
         ]
         alone.append({**document, "results": results, "setting": setting})
     return alone or whole
 
 
+def distinct(names: Sequence[str]) -> list[str]:
+    """No two are equal: of rows that differ in nothing that is recorded, the number is added.
+
+    >>> distinct(["er", "ft", "er"])
+    ['er', 'ft', 'er, row 3']
+    """
+    return [name if name not in names[:k] else f"{name}, row {k + 1}" for k, name in enumerate(names)]
+
+
 def labels(results: Sequence[Result]) -> list[str]:
-    """Learners' names, with the settings that differ if a learner has several results; no two are equal.
+    """Learners' names, with the settings that differ if a learner has several results.
 
     >>> labels([{"learner": "ft", "settings": {"network": n, "epochs": 2}} for n in ("conv-1", "res-4")])
     ['ft, network=conv-1', 'ft, network=res-4']
     """
-    names: list[str] = []
+    names = []
     for result in results:
         settings = [other["settings"] for other in results if other["learner"] == result["learner"]]
         differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in settings)]
         code = _code_of(result, results)
         name = ", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ), *code])
-        names.append(name if name not in names else f"{name}, row {len(names) + 1}")
+        names.append(name)
     return names
 
 

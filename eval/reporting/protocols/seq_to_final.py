@@ -13,7 +13,7 @@ from driftline.eval.protocol import Document
 from driftline.eval.protocols.seq_to_final import published
 from driftline.eval.reporting.markup import render, table
 from driftline.eval.reporting.protocols import Page
-from driftline.eval.scoring.ranking import labels, protocol_settings
+from driftline.eval.scoring.ranking import distinct, labels, protocol_settings
 
 NEAR = 0.02  # as good as the best, or as the oracle [paper, table 2]
 FAR = 0.04  # ours and the paper's differ by more: marked
@@ -95,7 +95,7 @@ def _by_network(
         rows.setdefault("own" if result.get("rules") else result["settings"].get("network", "–"), []).append(result)
     cells: dict[str, dict[str, T]] = {}
     for network, of_network in rows.items():
-        pairs = ((name, value(result)) for name, result in zip(labels(of_network), of_network, strict=True))
+        pairs = ((name, value(result)) for name, result in zip(distinct(labels(of_network)), of_network, strict=True))
         cells[network] = {name: number for name, number in pairs if number is not None}
     return cells
 
