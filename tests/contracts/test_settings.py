@@ -18,12 +18,12 @@ from driftline.eval.learners import LEARNERS
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Stream
 
-OTHERS = {  # values to try in place of a default, in this order; others follow from the type
+OTHERS: dict[str, list[Any]] = {  # values to try in place of a default, in this order; others follow from the type
     "lr": [0.07], "net": ["mlp"], "k": [1, 3], "sampler": ["fifo", "balanced"], "vote": ["sum", "band"],
     "memory": [5, 12], "capacity": [7], "seed_rows": [5], "rounds": [2], "shrinkage": [0.9], "hidden": [16],
     "strength": [50.0], "weights": [], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
 }  # fmt: skip
-WITH = {  # setting → others beside which it has an effect
+WITH: dict[str, dict[str, Any]] = {  # setting → others beside which it has an effect
     "hidden": {"net": "mlp"}, "momentum": {"optimiser": "sgd"}, "alpha": {"memory": 12, "sampler": "uniform"},
     "damping": {"strength": 0.5},
     "variant": {"strength": 0.5}, "memory": {"sampler": "uniform"}, "rounds": {"threshold": 0.3},
@@ -72,8 +72,13 @@ def alternatives(name: str, setting: str, value: Any) -> list[Any]:
 def did(name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...] | str:
     """Answers, scores, bytes and updates of a learner; or why it was refused."""
     learners: list[Learner] = []
+
+    def noted(learner: Learner) -> dict[str, Any]:
+        learners.append(learner)
+        return {}
+
     with monkeypatch.context() as patched:
-        patched.setattr(run_module, "metadata", lambda learner: learners.append(learner) or {})
+        patched.setattr(run_module, "metadata", noted)
         short = {key: value for key, value in {"epochs": 3, "batch": 8}.items() if key in setting_names(LEARNERS[name])}
         short |= {"decay_after": 2} if "decay_after" in setting_names(LEARNERS[name]) else {}
         given = {"lr": 0.5} | short if "lr" in setting_names(LEARNERS[name]) else short

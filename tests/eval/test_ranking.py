@@ -280,7 +280,7 @@ def test_rows_with_the_same_answers_under_two_names_compete_once() -> None:
 
 @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "ocrr", "seq-to-final", "near-future"])
 def test_an_online_head_is_tuned_where_settings_can_be_chosen(protocol: str) -> None:
-    settings = {"shift": 20, "batch": 10, "prefix": 60} if protocol == "near-future" else {}
+    settings: dict[str, Any] = {"shift": 20, "batch": 10, "prefix": 60} if protocol == "near-future" else {}
     settings |= {"val_share": 0.2} if protocol == "seq-to-final" else {}
     (head,) = evaluate(drifting(), protocol, ["fc-only"], settings=settings)["results"]
     assert head["chosen"][0]["lr"] in RATES

@@ -116,7 +116,8 @@ class SeqToFinal(Protocol):
         part = rehearsal(stream, stream.steps[0]["train"], rng)
         last, test = part.steps[-1], part.steps[-1]["test"]
         learned = np.flatnonzero(np.isin(test.y, last["train"].y))
-        part.steps[-1] = replace(last, splits={**last.splits, "test": test.take(learned)})
+        last = replace(last, splits={**last.splits, "test": test.take(learned)})
+        part = replace(part, steps=[*part.steps[:-1], last])
         protocol = replace(self, val_share=self.val_share or 0.2)
         protocol.check(part)
         return [(protocol, part)]
