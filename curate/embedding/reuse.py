@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.encoders import Encoder
 from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.vectors import Look, keep_vectors, looks, read_vectors
@@ -18,8 +19,8 @@ Vectors16 = npt.NDArray[np.float16]
 
 
 def encoder_name(encoder: Encoder, batch: int) -> str:
-    """Name of all that decides the bits of a vector."""
-    return f"{encoder.fingerprint} {encoder.device.partition(':')[0]} {encoder.precision} {batch}"
+    """Name of all that decides the bits of a vector, with the version of how pictures are prepared."""
+    return f"{encoder.fingerprint} {encoder.device.partition(':')[0]} {encoder.precision} {batch} {PREPARATION}"
 
 
 def part_key(name: str, part: pa.Table) -> bytes:

@@ -28,7 +28,7 @@ from driftline.curate.fetch.address_guard import guard, mostly_private
 from driftline.curate.metadata.schema import TABLE, judge_times, whole
 from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.curate.sources.base import FileSource, Workplace
-from driftline.curate.sources.folder import Folder, photos_below
+from driftline.curate.sources.folder import Folder
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
@@ -176,7 +176,7 @@ def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
     total, exact = 0, True
     for path in source.inputs(place):
         if isinstance(source, Folder):
-            return len(photos_below(path)), True
+            return len(source.files(place).photos), True
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         for file in files:
             n, counted = _lines(file) if file.suffix != ".parquet" else (pq.read_metadata(file).num_rows, True)

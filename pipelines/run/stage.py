@@ -133,6 +133,10 @@ class Stage(ABC):
         """`version` for these settings: larger where other bytes follow from them, but not from all settings."""
         return self.version
 
+    def outdated(self) -> str:
+        """Why finished output of an older driftline is made again; "" where settings or inputs say it."""
+        return ""
+
     def check(self) -> None:  # noqa: B027  the types of most settings say enough
         """Raise DriftlineError for settings that cannot work; called for all stages that will run, before any work."""
 

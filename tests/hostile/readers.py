@@ -298,7 +298,7 @@ KINDS = {kind.lower(): picture(kind=kind, mode="P" if kind == "GIF" else "RGB")
 
 def phone() -> dict[str, bytes]:
     """HEIC and AVIF, as far as this machine writes them."""
-    from driftline.curate.images.phone_formats import reads_heic
+    from driftline.curate.core.outside.image_kinds import reads_heic
 
     made = {}
     for kind in ("AVIF", *(["HEIF"] if reads_heic() else [])):
