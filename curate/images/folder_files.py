@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from driftline.curate.core.outside.image_kinds import HEAD, kind_of
+from driftline.curate.core.outside.image_kinds import HEAD, kind_of, missing_extra
 from driftline.curate.core.outside.names import one_form
 from driftline.curate.images import camera_raw
 
@@ -39,6 +39,11 @@ class Files:
             reason: dict(Counter(suffix for why, suffix in self.others.values() if why == reason).most_common())
             for reason in reasons
         }
+
+    def formats(self) -> dict[str, int]:
+        """Format → photos; of those that need an extra that is not installed, its reason."""
+        names = (missing_extra(kind) or (kind or "RAW or damaged",) for kind in self.photos.values())
+        return dict(Counter(name for name, *_ in names).most_common())
 
 
 def files_below(folder: Path) -> Files:

@@ -75,5 +75,6 @@ def _tables(image: Any, picture: Picture) -> dict[str, Any]:
         return {"quality": QUALITY, "subsampling": 0}
     if picture.swapped:
         tables = {i: [table[8 * (k % 8) + k // 8] for k in range(64)] for i, table in tables.items()}
-    sampling = get_sampling(image)
-    return {"qtables": tables, "subsampling": 2 if sampling == 2 else 0}
+    sampling = get_sampling(image)  # 1: halved in width, which cannot be written halved in height
+    same = sampling == 2 or (sampling == 1 and not picture.swapped)
+    return {"qtables": tables, "subsampling": sampling if same else 0}

@@ -101,6 +101,7 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
             "share_known_by": basis, "known_by": sample.known_by, "sample_dropped": sample.dropped,
         },
+        "files": _files(context) if "ingest" in todo else None,
         "buckets": buckets,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "candidates": wanted,
@@ -182,6 +183,15 @@ def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
             n, counted = _lines(file) if file.suffix != ".parquet" else (pq.read_metadata(file).num_rows, True)
             total, exact = total + n, exact and counted
     return total, exact
+
+
+def _files(context: Context) -> dict[str, Any] | None:
+    """What is in a folder of photos: format → photos, and reason → suffix → files that are left out."""
+    source = context.config.collection
+    if not isinstance(source, Folder) or "://" in source.path:
+        return None
+    files = source.files(Workplace(context.root, context.root / "downloads"))
+    return {"photos": files.formats(), "left_out": files.counts()}
 
 
 def _lines(path: Path) -> tuple[int, bool]:

@@ -156,7 +156,7 @@ def _frame(image: Image) -> Picture:
     """The current frame."""
     turned = image.info.get("original_orientation") or 1  # by the decoder of HEIC
     turned = orientation_of(image) if image.format == "TIFF" else turned  # by Pillow, when it decodes
-    deep = ";16" in str(getattr(image, "tile", ""))
+    deep = image.format in ("PNG", "TIFF") and ";16" in str(getattr(image, "tile", ""))
     image.load()
     orientation = orientation_of(image)
     rgb, steps = _colours(image)
@@ -178,6 +178,8 @@ def _frame(image: Image) -> Picture:
 def orientation_of(image: Image) -> int:
     """EXIF's orientation of an opened image: 2 to 8; 1 for upright, and where it is missing, damaged or another."""
     if image.format == "JXL":  # its decoder turns, and the copy in EXIF must not count (ISO/IEC 18181-1, D.3)
+        return 1
+    if image.format == "JPEG" and not {"exif", "xmp"} & image.info.keys():  # as `getexif`, without its work
         return 1
     with suppress(Exception):  # Pillow raises many kinds for damaged tags
         orientation = image.getexif().get(ORIENTATION, 1)
