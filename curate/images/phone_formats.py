@@ -7,8 +7,10 @@ Other files are stored as they came, and get their plain form when they are publ
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from typing import Any
 
+from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.image_kinds import kind_of
 from driftline.curate.core.outside.images import GREY, Picture, open_image, prepared
 from driftline.curate.images import changes
@@ -20,11 +22,13 @@ QUALITY = 95  # of a JPEG whose own tables cannot be used
 def plain_bytes(data: bytes) -> tuple[bytes, str]:
     """(the same bytes, or the picture in plain form where Pillow's own RGB is not what people see; what was done).
 
-    Raises BadInput for bytes that are no image.
+    Bytes that are no picture stay as they are: who reads them says so.
     """
-    with open_image(data, "An image") as image:
+    with suppress(BadInput), open_image(data, "An image") as image:
         picture = prepared(image)
-        return (data, changes.NONE) if picture.is_plain(image.format) else as_plain(image, picture)
+        if not picture.is_plain(image.format):
+            return as_plain(image, picture)
+    return data, changes.NONE
 
 
 def plain_extension(data: bytes) -> str | None:

@@ -101,7 +101,7 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
             "share_known_by": basis, "known_by": sample.known_by, "sample_dropped": sample.dropped,
         },
-        "files": _files(context) if "ingest" in todo else None,
+        "files": _noted(problems, lambda: _files(context)) if "ingest" in todo else None,
         "buckets": buckets,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "candidates": wanted,
