@@ -128,7 +128,9 @@ def prepared(image: Image) -> Picture:
 
     Raises NotRGB for floats beyond 0 to 1 without a declared range, and as Pillow for damaged pixels.
     """
-    several = bool(getattr(image, "is_animated", False)) or (image.format == "HEIF" and image.n_frames > 1)
+    several = bool(getattr(image, "is_animated", False)) or (
+        image.format == "HEIF" and getattr(image, "n_frames", 1) > 1
+    )
     first = _frame(image)
     if not several:
         return first
@@ -149,7 +151,7 @@ def prepared(image: Image) -> Picture:
 
 def _is_blank(image: Image) -> bool:
     """Whether all pixels have one colour."""
-    return all(low == high for low, high in image.getextrema())
+    return all(channel.getextrema()[0] == channel.getextrema()[1] for channel in image.split())
 
 
 def _frame(image: Image) -> Picture:
@@ -199,7 +201,7 @@ def _colours(image: Image) -> tuple[Image, list[str]]:
         if isinstance(key, tuple) and max(key) > 255:  # tRNS of 16 bits, whose colours Pillow cuts to 8
             image.info["transparency"] = tuple(value >> 8 for value in key)
         rgba = image.convert("RGBA")
-        if rgba.getextrema()[3] != (255, 255):
+        if rgba.getchannel("A").getextrema() != (255, 255):
             return _over_white(rgba), [OPAQUE]
     return image.convert("RGB"), []
 
