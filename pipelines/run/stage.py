@@ -137,6 +137,10 @@ class Stage(ABC):
         """Why finished output of an older driftline is made again; "" where settings or inputs say it."""
         return ""
 
+    def plugins(self) -> list[type]:
+        """Classes whose code decides the output: that of driftline itself is known by `version`."""
+        return [type(self)]
+
     def check(self) -> None:  # noqa: B027  the types of most settings say enough
         """Raise DriftlineError for settings that cannot work; called for all stages that will run, before any work."""
 

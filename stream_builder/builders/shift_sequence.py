@@ -73,12 +73,8 @@ def compose(
     _check(dataset, counts[last])
     overlap, drawn = _draws(dataset, counts, sizes, test_size, composition, seed)
     published = overlap == PUBLISHED
-    if any(rendering.starts for rendering in renderings) and published:
-        # a shift that grows from sample to sample needs an order that has nothing to do with the classes
-        drawn = [
-            {name: rng_for(seed, "order", t, name).permutation(rows) for name, rows in part.items()}
-            for t, part in enumerate(drawn)
-        ]
+    if published and any(rendering.starts for rendering in renderings):
+        drawn = _shuffled(drawn, seed)
 
     def render(t: int, side: str, positions: Array, rng: np.random.Generator) -> Split:
         samples = dataset.test if side == "test" else dataset.train
@@ -141,6 +137,15 @@ def _draws(
     by_class = draw_positions(dataset.test, counts_of_test, rng_for(seed, "test", len(counts) - 1))
     drawn.append({"test": rng_for(seed, "test order").permutation(np.concatenate(by_class))})
     return overlap, drawn
+
+
+def _shuffled(drawn: Sequence[Mapping[str, Array]], seed: int) -> list[dict[str, Array]]:
+    """The same draws in an order that has nothing to do with the classes, as a shift that grows from sample to sample
+    needs it."""
+    return [
+        {name: rng_for(seed, "order", t, name).permutation(rows) for name, rows in part.items()}
+        for t, part in enumerate(drawn)
+    ]
 
 
 def _check(dataset: Dataset, total: Mapping[Shift, float]) -> None:
