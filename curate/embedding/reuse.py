@@ -20,8 +20,8 @@ Vectors16 = npt.NDArray[np.float16]
 
 
 def encoder_name(encoder: Encoder, batch: int) -> str:
-    """Name of all that decides the bits of a vector, with the version of how pictures are prepared. Raises BadPlugin for
-    an encoder whose code cannot be read."""
+    """Name of all that decides the bits of a vector, also how pictures are prepared. Raises BadPlugin for an encoder
+    whose code cannot be read."""
     own = "".join(f" {code}" for code in codes_of([type(encoder)]).values())
     device = encoder.device.partition(":")[0]
     return f"{encoder.fingerprint} {device} {encoder.precision} {batch} {PREPARATION}{own}"
