@@ -7,10 +7,10 @@ word: the README names the splits, which `load_dataset` then follows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import write_bytes, write_text
+from driftline.curate.core.outside.escaping import image_folders_readme
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.release.format import Release
 
@@ -26,33 +26,8 @@ def export(release: Release, out: Path) -> dict[str, int]:
     for id_, data in release.images():
         write_bytes(paths[id_], data)
     folders = {path.relative_to(out).parts[0] for path in paths.values()}
-    write_text(out / "README.md", loading({name: name for name in folders}))
+    write_text(out / "README.md", image_folders_readme({name: name for name in folders}))
     return {"images": len(paths)}
-
-
-def loading(splits: Mapping[str, str]) -> str:
-    """The README of image folders: its header names the splits for `datasets`. splits: name → folder."""
-    names = {re.sub(r"\W", "_", name): folder for name, folder in sorted(splits.items())}
-    files = "".join(f"  - split: {name}\n    path: {folder}/**\n" for name, folder in names.items())
-    first, folder = next(iter(names.items()), ("SPLIT", "FOLDER"))
-    return f"""---
-configs:
-- config_name: default
-  drop_labels: false
-  data_files:
-{files}---
-
-Load the whole folder, here called FOLDER, so that the header above names the splits:
-
-```python
-datasets.load_dataset("FOLDER")["{first}"]
-torchvision.datasets.ImageFolder("FOLDER/{folder}")
-```
-
-Do not use `load_dataset("imagefolder", data_dir="FOLDER")`: it takes folders and files called train, test or
-validation for splits and leaves out the others. Both libraries number classes in order of their folders' names, as
-text (10 is before 2): compare names, not numbers. `urllib.parse.unquote` makes a class of a folder's name.
-"""
 
 
 def _folder(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import write_bytes, write_text
-from driftline.curate.export.imagefolder import loading
+from driftline.curate.core.outside.escaping import image_folders_readme
 from driftline.stream_builder.export.images import class_folder, images
 from driftline.stream_builder.stream import Stream
 
@@ -22,5 +22,5 @@ def export(stream: Stream, out: Path) -> dict[str, int]:
         write_bytes(folder / f"{image.key}.png", image.data)
         n += 1
     splits = {f"step_{s.index:03d}_{name}": f"step_{s.index:03d}/{name}" for s in stream.steps for name in s.splits}
-    write_text(out / "README.md", loading(splits))
+    write_text(out / "README.md", image_folders_readme(splits))
     return {"images": n}
