@@ -19,7 +19,7 @@ from driftline.eval.scoring.aggregate import groups
 from driftline.eval.scoring.bands import Array, Band, Floats, band
 from driftline.eval.scoring.causes import Causes, causes
 from driftline.eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
-from driftline.eval.scoring.decay import HalfLife, by_lag, columns_of, half_lives, slope
+from driftline.eval.scoring.decay import Curve, HalfLife, by_lag, columns_of, curves, half_lives, slope
 from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
 
@@ -49,6 +49,8 @@ class Ageing:
     tests on the past alone, the lag nearest to 0 takes the place of the base lag"""
     accuracy_of: Band
     """(C, K) the same for each class"""
+    curve: Curve
+    """accuracy at the ages that many tests have, on the same tests, and the loss per unit of time"""
     matrix: Band
     """(T, T) R; NaN: not tested"""
     slope: Band
@@ -145,6 +147,7 @@ def _ageing(
     slopes, slopes_of = (
         band(slope(one, ages, first), slope(two, ages, first)) for one, two in ((r, drawn), (r_of, drawn_of))
     )
+    on_same = curves(r, drawn, r_of, drawn_of, ages, later, np.array([both.sum() for both in pairs[base:]], np.int64))
     matrix, parts = band(r, drawn), causes(right, n, drawn_right, drawn_n, later, classes)
     return [
         Ageing(
@@ -157,6 +160,7 @@ def _ageing(
             pairs=np.array([both.sum() for both in pairs], np.int64),
             accuracy=accuracy[k],
             accuracy_of=accuracy_of[k],
+            curve=on_same[k],
             matrix=matrix[k],
             slope=slopes[k],
             slope_of=slopes_of[k],
