@@ -88,6 +88,24 @@ def test_one_module_alone_reads_and_writes_the_marks_of_a_run() -> None:
     assert named == {"pipelines/run/state.py", "curate/core/digests.py"}, "digests leaves them out of a listing"
 
 
+OPENER = {"curate/core/outside/images.py"}
+
+
+def preparations(path: Path) -> list[str]:
+    """Calls that turn a picture or change its mode to RGB, which only the opener does."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    to_rgb = [n for n in calls if n.func.attr == "convert" and any(ast.unparse(a) == "'RGB'" for a in n.args)]
+    turning = [n for n in calls if n.func.attr == "exif_transpose"]
+    return [f"{path.relative_to(ROOT)}:{node.lineno}" for node in (*to_rgb, *turning)]
+
+
+def test_one_module_alone_prepares_pictures() -> None:
+    """`as_rgb`: upright, over white, scaled to 8 bits. Another convert("RGB") shows models another picture."""
+    places = [place for path in FILES for place in preparations(path)]
+    assert {place.partition(":")[0] for place in places} == OPENER
+
+
 FOLDERS = sorted({path.parent for path in FILES})
 
 

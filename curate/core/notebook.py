@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jinja2 import Template
 
-from driftline.curate.core.outside.images import as_rgb
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.images import as_rgb, open_image
 
 EDGE = 48  # pixels of a thumbnail
 LEFT, CENTRE = "left", "center"  # notebooks align cells to the right
@@ -49,13 +50,11 @@ class Thumbnail:
     @property
     def source(self) -> str:
         """The image as an inline PNG of at most EDGE pixels a side; "" if it cannot be decoded."""
-        from PIL import Image
-
         try:
-            with Image.open(io.BytesIO(self.data)) as image:
+            with open_image(self.data, self.name) as image:
                 image.draft("RGB", (EDGE, EDGE))
                 small = as_rgb(image)
-        except Exception:  # Pillow's decoders raise OSError, SyntaxError, struct.error, …
+        except BadInput:
             return ""
         small.thumbnail((EDGE, EDGE))
         buffer = io.BytesIO()

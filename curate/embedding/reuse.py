@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.core.system.own_code import codes_of
 from driftline.curate.encoders import Encoder
 from driftline.curate.store.database import Place, open_store, remember_part
@@ -19,9 +20,11 @@ Vectors16 = npt.NDArray[np.float16]
 
 
 def encoder_name(encoder: Encoder, batch: int) -> str:
-    """Name of all that decides the bits of a vector. Raises BadPlugin for an encoder whose code cannot be read."""
+    """Name of all that decides the bits of a vector, also how pictures are prepared. Raises BadPlugin for an encoder
+    whose code cannot be read."""
     own = "".join(f" {code}" for code in codes_of([type(encoder)]).values())
-    return f"{encoder.fingerprint} {encoder.device.partition(':')[0]} {encoder.precision} {batch}{own}"
+    device = encoder.device.partition(":")[0]
+    return f"{encoder.fingerprint} {device} {encoder.precision} {batch} {PREPARATION}{own}"
 
 
 def part_key(name: str, part: pa.Table) -> bytes:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.settings import SPEED, Form, Section
 
@@ -130,6 +131,7 @@ def describe(encoder: Encoder, kind: str, model: str, weights: str | None) -> di
         "weights": weights,
         "precision": encoder.precision,
         "fingerprint": encoder.fingerprint,
+        "preparation": PREPARATION,
         "width": encoder.width,
     }
 

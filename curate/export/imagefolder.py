@@ -1,15 +1,20 @@
-"""Image folders: bucket_BB/CLASS/ID.EXT, for torchvision's `ImageFolder`."""
+"""Image folders: bucket_BB/CLASS/ID.EXT, for torchvision's `ImageFolder` and Hugging Face `datasets`.
+
+`datasets` takes folders and files called train, test or validation for splits, and leaves out the others without a
+word: the README names the splits, which `load_dataset` then follows.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from driftline.curate.core.atomic_io import write_bytes
+from driftline.curate.core.atomic_io import write_bytes, write_text
+from driftline.curate.core.outside.escaping import image_folders_readme
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.release.format import Release
 
-UNSAFE = re.compile(r"^\.|[/\\\0]|%(?=[0-9A-Fa-f]{2})")
+UNSAFE = re.compile(r"^\.|^_(?=_)|[/\\\0]|%(?=[0-9A-Fa-f]{2})")
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
@@ -20,6 +25,8 @@ def export(release: Release, out: Path) -> dict[str, int]:
     }
     for id_, data in release.images():
         write_bytes(paths[id_], data)
+    folders = {path.relative_to(out).parts[0] for path in paths.values()}
+    write_text(out / "README.md", image_folders_readme({name: name for name in folders}))
     return {"images": len(paths)}
 
 
@@ -27,7 +34,8 @@ def _folder(name: str) -> str:
     """A class name as a folder name; `urllib.parse.unquote` gives the class name back, so no two classes share a
     folder.
 
-    Separators, a leading dot and the percent sign of an apparent escape are percent-encoded.
+    Separators, a leading dot, two leading underscores (`datasets` skips such folders) and the percent sign of an
+    apparent escape are percent-encoded.
 
     >>> _folder("tea & cake"), _folder("a/b"), _folder(".."), _folder("100%25")
     ('tea & cake', 'a%2Fb', '%2E.', '100%2525')

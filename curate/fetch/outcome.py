@@ -10,7 +10,7 @@ TEMPORARY_REASONS = {"timeout", "connection_failed", "truncated_body", "http_408
 NETWORK_REASONS = {"timeout", "connection_failed", "no_result", "file_unreadable"}
 # Reasons that follow from the settings: under others the same answer may be an image.
 LIMIT_REASONS = {"too_few_bytes", "too_many_bytes", "too_many_pixels", "too_small", "too_long", "unsupported_format",
-                 "placeholder", "private_address"}  # fmt: skip
+                 "needs_heic_extra", "needs_jxl_extra", "placeholder", "private_address"}  # fmt: skip
 # Words in X-Robots-Tag that keep an image out of collections: the list of img2dataset, and `none`, which is `noindex,
 # nofollow`.
 OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none")

@@ -9,21 +9,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.outside.image_kinds import reads_heic, reads_jxl
+from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.images.phone_formats import reads_heic
 from driftline.curate.images.shards import index_path, shard_path
 from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
 
-FORMAT = 2  # of a shard's index
+FORMAT = 3  # of a shard's index
 NOT_OF_A_PHOTO = {"shard_size", "stop_after", "downloader"}  # settings that do not decide what a row becomes
 
 
 def rules_of(settings: FetchSettings) -> bytes:
     """Fingerprint of the settings that decide what a row becomes. Misses of other rules are asked again."""
     values = {k: v for k, v in settings.identity("fetch").items() if k not in NOT_OF_A_PHOTO}
-    return bytes.fromhex(fingerprint([values, reads_heic()]))[:8]
+    return bytes.fromhex(fingerprint([values, reads_heic(), reads_jxl(), PREPARATION]))[:8]
 
 
 def shard_key(number: int, part: pa.Table, rules: bytes) -> bytes:

@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
+from driftline.curate.core.outside.image_kinds import kind_of
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.outcome import LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS, Download
 from driftline.curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
 from driftline.curate.images.changes import NONE
-from driftline.curate.images.checks import ImageCheck, check_image
+from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
 from driftline.curate.metadata.column_mapping import printable
@@ -39,6 +40,7 @@ INDEX = pa.schema(
         ("sha256", pa.string()),
         ("source_sha256", pa.string()),  # of the bytes as fetched
         ("changes", pa.string()),  # what was done to them
+        ("shown", pa.string()),  # what is done to the stored pixels wherever the picture is read
         ("bytes", pa.int64()),
         ("width", pa.int32()),
         ("height", pa.int32()),
@@ -47,7 +49,8 @@ INDEX = pa.schema(
     ]
 )
 COLUMNS = ["id", "row", "url", "path", "uploaded"]
-BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "too_few_bytes"}
+BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "needs_heic_extra", "needs_jxl_extra",
+          "too_few_bytes", "not_rgb"}  # fmt: skip
 IN_MEMORY = 256 * 2**20  # bytes of a shard; twice a default shard of YFCC's, so that it is written only once
 # The owner or the settings decided, not the state of one address: mirrors are not used.
 FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url"}
@@ -198,7 +201,7 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
     """Put what an earlier shard of these rows has into the spool; returns the rows that are left to ask for."""
     if shard.again is None or not index_path(shard.again.earlier, shard.number).exists():
         return part
-    index = pq.read_table(index_path(shard.again.earlier, shard.number))
+    index = pq.read_table(index_path(shard.again.earlier, shard.number), schema=INDEX)
     if index["row"].to_pylist() != part["row"].to_pylist():
         return part
     images = dict(read_images(shard.again.earlier, index, shard.number))
@@ -343,6 +346,7 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
                 if check.converted is not None:
                     data, digest = check.converted, sha256_bytes(check.converted)
                 record |= {"source_sha256": source, "changes": changes, "detail": spool.notes.get(row)}
+                record["shown"] = check.shown
                 record |= {"member": name, "sha256": digest, "bytes": len(data)}
                 if check.taken is not None:
                     taken[digest] = check.taken
@@ -367,7 +371,7 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
 
 
 def _check(data: bytes, digest: str, limits: FetchSettings, earlier: Outcome | None) -> ImageCheck:
-    """The check of an image; one that passed it before, under the same rules, is not decoded again."""
-    if earlier is None or earlier.sha256 != digest:
+    """The check of an image; a JPEG that passed it before, under the same rules, is not decoded again."""
+    if earlier is None or earlier.sha256 != digest or kind_of(data) != "JPEG":
         return check_image(data, limits)
-    return ImageCheck(None, None, earlier.suffix, earlier.width, earlier.height)
+    return ImageCheck(None, None, earlier.suffix, earlier.width, earlier.height, shown=shown_as(data))

@@ -5,12 +5,17 @@ An image's record joins the steps in their order, such as "re-encoded from AVIF 
 
 from __future__ import annotations
 
+from driftline.curate.core.outside.images import OPAQUE, PROFILE, TURNED
+
 NONE = "none"  # published are the bytes that were fetched
 REENCODED = "re-encoded from {} as JPEG"
 PREVIEW = "the JPEG preview inside a RAW file"
-FIRST, OPAQUE, TURNED = "first picture only", "transparency removed", "turned upright"
 REMOVED, LOSSLESS, COMPRESSED = "metadata removed", "encoded again without loss", "compressed again"
-ALTERING = ("re-encoded", PREVIEW, COMPRESSED)
+AS_PNG = "stored as PNG"
+ALTERING = ("re-encoded", PREVIEW, COMPRESSED, OPAQUE, "scaled to 8 bits", PROFILE)
+KINDS = {  # what may be done to a picture, for counts → words of the record
+    "orientation": TURNED, "depth": "to 8 bits", "alpha": OPAQUE, "frames": "picture", "profile": "CMYK",
+}  # fmt: skip
 
 
 def joined(*steps: str | None) -> str:
@@ -29,3 +34,13 @@ def alters(changes: str) -> bool:
     (True, False)
     """
     return any(word in changes for word in ALTERING)
+
+
+def kinds_of(record: str) -> list[str]:
+    """The kinds of preparation in a record.
+
+    >>> kinds_of("turned upright; compressed again; metadata removed"), kinds_of("none")
+    (['orientation'], [])
+    """
+    steps = [step for step in record.split("; ") if step != PREVIEW]
+    return [kind for kind, words in KINDS.items() if any(words in step for step in steps)]

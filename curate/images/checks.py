@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,15 +10,16 @@ from typing import Annotated
 from pydantic import Field
 
 from driftline.curate.core.outside.dates import from_exif
-from driftline.curate.core.outside.images import work
+from driftline.curate.core.outside.image_kinds import kind_of, missing_extra
+from driftline.curate.core.outside.images import NotRGB, open_bytes, orientation_of, prepared, work
 from driftline.curate.core.settings import Positive, Section
 from driftline.curate.images import camera_raw
-from driftline.curate.images.changes import NONE, PREVIEW
-from driftline.curate.images.phone_formats import HEIC_NEEDS, NAMES, as_jpeg, is_heic, reads_heic
+from driftline.curate.images.changes import NONE, PREVIEW, joined
+from driftline.curate.images.phone_formats import NAMES, as_plain
 
 EXTENSIONS = {  # Pillow's name of the format → file extension
     "JPEG": "jpg", "MPO": "jpg", "PNG": "png", "GIF": "gif", "WEBP": "webp", "BMP": "bmp", "TIFF": "tif",
-    "HEIF": "jpg", "AVIF": "jpg",  # converted
+    "HEIF": "jpg", "AVIF": "jpg", "JXL": "jpg", "JPEG2000": "jpg",  # converted
 }  # fmt: skip
 
 
@@ -51,15 +51,17 @@ class ImageCheck:
     extension: str | None = None
     """of the file, without a dot"""
     width: int | None = None
-    """pixels"""
+    """pixels of the upright picture"""
     height: int | None = None
-    """pixels"""
+    """pixels of the upright picture"""
     converted: bytes | None = None
-    """what to store instead of a HEIC, AVIF or RAW file: a JPEG"""
+    """what to store instead of a HEIC, AVIF, JPEG XL, JPEG 2000 or RAW file: a JPEG"""
     taken: int | None = None
     """EXIF's capture time: seconds since 1970 of the camera's clock"""
     changes: str = NONE
     """what was done to the bytes of `converted`"""
+    shown: str = NONE
+    """what is done to the stored pixels wherever the picture is read (`prepared`)"""
 
 
 def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
@@ -72,15 +74,15 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("too_few_bytes", f"{len(data)} bytes")
     if len(data) > limits.max_bytes:
         return ImageCheck("too_many_bytes", f"{len(data)} bytes")
-    if is_heic(data) and not reads_heic():
-        return ImageCheck("unsupported_format", HEIC_NEEDS)
+    if (missing := missing_extra(kind_of(data))) is not None:
+        return ImageCheck(*missing)
     if camera_raw.is_raw(data):
         return _of_preview(data, limits)
-    converted, date, changes = None, None, NONE
+    converted, date, changes, shown = None, None, NONE, NONE
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data)) as image:
+            with open_bytes(data) as image:
                 format_, (width, height) = image.format, image.size
                 if format_ not in EXTENSIONS:
                     return ImageCheck("unsupported_format", format_)
@@ -88,14 +90,26 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
                     return ImageCheck("too_many_pixels", f"{width} × {height}")
                 if (scans := work(data, image)) is not None:
                     return ImageCheck("too_many_pixels", scans)
-                image.draft("L", (1, 1))  # JPEG only: decodes every coefficient but computes fewer pixels
-                image.load()
+                if format_ == "JPEG":
+                    image.draft("L", (1, 1))  # decodes every coefficient but computes fewer pixels
+                drafted = image.size != (width, height)
+                picture = prepared(image)
+                if not drafted:
+                    width, height = picture.image.size
+                elif picture.swapped:
+                    width, height = height, width
+                if width * height > limits.max_pixels or max(width, height) > limits.max_edge:
+                    return ImageCheck("too_many_pixels", f"{width} × {height}")  # a later page
                 with suppress(Exception):  # damaged EXIF is no reason to drop an image
                     date, _ = from_exif(image.getexif())
+                shown = joined(*picture.steps)
                 if format_ in NAMES:
-                    converted, changes = as_jpeg(image)
+                    converted, changes = as_plain(image, picture)
+                    shown = NONE  # the JPEG is as the picture is
     except Image.DecompressionBombError as error:
         return ImageCheck("too_many_pixels", str(error))
+    except NotRGB as error:
+        return ImageCheck("not_rgb", str(error))
     except UnidentifiedImageError:
         return ImageCheck("not_an_image", repr(data[:40]))
     except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, struct.error and others
@@ -106,8 +120,17 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("too_long", f"{width} × {height}")
     taken = None if date is None else date[0]
     return ImageCheck(
-        None, None, EXTENSIONS[format_], width, height=height, converted=converted, taken=taken, changes=changes
-    )
+        None, None, EXTENSIONS[format_], width, height=height, converted=converted, taken=taken, changes=changes,
+        shown=shown,
+    )  # fmt: skip
+
+
+def shown_as(data: bytes) -> str:
+    """What `ImageCheck.shown` says of a JPEG that passed its check before; as a rule nothing is decoded."""
+    with open_bytes(data) as image:
+        if image.format == "JPEG" and image.mode != "CMYK" and orientation_of(image) == 1:
+            return NONE
+        return joined(*prepared(image).steps)
 
 
 def _of_preview(data: bytes, limits: ImageLimits) -> ImageCheck:

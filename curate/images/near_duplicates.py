@@ -6,7 +6,6 @@ frequencies compared with their median. Hashes of copies that were resized or co
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.outside.images import as_rgb
+from driftline.curate.core.outside.images import as_rgb, open_image
 from driftline.curate.encoders import Vectors
 
 if TYPE_CHECKING:
@@ -58,9 +57,10 @@ def thumbnail(data: bytes, decoded: Image.Image | None = None) -> torch.Tensor:
     from PIL import Image
 
     if decoded is None or min(decoded.size) >= 2 * THUMB:  # others are decoded as they are
-        with Image.open(io.BytesIO(data)) as image:
+        with open_image(data, "An image") as image:
+            whole = image.size
             image.draft("RGB", (THUMB, THUMB))
-            if decoded is None or decoded.size != image.size:  # drafted smaller
+            if decoded is None or image.size != whole:  # drafted smaller
                 decoded = as_rgb(image)
     small = decoded.resize((THUMB, THUMB), Image.Resampling.BOX)
     return torch.from_numpy(np.array(small)).permute(2, 0, 1)

@@ -1,47 +1,84 @@
-"""HEIC and AVIF, as phones write them: converted to JPEG when they are fetched, because few tools and browsers read
-them. HEIC needs the extra `heic` (pillow-heif); Pillow reads AVIF itself."""
+"""Files that every reader shows alike: upright, RGB or grey of 8 bits, without transparency, JPEG or PNG.
+
+HEIC, AVIF, JPEG XL and JPEG 2000 are converted to JPEG when they are fetched, because few tools and browsers read them.
+Other files are stored as they came, and get their plain form when they are published or sent to people.
+"""
 
 from __future__ import annotations
 
 import io
-from functools import cache
+from contextlib import suppress
 from typing import Any
 
-from driftline.curate.core.outside.images import as_rgb
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.image_kinds import kind_of
+from driftline.curate.core.outside.images import GREY, Picture, open_image, prepared
 from driftline.curate.images import changes
 
-NAMES = {"HEIF": "HEIC", "AVIF": "AVIF"}  # Pillow's name of each format → what people say
-HEIC_SUFFIXES = {".heic", ".heif"}
-HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
-HEIC_NEEDS = "HEIC needs the extra heic: pip install 'driftline[heic]'"
-QUALITY = 95  # of the JPEG
+NAMES = {"HEIF": "HEIC", "AVIF": "AVIF", "JXL": "JPEG XL", "JPEG2000": "JPEG 2000"}  # Pillow's name → what people say
+QUALITY = 95  # of a JPEG whose own tables cannot be used
 
 
-@cache
-def reads_heic() -> bool:
-    """Whether HEIC can be read; teaches Pillow to do so in this process."""
+def plain_bytes(data: bytes) -> tuple[bytes, str]:
+    """(the same bytes, or the picture in plain form where Pillow's own RGB is not what people see; what was done).
+
+    Bytes that are no picture stay as they are: who reads them says so.
+    """
+    with suppress(BadInput), open_image(data, "An image") as image:
+        picture = prepared(image)
+        if not picture.is_plain(image.format):
+            return as_plain(image, picture)
+    return data, changes.NONE
+
+
+def plain_extension(data: bytes) -> str | None:
+    """The extension of bytes that `as_plain` may have written."""
+    return {"PNG": "png", "JPEG": "jpg"}.get(kind_of(data) or "")
+
+
+def as_plain(image: Any, picture: Picture) -> tuple[bytes, str]:
+    """An opened image in plain form, with its date and colour profile; and what was done.
+
+    JPEG stays JPEG: with its own tables, turned as the picture is, little is lost. Formats of NAMES become JPEG, others
+    PNG, which loses nothing. picture: of `prepared`.
+    """
+    buffer, steps = io.BytesIO(), list(picture.steps)
+    how: dict[str, Any] = {"exif": _without_orientation(image)}
+    if image.mode != "CMYK" and (profile := image.info.get("icc_profile")):
+        how["icc_profile"] = profile
+    several = any("picture" in step for step in steps)
+    rgb = picture.image.getchannel(0) if image.mode in (*GREY, "L") and not several else picture.image
+    if image.format in NAMES:
+        rgb.save(buffer, "JPEG", quality=QUALITY, **how)
+        steps.insert(0, changes.REENCODED.format(NAMES[image.format]))
+    elif image.format in ("JPEG", "MPO"):
+        rgb.save(buffer, "JPEG", **_tables(image, picture), **how)
+        steps.append(changes.COMPRESSED)
+    else:
+        rgb.save(buffer, "PNG", **how)
+        steps.append(changes.AS_PNG)
+    return buffer.getvalue(), changes.joined(*steps)
+
+
+def _without_orientation(image: Any) -> bytes:
     try:
-        import pillow_heif
-    except ImportError:
-        return False
-    pillow_heif.register_heif_opener()
-    return True
+        exif = image.getexif()
+        exif.pop(0x0112, None)
+        written: bytes = exif.tobytes()
+    except Exception:  # Pillow raises many kinds for damaged tags
+        return b""
+    return written
 
 
-def is_heic(data: bytes) -> bool:
-    """Whether bytes begin as a HEIC file does."""
-    return data[4:8] == b"ftyp" and data[8:12] in HEIC_BRANDS
+def _tables(image: Any, picture: Picture) -> dict[str, Any]:
+    """Quantisation and sampling of a JPEG, for the turned picture."""
+    from PIL.JpegImagePlugin import get_sampling
 
-
-def as_jpeg(image: Any) -> tuple[bytes, str]:
-    """An opened image as JPEG, upright or with its orientation, with EXIF and colour profile; and what was done."""
-    buffer = io.BytesIO()
-    more = {"icc_profile": profile} if (profile := image.info.get("icc_profile")) else {}
-    as_rgb(image).save(buffer, "JPEG", quality=QUALITY, exif=image.getexif(), **more)
-    steps = {
-        changes.REENCODED.format(NAMES[image.format]): True,
-        changes.FIRST: getattr(image, "n_frames", 1) > 1,
-        changes.OPAQUE: image.has_transparency_data,
-        changes.TURNED: image.info.get("original_orientation") not in (None, 1),  # pillow-heif turns
-    }
-    return buffer.getvalue(), changes.joined(*(step for step, was_done in steps.items() if was_done))
+    tables = dict(image.quantization)
+    if image.mode == "CMYK" or any(max(table) > 255 for table in tables.values()):
+        return {"quality": QUALITY, "subsampling": 0}
+    if picture.swapped:
+        tables = {i: [table[8 * (k % 8) + k // 8] for k in range(64)] for i, table in tables.items()}
+    sampling = get_sampling(image)  # 1: halved in width, which cannot be written halved in height
+    same = sampling == 2 or (sampling == 1 and not picture.swapped)
+    return {"qtables": tables, "subsampling": sampling if same else 0}

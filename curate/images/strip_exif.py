@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from driftline.curate.core.outside.images import FIRST, TURNED, open_bytes, prepared
 from driftline.curate.images import changes
 
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # a marker that ends a scan: no stuffed byte, restart or padding
@@ -66,17 +67,15 @@ def strip_metadata(data: bytes) -> tuple[bytes, str]:
             return stripped, changes.joined(changes.REMOVED, *_saving(data))
     except (ValueError, OSError):
         pass
-    from PIL import Image, ImageOps
-
     buffer = io.BytesIO()
-    with Image.open(io.BytesIO(data)) as image:
+    with open_bytes(data) as image:
         format_ = "JPEG" if image.format == "MPO" else image.format
-        steps = [changes.FIRST] if getattr(image, "n_frames", 1) > 1 else []
-        upright = ImageOps.exif_transpose(image)
-        steps += [changes.TURNED] if upright.tobytes() != image.tobytes() else []
-        profile = image.info.get("icc_profile")
-        _bare(upright).save(buffer, format_, icc_profile=profile, **({"quality": 95} if format_ == "JPEG" else {}))
-    return buffer.getvalue(), changes.joined(changes.REMOVED, changes.COMPRESSED, *steps)
+        picture = prepared(image)
+        profile = None if image.mode == "CMYK" else image.info.get("icc_profile")
+        _bare(picture.image).save(
+            buffer, format_, icc_profile=profile, **({"quality": 95} if format_ == "JPEG" else {})
+        )
+    return buffer.getvalue(), changes.joined(changes.REMOVED, changes.COMPRESSED, *picture.steps)
 
 
 def _saving(data: bytes) -> list[str]:
@@ -87,8 +86,8 @@ def _saving(data: bytes) -> list[str]:
     with Image.open(io.BytesIO(data)) as image:
         steps = {
             changes.LOSSLESS: image.format in ("BMP", "TIFF"),
-            changes.FIRST: image.format in ("MPO", "TIFF") and getattr(image, "n_frames", 1) > 1,
-            changes.TURNED: image.format == "TIFF" and image.getexif().get(ORIENTATION, 1) not in (0, 1),
+            FIRST: image.format in ("MPO", "TIFF") and getattr(image, "n_frames", 1) > 1,
+            TURNED: image.format == "TIFF" and image.getexif().get(ORIENTATION, 1) not in (0, 1),
         }
     return [step for step, was_done in steps.items() if was_done]
 

@@ -10,6 +10,7 @@ from urllib.parse import quote_plus
 
 from driftline.curate.core.errors import BadInput, did_you_mean
 from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.outside.names import in_either_form
 from driftline.curate.metadata.columns import COLUMNS, safe_id
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
             value = value.strip().replace("\x00", "\ufffd")
         record[name] = None if value is None or value == "" else value
     if record.get("path") is not None:
-        target = (root / str(record["path"])).resolve()
+        target = in_either_form(root, str(record["path"])).resolve()
         if not target.is_relative_to(root):
             return bad("path_outside_root")
         record["path"] = str(target)

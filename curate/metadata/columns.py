@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from driftline.curate.core.outside.names import one_form
+
 # name → type as pyarrow calls it
 COLUMNS = {
     "id": "string",
@@ -34,12 +36,14 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,90}")
 
 
 def safe_id(text: str) -> str:
-    """A text as an id of the contract; a text that must be changed gets a short hash, so that it stays unique.
+    """A text as an id of the contract; a text that must be changed gets a short hash, so that it stays unique. Both
+    Unicode forms of a text are one id.
 
     >>> safe_id("6985418911"), safe_id("image-7.jpg")
     ('6985418911', 'image-7-jpg-fe58a2af')
     """
     if ID.fullmatch(text):
         return text
+    text = one_form(text)
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80]
     return f"{slug or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

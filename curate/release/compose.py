@@ -27,11 +27,10 @@ from driftline.curate.encoders import EncoderSpec
 from driftline.curate.images.changes import alters
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
-from driftline.curate.images.strip_exif import strip_metadata
 from driftline.curate.release.card_sections import missing_sections
 from driftline.curate.release.drift import of_release
 from driftline.curate.release.format import Release
-from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
+from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images, published
 from driftline.curate.release.pool import COPY, Tested, left_out
 from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups
 from driftline.curate.release.settings import ReleaseSettings
@@ -285,8 +284,9 @@ def _unalterable(rows: Rows, licences: Mapping[str, Sequence[str]], collection: 
     fixed = [row for row in rows if _no_derivatives(licences.get(row["id"], ()))]
     images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in fixed})
     by_fetch = {id_: row["changes"] for id_, row in _lookup(fixed, collection.members, ("changes",)).items()}
-    strip = (lambda id_: strip_metadata(images.get(id_)[0])[1]) if collection.settings.strip else lambda id_: None
-    return {id_ for id_, changes in by_fetch.items() if alters(changes) or alters(strip(id_) or "")}
+    for id_ in by_fetch:
+        by_fetch[id_] = joined_steps(by_fetch[id_], published(images.get(id_)[0], collection.settings.strip)[1])
+    return {id_ for id_, changes in by_fetch.items() if alters(changes)}
 
 
 def _no_derivatives(licence: Sequence[str]) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, Literal
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.images.changes import alters
+from driftline.curate.images.changes import KINDS, alters, kinds_of
 from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
 from driftline.curate.validation.answers.rule_text import answers_text, rule_text
 
@@ -43,6 +44,7 @@ def card(
     try:
         return environment.from_string(text).render(
             **complete,
+            prepared=prepared_text(complete["file_changes"]),
             altered=sum(n for what, n in complete["file_changes"].items() if alters(what)),
             label_rule=rule_text(facts["provenance"]["validation"]),
             answers_given=answers_text(complete["answers"]),
@@ -58,6 +60,18 @@ def card(
             f"Available fields: {', '.join(sorted(facts))}.",
             "Correct the file release.card.",
         ) from None
+
+
+def prepared_text(file_changes: Mapping[str, int]) -> str:
+    """kind of preparation and images, in words, of `file_changes`; "" if pictures are as they were stored.
+
+    >>> prepared_text({"none": 5, "turned upright; compressed again": 2})
+    'orientation 2'
+    """
+    counts: Counter[str] = Counter()
+    for record, n in file_changes.items():
+        counts.update(dict.fromkeys(kinds_of(record), n))
+    return ", ".join(f"{kind} {counts[kind]:,}" for kind in KINDS if counts[kind])
 
 
 def _ordered(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.images.changes import joined
+from driftline.curate.images.phone_formats import plain_bytes, plain_extension
 from driftline.curate.images.shards import read_tar, reader_of, write_tar
 from driftline.curate.images.strip_exif import strip_metadata
 
@@ -56,6 +57,12 @@ class FetchedImages:
         """Bytes and extension of one image. Raises IntegrityError if the shard was changed."""
         shard, extension = self.members[id_]
         return reader_of(self.folder, shard).get(id_), extension
+
+    def plain(self, id_: str) -> tuple[bytes, str]:
+        """Bytes and extension of one image in the form that every reader shows alike."""
+        data, extension = self.get(id_)
+        shown, _ = plain_bytes(data)
+        return shown, plain_extension(shown) or extension
 
     def subset(self, ids: Collection[str]) -> FetchedImages:
         """The source restricted to some ids."""
@@ -138,15 +145,25 @@ def _pack(task: _Task) -> dict[str, Any]:
     return record
 
 
+def published(data: bytes, strip: bool) -> tuple[bytes, str]:
+    """(the bytes that a release has of an image, what was done). strip: without personal metadata."""
+    shown, made_plain = plain_bytes(data)
+    if not strip:
+        return shown, made_plain
+    bare, stripped = strip_metadata(shown)
+    return bare, joined(made_plain, stripped)
+
+
 def _members(task: _Task, record: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
     encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
     for row in task.rows:
         id_ = row["id"]
         data, extension = task.images.get(id_)
         before = sha256_bytes(data)
-        bare, stripped = strip_metadata(data) if task.strip else (data, None)
+        bare, done = published(data, task.strip)
         after = before if bare is data else sha256_bytes(bare)
-        record["members"].append((f"{id_}.{extension}", before, after, joined(row.get("changes"), stripped)))
+        extension = plain_extension(bare) or extension
+        record["members"].append((f"{id_}.{extension}", before, after, joined(row.get("changes"), done)))
         yield f"{id_}.{extension}", bare
         if row.get("label") is not None:
             yield f"{id_}.cls", str(row["label"]).encode()

@@ -66,6 +66,10 @@ class Source(Section):
         source as a whole is not what it should be.
         """
 
+    def left_out(self, at: Workplace = HERE) -> list[dict[str, Any]]:
+        """id, fault and raw of what is beside the records and is counted as dropped; read after them."""
+        return []
+
     def requested(self, url: str) -> str:
         """In which size a photo was requested at this address, as part of its record of changes; "": as it is."""
         return ""

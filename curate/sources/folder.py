@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.outside.dates import DATES, Date, exif, from_exif
+from driftline.curate.core.outside.image_kinds import missing_extra
 from driftline.curate.images import camera_raw
-from driftline.curate.images.phone_formats import HEIC_NEEDS, HEIC_SUFFIXES, reads_heic
+from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw
 from driftline.curate.metadata.column_mapping import is_utf8, printable
 from driftline.curate.metadata.columns import safe_id
 from driftline.curate.sources.base import HERE, FileSource, Workplace
@@ -18,20 +19,12 @@ from driftline.curate.sources.base import HERE, FileSource, Workplace
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".avif"} | HEIC_SUFFIXES
-SUFFIXES |= camera_raw.SUFFIXES
-
-
-def photos_below(folder: Path) -> list[Path]:
-    """The photos that the source reads, in path order."""
-    files = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-    developed = {p.with_suffix("") for p in files if p.suffix.lower() not in camera_raw.SUFFIXES}
-    return [p for p in files if p.suffix.lower() not in camera_raw.SUFFIXES or p.with_suffix("") not in developed]
-
 
 class Folder(FileSource):
-    """All photos below a folder, in path order; HEIC needs the extra `heic`. Of a RAW file the camera's JPEG preview is
-    used; RAW files beside a photo of the same name are left out, since they show the same. Where a photo's date may be:
+    """All photos below a folder, in path order, by their first bytes; HEIC needs the extra `heic`, JPEG XL `jxl`. Of a
+    RAW file the camera's JPEG preview is used. Left out, and counted by kind, are companions of photos (sidecars,
+    AppleDouble files, thumbnail folders, files of the system, RAW files beside a photo of the same name, since they
+    show the same) and what is no photo. Where a photo's date may be:
 
     - `exif`: DateTimeOriginal, else DateTimeDigitized (DateTime, the last edit, is not used);
     - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`) or PHOTO.xmp beside the photo
@@ -63,25 +56,40 @@ class Folder(FileSource):
         from driftline.curate.metadata.schema import batch_of
 
         root = self.inputs(at)[0]
-        files = photos_below(root)
-        if not files:
+        files = files_below(root)
+        if not files.photos:
+            there = counts_text(files.counts())
             raise BadInput(
-                f"The folder {root} holds no photos.",
-                f"Expected files ending in {', '.join(sorted(SUFFIXES))}.",
+                f"The folder {root} holds no photos{f', but {there}' if there else ''}.",
+                f"Expected files such as {', '.join(sorted(SUFFIXES))}.",
                 "Check collection.path.",
             )
-        for start in range(skip, len(files), rows):
-            chunk = files[start : start + rows]
-            yield batch_of([self._record(root, path, start + i) for i, path in enumerate(chunk)])
+        photos = list(files.photos.items())
+        for start in range(skip, len(photos), rows):
+            chunk = photos[start : start + rows]
+            yield batch_of([self._record(root, path, kind, start + i) for i, (path, kind) in enumerate(chunk)])
 
-    def _record(self, root: Path, path: Path, row: int) -> dict[str, Any]:
+    def files(self, at: Workplace = HERE) -> Files:
+        """Every file below the folder."""
+        return files_below(self.inputs(at)[0])
+
+    def left_out(self, at: Workplace = HERE) -> list[dict[str, Any]]:
+        """id, fault and raw of every file that is no record."""
+        root, files = self.inputs(at)[0], self.files(at)
+        names = {path: printable(path.relative_to(root).as_posix()) for path in files.others}
+        return [
+            {"id": safe_id(names[path]), "fault": why, "raw": f"{names[path]} ({suffix})"}
+            for path, (why, suffix) in files.others.items()
+        ]
+
+    def _record(self, root: Path, path: Path, kind: str | None, row: int) -> dict[str, Any]:
         name = path.relative_to(root).as_posix()
         if not is_utf8(name):
             return {"id": safe_id(printable(name)), "row": row, "fault": "not_utf8", "raw": printable(name)}
-        if path.suffix.lower() in HEIC_SUFFIXES and not reads_heic():
-            return {"id": safe_id(name), "row": row, "fault": "needs_heic_extra", "raw": f"{name}: {HEIC_NEEDS}"}
+        if (missing := missing_extra(kind)) is not None:
+            return {"id": safe_id(name), "row": row, "fault": missing[0], "raw": f"{name}: {missing[1]}"}
         try:
-            own, camera = _exif(path)
+            own, camera = _exif(path, kind)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
         dates = ((place, own if place == "exif" else DATES[place](path, name)) for place in self.dates)
@@ -101,9 +109,9 @@ class Folder(FileSource):
         }
 
 
-def _exif(path: Path) -> tuple[Date | None, str | None]:
+def _exif(path: Path, kind: str | None) -> tuple[Date | None, str | None]:
     """Capture time with its offset, camera model."""
-    if path.suffix.lower() not in camera_raw.SUFFIXES:
+    if not is_raw(path, kind) and (kind is not None or path.suffix.lower() in SUFFIXES):
         return exif(path)
     with path.open("rb") as file:
         tags = camera_raw.details(file)

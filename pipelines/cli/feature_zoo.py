@@ -61,6 +61,7 @@ def encoded_at(
     bits: of a stored number. cache: of an older model, or older samples, nothing is kept there. Else they raise
     BadConfig."""
     from driftline.curate.core.atomic_io import fingerprint
+    from driftline.curate.core.outside.images import PREPARATION
     from driftline.curate.encoders import spec_of
     from driftline.curate.encoders.seen import seen
     from driftline.stream_builder.builders.encoded import count_samples, encode
@@ -68,7 +69,7 @@ def encoded_at(
 
     spec = spec_of(encoder, device)
     loaded = spec.load()
-    key = fingerprint([source, encoder, loaded.fingerprint, *([bits] if bits == 8 else [])])
+    key = fingerprint([source, encoder, loaded.fingerprint, PREPARATION, *([bits] if bits == 8 else [])])
     there = Stream.load(where) if (where / "stream.json").is_file() else None
     if there is not None and there.facts.get("made_from") == key:
         return there

@@ -15,7 +15,7 @@ from PIL import Image
 from driftline.curate.core.atomic_io import write_bytes, write_json, write_text
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
-from driftline.curate.core.outside.images import as_rgb
+from driftline.curate.core.outside.images import as_rgb, open_image
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Section
@@ -90,9 +90,9 @@ def pictures(edge: int) -> Iterator[tuple[Image.Image, str, int]]:
     """(RGB picture, fruit, year) of each row of the table. edge: pixels below which a picture is not reduced."""
     with zipfile.ZipFile(io.BytesIO(packed())) as archive:
         for row in csv.DictReader(io.StringIO(archive.read("table.csv").decode())):
-            picture = Image.open(io.BytesIO(archive.read(f"images/{row['filename']}")))
-            picture.draft("RGB", (edge, edge))
-            yield as_rgb(picture), row["label"], int(row["year"])
+            with open_image(archive.read(f"images/{row['filename']}"), row["filename"]) as picture:
+                picture.draft("RGB", (edge, edge))
+                yield as_rgb(picture), row["label"], int(row["year"])
 
 
 def packed() -> bytes:

@@ -28,7 +28,7 @@ from driftline.curate.fetch.address_guard import guard, mostly_private
 from driftline.curate.metadata.schema import TABLE, judge_times, whole
 from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.curate.sources.base import FileSource, Workplace
-from driftline.curate.sources.folder import Folder, photos_below
+from driftline.curate.sources.folder import Folder
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
@@ -101,6 +101,7 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
             "share_known_by": basis, "known_by": sample.known_by, "sample_dropped": sample.dropped,
         },
+        "files": _noted(problems, lambda: _files(context)) if "ingest" in todo else None,
         "buckets": buckets,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "candidates": wanted,
@@ -176,12 +177,21 @@ def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
     total, exact = 0, True
     for path in source.inputs(place):
         if isinstance(source, Folder):
-            return len(photos_below(path)), True
+            return len(source.files(place).photos), True
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         for file in files:
             n, counted = _lines(file) if file.suffix != ".parquet" else (pq.read_metadata(file).num_rows, True)
             total, exact = total + n, exact and counted
     return total, exact
+
+
+def _files(context: Context) -> dict[str, Any] | None:
+    """What is in a folder of photos: format → photos, and reason → suffix → files that are left out."""
+    source = context.config.collection
+    if not isinstance(source, Folder) or "://" in source.path:
+        return None
+    files = source.files(Workplace(context.root, context.root / "downloads"))
+    return {"photos": files.formats(), "left_out": files.counts()}
 
 
 def _lines(path: Path) -> tuple[int, bool]:

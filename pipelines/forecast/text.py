@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from driftline.curate.images.folder_files import counts_text
 from driftline.pipelines.forecast.again import lines as lines_of
 from driftline.pipelines.run.plan import Plan, duration
 
@@ -21,6 +22,9 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
             measured = f", as of {photos['share_known_by']}" if photos["share_known_by"] else ""
             basis = f"{photos['addresses']:,} addresses{measured}; {basis}"
         add("photos", f"{'at most ' if photos['at_most'] else ''}{photos['expected']:,} ({basis})")
+    if (files := needs["files"]) is not None:
+        left = f"; left out: {counts_text(files['left_out'])}" if files["left_out"] else ""
+        add("files", f"{', '.join(f'{name} {n:,}' for name, n in files['photos'].items())}{left}")
     if (buckets := needs["buckets"]) is not None:
         shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
         add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.group_split import describe_splits, draw_sides
 from driftline.curate.core.seeding import rng_for, time_order
+from driftline.curate.images.changes import KINDS, NONE, kinds_of
 from driftline.curate.images.near_duplicates import copy_report, hashes_of, near_copies
 from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
@@ -77,6 +78,7 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
         "bucket_names": {str(index): name for index, name in bucket_labels(release.buckets).items()},
         "balance": balance(columns["class"], columns["bucket"]),
         "near_copies": copies | {"bits": bits, "apart": _apart(copies["examples"], columns["id"], splits)},
+        "prepared": prepared(table["changes"].to_pylist(), columns["bucket"]),
         "uploaders": {name: uploaders(columns["user"], sides) for name, sides in splits.items()},
         "splits": _splits(release, columns, splits),
         "label_correlation": correlation_of(y[time_order(uploaded, columns["id"])])
@@ -173,6 +175,18 @@ def balance(classes: Sequence[str], buckets: Sequence[int]) -> dict[str, Any]:
         "most": max(map(max, sizes.values())),
         "empty": [[c, b] for c in names for b in numbers if not cells[c, b]],
     }
+
+
+def prepared(changes: Sequence[str | None], buckets: Sequence[int]) -> dict[str, dict[str, int]]:
+    """kind of preparation (`changes.KINDS`) → bucket → images: what differs between buckets may be a shortcut to time.
+
+    changes: of each image, the record of what was done to its file.
+    """
+    counts: dict[str, Counter[int]] = {kind: Counter() for kind in KINDS}
+    for record, bucket in zip(changes, buckets, strict=True):
+        for kind in kinds_of(record or NONE):
+            counts[kind][bucket] += 1
+    return {kind: {str(b): n for b, n in sorted(of.items())} for kind, of in counts.items() if of}
 
 
 def uploaders(users: Sequence[str | None], sides: Sequence[str]) -> dict[str, Any]:

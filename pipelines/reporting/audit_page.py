@@ -196,6 +196,9 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         + (f" ({len(cells['empty'])} without images)" if cells["empty"] else ""),
         f"near-duplicates: {copies['images_in_groups']:,} images in {groups}",
     ]
+    for kind, of in findings.get("prepared", {}).items():
+        shares = ", ".join(f"{findings['bucket_names'].get(b, b)} {n:,}" for b, n in of.items())
+        sentences.append(f"pictures with another {kind} than stored: {sum(of.values()):,} ({shares})")
     if u := _uploaders(findings):
         sentences.append(
             f"uploaders: {u['on_both_sides']} of {u['uploaders']:,} in both parts of {u['split']} "

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import UnknownName, did_you_mean
+from driftline.curate.core.outside.image_kinds import HEIC_NEEDS, JXL_NEEDS
 from driftline.curate.core.parsing import best_of
-from driftline.curate.images.phone_formats import HEIC_NEEDS
 from driftline.curate.retrieval.retrieve import FATES
 from driftline.curate.sources.folder import Folder
 from driftline.curate.validation.answers.verdicts import BEST
@@ -71,8 +71,9 @@ def text(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
         if left := [place for place in ALL_DATES if place not in source.dates]:
             wanted = ", ".join([*source.dates, *left])
             lines.append(f"Not in: {', '.join(left)}. To look there, too: --set 'collection.dates=[{wanted}]'")
-    if any(row["reason"] == "needs_heic_extra" for row in rows):
-        lines.append(f"{HEIC_NEEDS}. Then: driftline run DIR --from ingest")
+    for reason, needs in (("needs_heic_extra", HEIC_NEEDS), ("needs_jxl_extra", JXL_NEEDS)):
+        if n := sum(row["reason"] == reason for row in rows):
+            lines.append(f"{n:,} photos: {needs}. Then: driftline run DIR --from ingest")
     return "\n".join(lines) or "No photo was dropped."
 
 

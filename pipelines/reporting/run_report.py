@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import read_json
-from driftline.curate.core.outside.images import as_rgb
+from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Figure, Section
@@ -104,12 +104,11 @@ def votes_text(stored: str | None) -> str:
 
 def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:
     """id → small JPEG of those images of a release."""
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
     pictures = {}
     for id_, data in release.images(ids=ids):
-        with Image.open(io.BytesIO(data)) as image:
-            small = ImageOps.fit(as_rgb(image), (THUMBNAIL, THUMBNAIL))
+        small = ImageOps.fit(read_rgb(data, id_), (THUMBNAIL, THUMBNAIL))
         buffer = io.BytesIO()
         small.save(buffer, "JPEG", quality=72)
         pictures[id_] = buffer.getvalue()

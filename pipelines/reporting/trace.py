@@ -24,7 +24,7 @@ from driftline.pipelines.run.state import done_of, folder_of, last_changes
 from driftline.pipelines.stages import STAGES
 
 TIMES = {"uploaded": " UTC", "taken": " on the camera's clock"}
-NAMES = {"uploaded": "date", "taken": "date taken"}  # for people: own photos were never uploaded
+NAMES = {"uploaded": "date", "taken": "date taken", "shown": "picture"}  # for people: own photos were never uploaded
 OWN = ("stage", "outcome", "row")  # of an event: on its first line, or of no use to a person
 LENGTH = {"year": 4, "month": 7, "day": 10}  # characters of a date that are known
 

@@ -122,7 +122,7 @@ def routes_of(
         section,
         context.config.retrieve.complete_concepts(),
         items,
-        images.get,
+        images.plain,
         lambda some: vectors_of(inputs["embed"], some),
         np.load(inputs["retrieve"] / "queries.npy"),
         cache_file=context.root / "judges" / "answers.jsonl",
@@ -181,7 +181,7 @@ def batch_of(
     images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", {*ids, *gold})
     shown = sorted(images.members)
     facts = write_batch(
-        [(id_, *images.get(id_)) for id_ in shown],
+        [(id_, *images.plain(id_)) for id_ in shown],
         config.retrieve.complete_concepts(),
         out,
         config.seed,

@@ -72,7 +72,8 @@ class Ingest(Stage):
         return Workplace(root, root / "downloads", self.context.executor.workers)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet; gone.parquet: rows that only the run has."""
+        """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet; rejects/left_out.parquet: files that are no
+        records; gone.parquet: rows that only the run has."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
@@ -97,12 +98,24 @@ class Ingest(Stage):
                 tick(len(table))
         if (earlier := self._earlier()) and not (out / "gone.parquet").is_file():
             _keep(earlier[0], out, number)
-        reasons: Counter[str] = Counter()
+        reasons = self._leave_out(out)
         kept = 0
         for path in sorted((out / "rejects").glob("part-*.parquet")):
             reasons.update(pq.read_table(path, columns=["reason"])["reason"].to_pylist())
             kept += _rows(out / "table" / path.name)
         return Counts(kept + sum(reasons.values()), kept, reasons)
+
+    def _leave_out(self, out: Path) -> Counter[str]:
+        """Write what is beside the records as rejects without a row; returns their number by reason."""
+        import pyarrow as pa
+
+        from driftline.curate.metadata.schema import REJECTS
+
+        rows = self.context.config.collection.left_out(self._place())
+        faulty = [{"id": row["id"], "reason": row["fault"], "detail": row["raw"]} for row in rows]
+        if faulty:
+            write_parquet(out / "rejects" / "left_out.parquet", pa.Table.from_pylist(faulty, schema=REJECTS))
+        return Counter(row["reason"] for row in faulty)
 
 
 def _keep(earlier: Path, out: Path, number: int) -> None:

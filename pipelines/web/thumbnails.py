@@ -13,7 +13,7 @@ from threading import Lock
 
 from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.images import as_rgb
+from driftline.curate.core.outside.images import as_rgb, open_image
 
 THUMBNAIL = 192  # pixels of the longer edge
 LARGE = 1280  # of the picture of one photo
@@ -106,17 +106,12 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def small(data: bytes, edge: int) -> bytes:
     """A JPEG of at most `edge` pixels a side, upright. Raises BadInput for what cannot be decoded."""
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            if image.width * image.height > MOST_PIXELS:
-                raise BadInput(f"An image has {image.width} × {image.height} pixels.", f"At most {MOST_PIXELS:,}.")
-            image.draft("RGB", (edge, edge))
-            picture = as_rgb(ImageOps.exif_transpose(image))
-            picture.thumbnail((edge, edge))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BadInput(f"An image cannot be decoded ({error}).") from None
+    with open_image(data, "An image") as image:
+        if image.width * image.height > MOST_PIXELS:
+            raise BadInput(f"An image has {image.width} × {image.height} pixels.", f"At most {MOST_PIXELS:,}.")
+        image.draft("RGB", (edge, edge))
+        picture = as_rgb(image)
+        picture.thumbnail((edge, edge))
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=82)
     return buffer.getvalue()

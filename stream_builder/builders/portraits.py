@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.images import IMAGE_SUFFIXES, open_image
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES, as_rgb, open_image
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.stream import SPLITS, Split, Step, Stream
 
@@ -65,5 +65,5 @@ def _read(path: Path, size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint
     from PIL import Image
 
     with open_image(path, path) as image:
-        grey = np.asarray(image.convert("L").resize((size, size), Image.Resampling.BILINEAR))
+        grey = np.asarray(as_rgb(image).convert("L").resize((size, size), Image.Resampling.BILINEAR))
     return np.repeat(grey[..., None], 3, -1)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from driftline.curate.core.atomic_io import read_object
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.outside.arrays import number_of_classes, read_arrays
-from driftline.curate.core.outside.images import open_image
+from driftline.curate.core.outside.images import as_rgb, open_image
 from driftline.curate.core.outside.tables import read_parquet
 from driftline.stream_builder.datasets import Dataset, Format, Options, Samples, coarse
 from driftline.stream_builder.stream import Array
@@ -55,7 +55,7 @@ def _read(path: Path, options: Options, names: dict[str, Any]) -> Samples:
         with open_image(data, f"{path}, row {row}:") as image:
             if image.mode != "RGB":
                 raise BadInput(f"{path}, row {row}: an image of mode {image.mode}.", "Expected RGB.")
-            return np.asarray(image)
+            return np.asarray(as_rgb(image))
 
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
         images = list(pool.map(decoded, range(len(table)), table["image"].to_pylist()))

@@ -24,6 +24,7 @@ from support.serving import serving
 
 from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_json, write_text
 from driftline.curate.core.errors import IntegrityError
+from driftline.curate.core.outside.image_kinds import reads_heic
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export import EXPORTS
@@ -31,7 +32,6 @@ from driftline.curate.fetch.run import Again, fetch
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.images.changes import alters
 from driftline.curate.images.checks import ImageLimits, check_image
-from driftline.curate.images.phone_formats import reads_heic
 from driftline.curate.images.shards import read_tar, write_tar
 from driftline.curate.images.strip_exif import strip_metadata
 from driftline.curate.publishing.plan import plan_of
@@ -109,7 +109,7 @@ KINDS: dict[str, tuple[Callable[[Image.Image], bytes], str]] = {  # suffix → b
         lambda image: saved(image, "MPO", save_all=True, append_images=[image.rotate(90)]),
         "metadata removed; first picture only",
     ),
-    "8.avif": (transparent, f"{AVIF}; transparency removed"),
+    "8.avif": (transparent, f"{AVIF}; transparency over white"),
 }
 WORDS = {suffix: words for suffix, (_, words) in KINDS.items()}
 

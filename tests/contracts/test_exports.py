@@ -6,13 +6,19 @@ import hashlib
 import io
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
+from support.helpers import release_of
 
+from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.export import EXPORTS
+from driftline.curate.images.changes import kinds_of
 from driftline.curate.release import Release
+from driftline.curate.release.settings import ReleaseSettings
+from driftline.stream_builder.builders.release import from_release
 
 
 @pytest.fixture(scope="module")
@@ -260,3 +266,148 @@ def test_clear_layout_iid_splits_are_the_releases_own(exports: dict[str, Path], 
 
 def test_urls_has_no_image_bytes(exports: dict[str, Path]) -> None:
     assert not list(exports["urls"].rglob("*.tar")) + list(exports["urls"].rglob("*.jpg"))
+
+
+ODD = ["0", "10", "2", "__x", "test", "train", "v1.0", "validation"]  # classes, as text is sorted
+
+
+def unusual(i: int) -> tuple[bytes, str]:
+    """A picture that is turned, transparent, of 16 bits or of several frames; i: its shade."""
+    buffer, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6
+    tone = np.zeros((32, 48, 3), np.uint8)
+    tone[:, :24] = (200, 10 * i, 20)
+    picture = Image.fromarray(tone)
+    kind = ("JPEG", "PNG", "TIFF", "GIF")[i % 4]
+    if kind == "PNG":
+        picture.putalpha(Image.new("L", picture.size, 40))
+    elif kind == "TIFF":
+        picture = Image.fromarray(np.asarray(picture.convert("L")).astype(np.uint16) * 257)
+    more: dict[str, Any] = {"save_all": True, "append_images": [picture.rotate(180)]} if kind == "GIF" else {}
+    picture.save(buffer, kind, **({"exif": exif} if kind == "JPEG" else more))
+    return buffer.getvalue(), {"JPEG": "jpg", "PNG": "png", "TIFF": "tif", "GIF": "gif"}[kind]
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Path]:
+    """Cases 19, 20 and 21: classes, photos and buckets named as splits, numbers or with dots; pictures of all kinds."""
+    out = tmp_path_factory.mktemp("odd")
+    rows = [
+        {"id": name if (b, c) == (1, "0") else f"{name}-{b}-{ODD.index(c)}", "bucket": b, "concept": c, "user": None,
+         "uploaded": 0, "licence": None, "sha256": f"{b}{c}{name}", "width": 1, "height": 1}
+        for b in (1, 2) for c in ODD for name in ("train", "test", "validation", "dev")
+    ]  # fmt: skip
+    images = {row["id"]: unusual(i % 20) for i, row in enumerate(rows)}
+    provenance = {
+        "driftline": "0", "notice": "", "source": "yfcc", "seed": 0, "encoder": {"model": "m", "fingerprint": "f"},
+        "prompts": {}, "validation": {"method": "none"}, "counts": {}, "judgement": None,
+    }  # fmt: skip
+    buckets = [{"index": b, "name": name, "start": None, "end": None} for b, name in ((1, "train"), (2, "test"))]
+    vectors, rules = np.zeros((len(rows), 2), np.float16), ReleaseSettings(name="train", splits=1)
+    release = release_of(rows, images, vectors, buckets, ODD, provenance, out / "release", rules, strip=True)
+    for name in ("webdataset", "huggingface", "imagefolder"):
+        EXPORTS[name](release, out / name)
+    return release, out
+
+
+Shown = dict[str, tuple[int, str, bytes]]
+
+
+def shown_in_release(odd: tuple[Release, Path]) -> Shown:
+    """id → (bucket, class, pixels as driftline reads them)."""
+    rows = {row["id"]: row for row in odd[0].table.to_pylist()}
+    return {
+        id_: (rows[id_]["bucket"], rows[id_]["class"], read_rgb(data, id_).tobytes()) for id_, data in odd[0].images()
+    }
+
+
+def shown_by_datasets(odd: tuple[Release, Path]) -> Shown:
+    import datasets
+
+    loaded = datasets.load_dataset(str(odd[1] / "huggingface"), cache_dir=str(odd[1] / "cache"))
+    return {
+        row["id"]: (int(name[7:]), split.features["label"].names[row["label"]], row["image"].convert("RGB").tobytes())
+        for name, split in loaded.items() for row in split
+    }  # fmt: skip
+
+
+def shown_by_image_folders_in_datasets(odd: tuple[Release, Path]) -> Shown:
+    import datasets
+
+    loaded = datasets.load_dataset(str(odd[1] / "imagefolder"), cache_dir=str(odd[1] / "cache"))
+    paths = {name: split.cast_column("image", datasets.Image(decode=False)) for name, split in loaded.items()}
+    return {
+        Path(path["image"]["path"]).stem: (
+            int(name[7:]), unquote(split.features["label"].names[row["label"]]), row["image"].convert("RGB").tobytes(),
+        )
+        for name, split in loaded.items() for row, path in zip(split, paths[name], strict=True)
+    }  # fmt: skip
+
+
+def shown_by_torchvision(odd: tuple[Release, Path]) -> Shown:
+    from torchvision.datasets import ImageFolder
+
+    folders = {b: ImageFolder(str(odd[1] / "imagefolder" / f"bucket_{b:02d}")) for b in (1, 2)}
+    return {
+        Path(path).stem: (b, unquote(folder.classes[label]), folder.loader(path).tobytes())
+        for b, folder in folders.items() for path, label in folder.samples
+    }  # fmt: skip
+
+
+def shown_by_webdataset(odd: tuple[Release, Path]) -> Shown:
+    import webdataset
+
+    return {
+        sample["__key__"]: (sample["json"]["bucket"], ODD[sample["cls"]], sample[kind].tobytes())
+        for tar in sorted((odd[1] / "webdataset" / "shards").glob("*.tar"))
+        for sample in webdataset.WebDataset(str(tar), shardshuffle=False).decode("pil")
+        for kind in ("jpg", "png") if kind in sample
+    }  # fmt: skip
+
+
+def shown_by_croissant(odd: tuple[Release, Path]) -> Shown:
+    import mlcroissant
+
+    def text(value: Any) -> str:
+        return value.decode() if isinstance(value, bytes) else value
+
+    dataset = mlcroissant.Dataset(jsonld=str(odd[1] / "huggingface" / "croissant.json"))
+    return {
+        text(record["images/id"]): (
+            int(record["images/bucket"]), text(record["images/class"]), record["images/image"].convert("RGB").tobytes(),
+        )
+        for record in dataset.records("images")
+    }  # fmt: skip
+
+
+READERS = [shown_by_datasets, shown_by_image_folders_in_datasets, shown_by_torchvision, shown_by_webdataset,
+           shown_by_croissant]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_every_library_shows_the_same_upright_pictures_by_the_same_names(
+    read: Any, odd: tuple[Release, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path))
+    assert read(odd) == shown_in_release(odd)
+
+
+def test_a_stream_of_the_release_has_the_same_pixels(odd: tuple[Release, Path]) -> None:
+    stream = from_release(odd[0], "pixels:32")
+    pixels = {
+        str(id_): x for step in stream.steps for split in step.splits.values()
+        for id_, x in zip(split.ids, np.asarray(split.x), strict=True)
+    }  # fmt: skip
+    id_, data = next((i, d) for i, d in odd[0].images() if i == "train")
+    upright = np.asarray(ImageOps.fit(read_rgb(data, id_), (32, 32), Image.Resampling.BICUBIC))
+    assert np.array_equal(pixels["train"], upright)
+    assert upright[0, :, 0].min() > 150 > upright[-1, :, 0].max(), "what was left is on top"
+
+
+def test_the_record_says_what_was_done_and_members_have_one_dot(odd: tuple[Release, Path]) -> None:
+    kinds = {kind for record in odd[0].table["changes"].to_pylist() for kind in kinds_of(record)}
+    assert kinds == {"orientation", "depth", "alpha", "frames"}
+    assert all(member.count(".") == 1 for member in odd[0].table["member"].to_pylist())
+    card = (odd[0].path / "README.md").read_text()
+    assert "by kind: orientation 16, depth 16, alpha 16, frames 16." in card

@@ -76,6 +76,24 @@ def read_imagefolder(folder: Path, stream: Stream) -> Samples:
     return samples
 
 
+def test_image_folders_load_in_datasets_with_every_split(
+    exports: dict[str, Path], stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Case 19: it takes the folders train, val and test of all steps for three splits, unless the README names them."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    import datasets
+
+    loaded = datasets.load_dataset(str(exports["imagefolder"]), cache_dir=str(tmp_path))
+    wanted = {f"step_{step:03d}_{split}": sorted(rows) for (step, split), rows in truth(stream).items()}
+    names = [class_folder(stream, label) for label in range(3)]
+    assert {
+        name: sorted(
+            (digest(np.asarray(r["image"])), names.index(part.features["label"].names[r["label"]])) for r in part
+        )
+        for name, part in loaded.items()
+    } == wanted
+
+
 def read_filelists(folder: Path, stream: Stream) -> Samples:
     samples = {}
     for step, split in truth(stream):

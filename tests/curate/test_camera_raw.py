@@ -52,14 +52,15 @@ FORMATS = {
 def test_its_largest_preview_is_stored_with_date_and_orientation(kind: str) -> None:
     data = FORMATS[kind]
     check = check_image(data, ImageLimits())
-    assert (check.reason, check.extension, check.width, check.height) == (None, "jpg", 64, 48)
+    upright = (64, 48) if kind == "cr3" else (48, 64)  # the tags of cr3 are in boxes that are not read
+    assert (check.reason, check.extension, check.width, check.height) == (None, "jpg", *upright)
     assert check.converted is not None
     assert check.converted.endswith(b"\xff\xd9")
     assert len(check.converted) < len(data)
     with Image.open(io.BytesIO(check.converted)) as stored:
         stored.load()
         exif = stored.getexif()
-    if kind != "cr3":  # its tags are in boxes that are not read
+    if kind != "cr3":
         assert exif[0x0112] == 6
         assert exif.get_ifd(0x8769)[0x9003] == TAKEN
 

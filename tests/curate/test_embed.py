@@ -459,3 +459,17 @@ class TestBackbone:
     def test_an_unknown_network_gives_the_nearest(self) -> None:
         with pytest.raises(BadConfig, match="no backbone 'resnet51'.*Nearest names: .*resnet50"):
             Backbone("resnet51", "x")
+
+
+def test_vectors_of_pictures_that_were_prepared_otherwise_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Case 21: the version of the preparation is part of an encoder's name in the store, and of its record."""
+    from driftline.curate.embedding import reuse
+    from driftline.curate.encoders import describe
+
+    encoder = SPEC.load()
+    now = reuse.encoder_name(encoder, 64)
+    monkeypatch.setattr(reuse, "PREPARATION", 1)
+    assert reuse.encoder_name(encoder, 64) != now
+    assert describe(encoder, "clip", "m", None)["preparation"] == 2

@@ -296,9 +296,19 @@ KINDS = {kind.lower(): picture(kind=kind, mode="P" if kind == "GIF" else "RGB")
          for kind in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")}  # fmt: skip
 
 
+def unusual() -> dict[str, bytes]:
+    """Depths, alphas and frames that are prepared before a picture is shown."""
+    made = {"16.png": picture(mode="I;16", kind="PNG"), "16.tif": picture(mode="I;16", kind="TIFF"),
+            "float.tif": picture(mode="F", kind="TIFF"), "alpha.png": picture(mode="RGBA", kind="PNG"),
+            "ink.jpg": picture(mode="CMYK", kind="JPEG"), "a.jp2": picture(kind="JPEG2000")}  # fmt: skip
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, "GIF", save_all=True, append_images=[Image.new("RGB", (8, 8), (9, 0, 0))] * 3)
+    return made | {"several.gif": buffer.getvalue()}
+
+
 def phone() -> dict[str, bytes]:
     """HEIC and AVIF, as far as this machine writes them."""
-    from driftline.curate.images.phone_formats import reads_heic
+    from driftline.curate.core.outside.image_kinds import reads_heic
 
     made = {}
     for kind in ("AVIF", *(["HEIF"] if reads_heic() else [])):
@@ -307,11 +317,15 @@ def phone() -> dict[str, bytes]:
     return made
 
 
-@reader(lambda folder: files({f"a.{k}": v for k, v in KINDS.items()} | {"p.jpeg": progressive()} | phone())(folder))
+@reader(
+    lambda folder: files({f"a.{k}": v for k, v in KINDS.items()} | {"p.jpeg": progressive()} | phone() | unusual())(
+        folder
+    )
+)
 def image(folder: Path) -> None:
     from driftline.curate.images.checks import ImageLimits, check_image
     from driftline.curate.images.near_duplicates import thumbnail
-    from driftline.curate.images.strip_exif import strip_metadata
+    from driftline.curate.release.packing import published
 
     for path in sorted(folder.iterdir()):
         data = path.read_bytes()
@@ -319,7 +333,7 @@ def image(folder: Path) -> None:
         if found.reason is None:
             data = found.converted or data
             thumbnail(data)
-            assert check_image(strip_metadata(data)[0], ImageLimits()).reason is None, path.name
+            assert check_image(published(data, strip=True)[0], ImageLimits()).reason is None, path.name
 
 
 @reader(files({f"a.{kind}": data for kind, data in KINDS.items()}))

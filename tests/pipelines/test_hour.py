@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from driftline.curate.core.outside.image_kinds import reads_heic
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.fetch.run import fetch_shard
-from driftline.curate.images.phone_formats import reads_heic
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.cli.app import main
 from driftline.pipelines.cli.common import context_of

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from support.console import driftline
 from support.helpers import album, photo_config, yfcc_line
 
@@ -25,9 +26,13 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast import cluster
 from driftline.pipelines.forecast.needs import forecast
 from driftline.pipelines.forecast.text import text
+from driftline.pipelines.reporting.dropped import dropped
+from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.embed import Embed
 
 
 def context(root: Path, *changes: str) -> Context:
@@ -104,6 +109,36 @@ def test_photos_buckets_candidates_and_bytes_are_counted_before_anything_ran(own
     sizes = [photo.stat().st_size for photo in (own / "photos").rglob("*.jpg")]
     assert document["disk"]["bytes"] == pytest.approx(sum(sizes), abs=60)
     assert document["problems"] == []
+
+
+def test_every_file_of_a_folder_is_in_the_plan_and_in_the_counts(own: Path) -> None:
+    """Case 14, and 21: what is done to a picture is in its history."""
+    (own / "photos" / "film.mp4").write_bytes(b"\0\0\0\x18ftypmp42")
+    (own / "photos" / "bus" / "a.xmp").write_text("<x/>")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.effect_noise((60, 40), 99).save(own / "photos" / "bus" / "2011-05-06.jfif", "JPEG", exif=exif)
+    document = found(own)
+    left = {"not_a_photo": {".mp4": 1}, "sidecar": {".xmp": 1}}
+    assert document["files"] == {"photos": {"JPEG": 61}, "left_out": left}
+    assert "left out: not_a_photo 1 (.mp4 1), sidecar 1 (.xmp 1)" in text(plan(context(own)), document)
+
+    run(context(own), until="fetch")
+    counts = json.loads((folder_of(own, "ingest") / "done.json").read_text())["counts"]
+    assert (counts["read"], counts["kept"], counts["dropped"]) == (63, 61, {"not_a_photo": 1, "sidecar": 1})
+    last = trace(own, "2011-05-06.jfif")["events"][-1]
+    assert (last["shown"], last["width"], last["height"]) == ("turned upright", 40, 60)
+    assert {row["reason"] for row in dropped(own)} == {"not_a_photo", "sidecar"}
+
+
+def test_vectors_of_pictures_as_they_were_stored_are_made_again_and_said(own: Path) -> None:
+    file = folder_of(own, "embed") / "encoder.json"
+    file.parent.mkdir(parents=True)
+    for facts, words in (({}, "as they were stored"), ({"preparation": 2}, "")):
+        file.write_text(json.dumps(facts))
+        outdated = Embed(context(own)).outdated()
+        assert words in outdated
+        assert bool(words) == bool(outdated)
 
 
 def test_the_search_is_one_pass_whatever_it_looks_for(own: Path) -> None:

@@ -1,10 +1,12 @@
-"""Text from outside in files that other programs interpret: spreadsheets, LaTeX, Markdown.
+"""Text from outside in files that other programs interpret: spreadsheets, LaTeX, Markdown, loaders of image folders.
 
 HTML is escaped by Jinja and `html.escape`.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 _MARKDOWN = str.maketrans(
@@ -46,3 +48,28 @@ def markdown(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def image_folders_readme(splits: Mapping[str, str]) -> str:
+    """The README of image folders: its header names the splits for `datasets`. splits: name → folder."""
+    names = {re.sub(r"\W", "_", name): folder for name, folder in sorted(splits.items())}
+    files = "".join(f"  - split: {name}\n    path: {folder}/**\n" for name, folder in names.items())
+    first, folder = next(iter(names.items()), ("SPLIT", "FOLDER"))
+    return f"""---
+configs:
+- config_name: default
+  drop_labels: false
+  data_files:
+{files}---
+
+Load the whole folder, here called FOLDER, so that the header above names the splits:
+
+```python
+datasets.load_dataset("FOLDER")["{first}"]
+torchvision.datasets.ImageFolder("FOLDER/{folder}")
+```
+
+Do not use `load_dataset("imagefolder", data_dir="FOLDER")`: it takes folders and files called train, test or
+validation for splits and leaves out the others. Both libraries number classes in order of their folders' names, as
+text (10 is before 2): compare names, not numbers. `urllib.parse.unquote` makes a class of a folder's name.
+"""

@@ -1,4 +1,7 @@
-"""Images from outside are opened here: within limits of pixels and work, with one kind of error."""
+"""The one way to open an image: within limits of pixels and work, decided by its first bytes, as people see it.
+
+`prepared` gives every picture upright (EXIF), in RGB of 8 bits, without transparency: what a person sees, a model sees.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,59 @@ import io
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadInput, DriftlineError, reason
-from driftline.curate.core.outside.limits import DECODING
+from driftline.curate.core.outside.image_kinds import kind_of, missing_extra
+from driftline.curate.core.outside.limits import DECODING, FRAME_PIXELS, FRAMES
 
 if TYPE_CHECKING:  # settings are read without numpy
     import numpy as np
     import numpy.typing as npt
     from PIL.Image import Image
 
+PREPARATION = 2
+"""version of `prepared`: raised when it gives other pixels. 1: as stored (never upright, transparency and 16 bits cut
+off); vectors of different versions are not mixed"""
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")  # of files that Pillow reads alone
 START_OF_SCAN = re.compile(rb"\xff\xda")
+ORIENTATION, PHOTOMETRIC, BITS, SAMPLE_FORMAT, SMALLEST, LARGEST = 0x0112, 0x0106, 0x0102, 0x0153, 0x0154, 0x0155
+GREY = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")  # modes of more than 8 bits
+BEHIND = (255, 255, 255)  # what shows through transparent parts: white
+BLOCK = 1 << 20  # pixels that are scaled at a time
+
+# What was done to the stored pixels, in words: the record of a photo joins them
+TURNED = "turned upright"
+FIRST = "first picture only"
+LATER = "picture {}, the first that is not blank"
+OPAQUE = "transparency over white"
+SCALED = "{} grey scaled to 8 bits"
+CUT = "16-bit colours cut to 8 bits"
+PROFILE, NO_PROFILE = "CMYK to sRGB by its profile", "CMYK to sRGB without a profile"
+AS_READ = {"MPO": {FIRST}, "TIFF": {FIRST, TURNED}}  # what other readers of a format do, too
+
+
+class NotRGB(BadInput):
+    """An image whose values do not say how they look."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image as people see it."""
+
+    image: Image
+    """decoded, RGB"""
+    steps: tuple[str, ...] = ()
+    """what was done to the stored pixels, in words"""
+    swapped: bool = False
+    """whether width and height are those of the stored pixels, exchanged"""
+
+    def is_plain(self, kind: str | None) -> bool:
+        """Whether every reader of the file shows this picture. kind: Pillow's name of its format."""
+        return set(self.steps) <= AS_READ.get(kind or "", set())
 
 
 @contextmanager
@@ -29,13 +71,11 @@ def open_image(source: bytes | Path, what: object) -> Iterator[Image]:
     Raises BadInput for bytes that are no image, whatever the decoder says, and for an image whose pixels times scans
     exceed DECODING. A file that cannot be opened raises OSError.
     """
-    import PIL.Image
-
     data = source.read_bytes() if isinstance(source, Path) else source
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with PIL.Image.open(io.BytesIO(data)) as image:
+            with open_bytes(data) as image:
                 if (scans := work(data, image)) is not None:
                     raise BadInput(f"{what} is an image of {scans}.", "Expected less to decode.")
                 yield image
@@ -45,13 +85,27 @@ def open_image(source: bytes | Path, what: object) -> Iterator[Image]:
         raise BadInput(f"{what} cannot be decoded ({reason(error)}).", "Expected an image.") from None
 
 
+def open_bytes(data: bytes) -> Image:
+    """A Pillow image, opened by the decoder that its first bytes name. Raises as Pillow does, and BadInput for a format
+    whose extra is not installed."""
+    import PIL.Image
+
+    kind = kind_of(data)
+    if (missing := missing_extra(kind)) is not None:
+        raise BadInput("The image cannot be read.", "Expected a format that is installed.", f"{missing[1]}.")
+    if kind is None:  # a rare format of Pillow's own; what extras have registered must not matter
+        PIL.Image.init()
+    kinds = [name for name in PIL.Image.ID if name not in ("HEIF", "JXL")] if kind is None else [kind]
+    return PIL.Image.open(io.BytesIO(data), formats=kinds)
+
+
 def as_rgb(image: Image) -> Image:
-    """An opened image in RGB, decoded: the one place that says how."""
-    return image.convert("RGB")
+    """An opened image in RGB, decoded and upright: the one place that says how."""
+    return prepared(image).image
 
 
 def read_rgb(source: bytes | Path, what: object) -> Image:
-    """An image in RGB, decoded. Raises as `open_image`."""
+    """An image in RGB, decoded and upright. Raises as `open_image`."""
     with open_image(source, what) as image:
         return as_rgb(image)
 
@@ -63,6 +117,157 @@ def square(image: Image, edge: int) -> npt.NDArray[np.uint8]:
     from PIL.ImageOps import fit
 
     return np.asarray(fit(as_rgb(image), (edge, edge), Resampling.BICUBIC))
+
+
+def prepared(image: Image) -> Picture:
+    """An opened image as people see it: of several frames the first that is not blank, in RGB, upright.
+
+    Transparent parts show white. Grey of more than 8 bits is scaled from its declared range: that of a TIFF's tags
+    SMinSampleValue and SMaxSampleValue, else all that its bits can hold, for floats 0 to 1. CMYK is converted by the
+    file's ICC profile. Only an orientation of 2 to 8 turns (EXIF 2.32, 4.6.4; others are stored as shown).
+
+    Raises NotRGB for floats beyond 0 to 1 without a declared range, and as Pillow for damaged pixels.
+    """
+    several = bool(getattr(image, "is_animated", False)) or (
+        image.format == "HEIF" and getattr(image, "n_frames", 1) > 1
+    )
+    first = _frame(image)
+    if not several:
+        return first
+    blank = _is_blank(first.image)
+    at, left = 0, FRAME_PIXELS
+    while blank and at + 1 < FRAMES and left > 0:
+        at += 1
+        try:
+            image.seek(at)
+            left -= image.width * image.height
+            later = _frame(image) if left > 0 else first
+        except Exception:  # the end of the file, or a frame that is damaged
+            break
+        if not _is_blank(later.image):
+            return Picture(later.image, (LATER.format(at + 1), *later.steps))
+    return Picture(first.image, (FIRST, *first.steps), first.swapped)
+
+
+def _is_blank(image: Image) -> bool:
+    """Whether all pixels have one colour."""
+    return all(channel.getextrema()[0] == channel.getextrema()[1] for channel in image.split())
+
+
+def _frame(image: Image) -> Picture:
+    """The current frame."""
+    turned = image.info.get("original_orientation") or 1  # by the decoder of HEIC
+    turned = orientation_of(image) if image.format == "TIFF" else turned  # by Pillow, when it decodes
+    deep = image.format in ("PNG", "TIFF") and ";16" in str(getattr(image, "tile", ""))
+    image.load()
+    orientation = orientation_of(image)
+    rgb, steps = _colours(image)
+    if deep and image.mode not in GREY:
+        steps.append(CUT)
+    if orientation > 1:
+        from PIL.Image import Transpose
+
+        ways = (
+            Transpose.FLIP_LEFT_RIGHT, Transpose.ROTATE_180, Transpose.FLIP_TOP_BOTTOM, Transpose.TRANSPOSE,
+            Transpose.ROTATE_270, Transpose.TRANSVERSE, Transpose.ROTATE_90,
+        )  # fmt: skip
+        rgb = rgb.transpose(ways[orientation - 2])
+    if max(orientation, turned) > 1:
+        steps.append(TURNED)
+    return Picture(rgb, tuple(steps), orientation > 4)
+
+
+def orientation_of(image: Image) -> int:
+    """EXIF's orientation of an opened image: 2 to 8; 1 for upright, and where it is missing, damaged or another."""
+    if image.format == "JXL":  # its decoder turns, and the copy in EXIF must not count (ISO/IEC 18181-1, D.3)
+        return 1
+    if image.format == "JPEG" and not {"exif", "xmp"} & image.info.keys():  # as `getexif`, without its work
+        return 1
+    with suppress(Exception):  # Pillow raises many kinds for damaged tags
+        orientation = image.getexif().get(ORIENTATION, 1)
+        return orientation if isinstance(orientation, int) and 1 <= orientation <= 8 else 1
+    return 1
+
+
+def _colours(image: Image) -> tuple[Image, list[str]]:
+    """A decoded image in RGB, and what was done."""
+    if image.mode in GREY:
+        return _scaled(image)
+    if image.mode == "CMYK":
+        rgb = _by_profile(image)
+        return rgb or image.convert("RGB"), [PROFILE if rgb else NO_PROFILE]
+    if image.has_transparency_data:
+        key = image.info.get("transparency")
+        if isinstance(key, tuple) and max(key) > 255:  # tRNS of 16 bits, whose colours Pillow cuts to 8
+            image.info["transparency"] = tuple(value >> 8 for value in key)
+        rgba = image.convert("RGBA")
+        if rgba.getchannel("A").getextrema() != (255, 255):
+            return _over_white(rgba), [OPAQUE]
+    return image.convert("RGB"), []
+
+
+def _over_white(rgba: Image) -> Image:
+    import PIL.Image
+
+    return PIL.Image.alpha_composite(PIL.Image.new("RGBA", rgba.size, (*BEHIND, 255)), rgba).convert("RGB")
+
+
+def _by_profile(image: Image) -> Image | None:
+    """A CMYK image in sRGB by its ICC profile; None without one that can be used."""
+    profile = image.info.get("icc_profile")
+    with suppress(Exception):  # a damaged profile, or one of other colours
+        from PIL import ImageCms
+
+        if profile:
+            srgb = ImageCms.createProfile("sRGB")
+            return ImageCms.profileToProfile(image, io.BytesIO(profile), srgb, outputMode="RGB")
+    return None
+
+
+def _scaled(image: Image) -> tuple[Image, list[str]]:
+    """Grey of more than 8 bits as RGB, by its declared range."""
+    import numpy as np
+    import PIL.Image
+
+    tags: Any = getattr(image, "tag_v2", {})
+    bits, kind = (_first(tags.get(tag)) for tag in (BITS, SAMPLE_FORMAT))
+    pixels = np.asarray(image)
+    if image.mode == "F":
+        low, high, depth = 0.0, 1.0, "float"
+    else:
+        bits = int(bits or (16 if image.mode.startswith("I;16") else 32))
+        low, high, depth = 0.0, 2.0**bits - 1, f"{bits}-bit"
+        if kind == 2:
+            low, high = -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
+        elif image.mode == "I":
+            pixels = pixels.view(np.uint32)
+    smallest, largest = (_first(tags.get(tag)) for tag in (SMALLEST, LARGEST))
+    if smallest is not None and largest is not None and largest > smallest:
+        low, high = float(smallest), float(largest)
+    elif image.mode == "F":
+        ends = np.nanmin(pixels, initial=0), np.nanmax(pixels, initial=0)
+        if ends[0] < low or ends[1] > high:
+            raise NotRGB(
+                f"The image is grey in floats from {ends[0]:g} to {ends[1]:g}.",
+                "Expected 0 to 1, or the tags SMinSampleValue and SMaxSampleValue.",
+            )
+    grey = np.empty(pixels.shape, np.uint8)
+    rows = max(1, BLOCK // max(1, image.width))
+    for start in range(0, len(pixels), rows):
+        values = (pixels[start : start + rows].astype(np.float64) - low) * (255 / (high - low))
+        grey[start : start + rows] = np.rint(np.clip(np.nan_to_num(values), 0, 255))
+    if _first(tags.get(PHOTOMETRIC)) == 0:  # white is zero: Pillow turns only 8 bits round
+        grey = 255 - grey
+    steps = [SCALED.format(depth)]
+    if isinstance(key := image.info.get("transparency"), int) and (clear := pixels == key).any():
+        grey[clear] = 255
+        steps.append(OPAQUE)
+    return PIL.Image.fromarray(grey).convert("RGB"), steps
+
+
+def _first(value: Any) -> Any:
+    """The first value of a tag, which may have one for each channel."""
+    return value[0] if isinstance(value, tuple) and value else None if isinstance(value, tuple) else value
 
 
 def work(data: bytes, image: Image) -> str | None:

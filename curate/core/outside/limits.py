@@ -12,6 +12,10 @@ CLASSES = 1_000_000
 """classes of arrays without names: memory follows the largest label"""
 DECODING = 2_000_000_000
 """pixels times scans of an image: a decoder visits every pixel in every scan of a progressive JPEG"""
+FRAMES = 64
+"""frames of an animation, or pages, that are looked at for one that is not blank"""
+FRAME_PIXELS = 200_000_000
+"""pixels of all of these"""
 BODY = 100_000
 """bytes of a request to a local page"""
 ROW_LINES = 100

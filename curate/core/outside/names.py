@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +33,26 @@ def fault(name: str) -> str:
     if FORBIDDEN.search(name):
         return "it has a character that file names must not have"
     return "it is a reserved name" if RESERVED.fullmatch(name) else ""
+
+
+def one_form(text: str) -> str:
+    """A text in one Unicode form (NFC): Macs write é as two characters, other systems as one."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def in_either_form(root: Path, name: str) -> Path:
+    """The path of `name` below `root`, each part in the Unicode form that is there; as given where nothing is.
+
+    name: as a table has it, which may be of another system than the files.
+    """
+    path = root / name
+    if name.isascii() or path.exists():
+        return path
+    at = root
+    for part in Path(name).parts:
+        forms = (part, *(unicodedata.normalize(form, part) for form in ("NFC", "NFD")))
+        at = next((at / form for form in forms if (at / form).exists()), at / part)
+    return at
 
 
 def inside(folder: Path, name: str, source: Path) -> Path:
