@@ -15,7 +15,7 @@ from driftline.eval.reporting import markup
 from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
-from driftline.eval.scoring.bands import Band
+from driftline.eval.scoring.bands import Band, mean
 from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.decay import HalfLife
 from driftline.eval.scoring.ranking import labels
@@ -97,6 +97,10 @@ def _facts(one: Ageing) -> dict[str, Any]:
         "oldest": one.oldest[later].tolist(),
         "lag": one.lags[later].tolist(),
         "pairs": one.pairs[later].tolist(),
+        "models": one.models,
+        "twins": one.twins,
+        "chance": _plain(mean(np.concatenate([np.diagonal(one.chance, k) for k in one.lags[later].tolist()]), 0)),
+        "chance_by": one.chance_by,
         "accuracy": _band(one.accuracy, later),
         "by_class": _plain(one.accuracy_of.value[:, later]),
         "slope": _band(one.slope),
@@ -198,6 +202,17 @@ def half_life_text(half: Facts, unit: str) -> str:
     return f"{value} (95 % interval: {ends})" if ends else value
 
 
+def _chance_note(shown: Sequence[tuple[str, Facts]]) -> str:
+    """What chance is, in per cent over the tests."""
+    values = [facts["chance"] for _, facts in shown if facts["chance"] is not None]
+    if not values:
+        return ""
+    low, high = (f"{100 * end:.1f}" for end in (min(values), max(values)))
+    of = "training" if all(facts["chance_by"] == "training" for _, facts in shown) else "all test"
+    part = low if low == high else f"{low} to {high}"
+    return f"Chance, {part} %, is the answer that is always the most frequent class of the {of} samples."
+
+
 def _drawn(half: Facts) -> str:
     """In which share of the replicates a half-life is reached, where that is not in all or none.
 
@@ -254,14 +269,12 @@ def curves(document: Mapping[str, Any]) -> Figure | None:
 
 def _curve_note(document: Mapping[str, Any]) -> str:
     about, shown = document["ageing"], _seeing(document)
-    facts = shown[0][1]
+    facts = next((facts for _, facts in shown if facts["twins"]), shown[0][1])
     text = (
         "Each point is the accuracy of fresh models, changed by what models of that age differ from them on the same "
         f"tests. Tested steps: {facts['pairs'][0]} at the youngest age, {facts['pairs'][-1]} at the oldest."
     )
-    same = [name for name, facts in shown if not any(facts["causes"]["older"]["value"])]
-    if same and len(facts["age"]) > 1:
-        text += f" Flat, since they never learn again and have the same answers at every age: {', '.join(same)}."
+    text += _without_twins(shown)
     text += _uneven(facts, about["unit"])
     if about["unit"] == "steps":
         text += " The stream has no usable dates: ages are in steps."
@@ -274,6 +287,16 @@ def _curve_note(document: Mapping[str, Any]) -> str:
     if left_out:
         text += f" Not drawn, since they see no sample: {', '.join(left_out)}."
     return text + _newer_note(document)
+
+
+def _without_twins(shown: Sequence[tuple[str, Facts]]) -> str:
+    """Whose points are on other tests at each age, and why."""
+    texts = []
+    for never, why in ((True, "Never learned again"), (False, "Did not learn at every step")):
+        names = [name for name, f in shown if not f["twins"] and (f["models"] == 1) == never and len(f["age"]) > 1]
+        if names:
+            texts.append(f" {why}, so that each point is the same models on later tests: {', '.join(names)}.")
+    return "".join(texts)
 
 
 def _uneven(facts: Facts, unit: str) -> str:
@@ -353,6 +376,7 @@ def table(document: Mapping[str, Any]) -> Section | None:
         accuracy, causes, at = facts["accuracy"], facts["causes"], oldest(facts)
         values = [interval(accuracy, 0), interval(accuracy, at)]
         values += [interval(causes[cause], at) for cause in ("older", "harder", "prior")]
+        values[2:5] = [value if facts["pairs"][at] else ("not known", "") for value in values[2:5]]
         half, ends = half_life_parts(facts["half_life"], unit)
         drawn = _drawn(facts["half_life"])
         values += [interval(facts["slope"]), (half, Markup("{};<br>{}").format(ends, drawn) if drawn else ends)]
@@ -371,8 +395,9 @@ def table(document: Mapping[str, Any]) -> Section | None:
         f"lose to fresh ones on the same tests; tested steps {old}: {first['pairs'][oldest(first)]}. Points a "
         f"{one_of(unit)} and half-life follow the same models over later tests, and so include that these may be "
         "harder. Half-life: time until half of the accuracy above chance is gone; nothing is said about times beyond "
-        "those that were tested. "
-        f"What the same models lose {old} has three parts: fresh models do better on the same tests "
-        "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."
+        "those that were tested. Age counts from the last step at which a model changed. "
+        f"{_chance_note(shown)} What the same models lose {old} has three parts: fresh models do better on the same "
+        "tests (model is old), fresh models fail there (data got harder), and the tests have other shares of the "
+        "classes; not known where the learner has no fresh model for these tests."
     ) + _newer_note(document)
     return Section("ageing-table", "How fast, and why", markup.table(heads, rows) + render("soft", note))

@@ -48,7 +48,7 @@ def counted(
                 continue
             class_n = [round(n * classes * float(s)) for s in shares]
             right = [round(m * float(a or 0)) for m, a in zip(class_n, shown, strict=True)]
-            made.append(Row(str(j), sum(class_n), sum(right), i, class_n=class_n, class_correct=right))
+            made.append(Row(str(j), sum(class_n), sum(right), i, last_change=i, class_n=class_n, class_correct=right))
     dates = {} if years is None else {"dates": [round(t * years * YEAR) for t in range(steps)]}
     about = {"steps": steps, "timeline": {"names": [f"step {t}" for t in range(steps)], **dates}}
     return [Run({**ABOUT, **about, "seed": seed}, made) for seed in range(seeds)]
@@ -147,7 +147,10 @@ class TestHalfLife:
         hits, draw, times = lasting(old), random.Random(0), []
         for _ in range(400):
             drawn = [draw.choices(range(100), k=100) for _ in range(3)]  # the same test samples for all models
-            above = [[sum(map(of.__getitem__, drawn[j])) / 100 - 0.5 for j, of in enumerate(model)] for model in hits]
+            share = [sum(n % 2 == 0 for n in numbers) / 100 for numbers in drawn]  # of the constant answer, drawn, too
+            above = [
+                [sum(map(of.__getitem__, drawn[j])) / 100 - share[j] for j, of in enumerate(model)] for model in hits
+            ]
             left = [1, (above[0][1] + above[1][2]) / (above[0][0] + above[1][1]), above[0][2] / above[0][0]]
             below = [k for k in (1, 2) if left[k] <= 0.5]
             k = below[0] if below else 0
@@ -239,8 +242,11 @@ def answered(right: Any, classes: int = 2) -> list[Run]:
                 np.arange(len(hits)) + j * len(hits), label.astype(np.uint8), (label ^ ~hits).astype(np.uint8)
             )
             tests.append(
-                Row(str(j), len(hits), int(hits.sum()), i, class_n=class_n, class_correct=correct, answers=answers)
-            )
+                Row(
+                    str(j), len(hits), int(hits.sum()), i, last_change=i, class_n=class_n, class_correct=correct,
+                    answers=answers,
+                )
+            )  # fmt: skip
     return [Run({**ABOUT, "steps": len(right), "seed": 0}, tests)]
 
 
@@ -283,7 +289,8 @@ class TestReplicates:
         hits = rng.random((5, 4000)) < rates[:, None]
         found = one(seeded(hits))
         expected = np.std(hits.mean(1), ddof=1) / np.sqrt(5)
-        assert (found.matrix.high - found.matrix.low)[0, 0] / 2 / 1.96 == pytest.approx(expected, rel=0.1)
+        t_of_four = 2.776  # degrees of freedom
+        assert (found.matrix.high - found.matrix.low)[0, 0] / 2 / t_of_four == pytest.approx(expected, rel=0.1)
 
     def test_differences_of_tests_on_the_same_samples_are_paired(self) -> None:
         hits = np.random.default_rng(0).random((1, 500)) < 0.7
@@ -298,16 +305,16 @@ class TestReplicates:
             rates = np.clip(truth + rng.normal(0, 0.03, 4), 0, 1)
             found = one(seeded(rng.random((4, 300)) < rates[:, None]), resampling=Resampling(300, trial))
             covered += bool(found.matrix.low[0, 0] <= truth <= found.matrix.high[0, 0])
-        assert 0.80 <= covered / 100 <= 0.99  # four seeds: a percentile interval is a little short
+        assert 0.91 <= covered / 100 <= 0.99
 
     def test_counts_alone_give_a_similar_band(self) -> None:
-        hits = np.random.default_rng(0).random((2, 1000)) < 0.8
+        hits = np.random.default_rng(0).random((1, 1000)) < 0.8
         runs = seeded(hits)
         bare = [Run(run.about, [replace(row, answers=None) for row in run.rows]) for run in runs]
         known, unknown = one(runs), one(bare)
         assert (known.basis, unknown.basis) == ("outcomes", "counts")
         widths = [(found.matrix.high - found.matrix.low)[0, 0] for found in (known, unknown)]
-        assert widths[0] / widths[1] == pytest.approx(1, abs=0.45)
+        assert widths[0] / widths[1] == pytest.approx(1, abs=0.15)
 
     def test_other_test_samples_of_each_seed(self) -> None:
         runs = seeded(np.random.default_rng(0).random((2, 100)) < 0.8)
