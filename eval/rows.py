@@ -35,6 +35,7 @@ SKIPPED = "skipped"
 PER_CLASS = ("class_n", "class_correct")
 OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that a second run does not repeat
 DERIVED = ("last_change", "constant")  # from answers and training labels, no counts of their own
+EVIDENCE = 5  # answers of two models that tell them apart, if they differ
 UNSAID = -2  # `Row.last_change` of rows that do not say it
 ROWS_DIGEST = "rows_sha256"  # of the file of rows, in its record
 DIGESTS = {"outcomes.parquet": "outcomes_sha256", "probabilities.parquet": "probabilities_sha256"}  # if they are there
@@ -179,7 +180,8 @@ def last_changes(rows: Sequence[Row], step: Callable[[Row], int | None]) -> dict
     """`learned_to` of the tests of a run → the last step that changed the model. step: of a row (`Roles.step`).
 
     A model changed if it answers any test otherwise than the model before, confidences included: a learner that never
-    learns again, whatever it is offered, gives the same answers to the same tests.
+    learns again, whatever it is offered, gives the same answers to the same tests. Answers that any good model gives
+    tell nothing: at least `EVIDENCE` must be wrong, or have a confidence between 0 and 1; else the model changed.
     """
     tests: dict[int, dict[int, Row]] = {}
     for row in rows:
@@ -189,9 +191,16 @@ def last_changes(rows: Sequence[Row], step: Callable[[Row], int | None]) -> dict
     for i in sorted(tests):
         former = tests.get(before, {})
         shared = [(former[j], row) for j, row in tests[i].items() if j in former]
-        same = bool(shared) and all(_answers_alike(a, b) for a, b in shared)
+        same = all(_answers_alike(a, b) for a, b in shared) and sum(_telling(b) for _, b in shared) >= EVIDENCE
         changes[i], before = changes[before] if same else i, i
     return changes
+
+
+def _telling(row: Row) -> int:
+    """How many answers of a test are wrong or, if that is more, have a confidence between 0 and 1."""
+    confidence = None if row.answers is None else row.answers.confidence
+    unsure = 0 if confidence is None else int(np.count_nonzero((confidence > 0) & (confidence < 1)))
+    return max(row.n - row.n_correct, unsure)
 
 
 def _answers_alike(a: Row, b: Row) -> bool:

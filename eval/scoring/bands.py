@@ -53,14 +53,20 @@ class Layout:
         single, own = np.split(drawn[self.replicates :].astype(np.float64), [self.singles])
         by_seed = single.reshape(-1, self.seeds, *single.shape[1:])
         one, every = variance(by_seed, 0).mean(0), variance(drawn[: self.replicates], 0)
-        extra = np.maximum(0.0, one - every) / (self.seeds - 1)
-        return np.asarray(student(self.seeds) ** 2 * np.maximum(0.0, variance(own, 0) / self.seeds - extra))
+        of_mean, single = variance(own, 0) / self.seeds, (one - every) / (self.seeds - 1)
+        return np.asarray(student(self.seeds) ** 2 * of_other_seeds(of_mean, single, self.seeds))
 
     def widened(self, value: Array, drawn: Array) -> Array:
         """value (...), drawn (B + …, ...) → (B, ...) replicates, as far from the value as other seeds take them."""
         drawn, more = drawn[: self.replicates].astype(np.float64), self.of_seeds(drawn)
         width = Z**2 * variance(drawn, 0)
         return np.asarray(value + (drawn - value) * np.sqrt(self.narrow**2 + more / np.where(width > 0, width, np.inf)))
+
+
+def of_other_seeds(of_mean: Array, of_samples: Array, seeds: int) -> Array:
+    """The variance that other seeds give a mean over seeds, from s² / S and what samples of single seeds add to it. Of
+    two seeds nothing is subtracted: one degree of freedom tells them not apart."""
+    return np.maximum(0.0, of_mean - (np.maximum(0.0, of_samples) if seeds > 2 else 0.0))
 
 
 def half_width_of(of_samples: Array, clusters: Array, of_seeds: Array, seeds: int) -> Array:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from driftline.eval.outcomes import check_stream
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import Answers, Run, groups, new_models
-from driftline.eval.scoring.bands import Array, Band, Floats, half_width_of, variance
+from driftline.eval.scoring.bands import Array, Band, Floats, half_width_of, of_other_seeds, variance
 from driftline.eval.scoring.cells import groups_of, spread_out
 from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
@@ -188,7 +188,8 @@ def _band(function: Callable[..., Floats], debiased: bool, *sums: Floats) -> Ban
     of_samples, of_single = (
         scale * ((one - one.mean(-1, keepdims=True)) ** 2).sum(-1) for one in (without.mean(0), without)
     )
-    more = float(variance(of_seeds, 0)) / seeds - float(of_single.mean() - of_samples) / max(1, seeds - 1)
-    half = half_width_of(of_samples, np.array(number), np.array(max(0.0, more)), seeds)
+    single = (of_single.mean() - of_samples) / max(1, seeds - 1)
+    more = of_other_seeds(variance(of_seeds, 0) / seeds, single, seeds)
+    half = half_width_of(of_samples, np.array(number), more, seeds)
     value = of_seeds.mean()
     return Band(value, value - half, value + half)

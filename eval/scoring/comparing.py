@@ -15,7 +15,7 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.protocol import Roles, stored_protocol
 from driftline.eval.rows import Row, Run, groups
-from driftline.eval.scoring.bands import LEVEL, Array, Band, Floats, band, half_width_of
+from driftline.eval.scoring.bands import LEVEL, Array, Band, Floats, band, half_width_of, of_other_seeds
 from driftline.eval.scoring.cells import Resampling, draws_for, spread_out, weighted_sums
 from driftline.eval.scoring.significance import EQUAL, LEAST_SEEDS, holm
 from driftline.stream_builder.stream import Stream
@@ -195,10 +195,10 @@ def _variances(points: Floats, parts: Floats) -> tuple[tuple[Floats, Floats], Fl
     count, means = points.shape[1], parts.mean(1)
     apart = points - points.mean(1, keepdims=True)
     single = (parts - means[:, None]).reshape(len(parts), -1)  # what a seed adds to what samples do to all
-    of_seeds = np.maximum(0.0, (apart**2).sum(1) - (single**2).sum(1))
-    of_gaps = np.maximum(0.0, _of_pairs(apart) - _of_pairs(single))
     scale = max(1, count * (count - 1))
-    return ((means**2).sum(1), of_seeds / scale), _of_pairs(means), of_gaps / scale
+    of_seeds = of_other_seeds((apart**2).sum(1) / scale, (single**2).sum(1) / scale, count)
+    of_gaps = of_other_seeds(_of_pairs(apart) / scale, _of_pairs(single) / scale, count)
+    return ((means**2).sum(1), of_seeds), _of_pairs(means), of_gaps
 
 
 def _of_pairs(values: Floats) -> Floats:

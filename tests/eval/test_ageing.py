@@ -19,6 +19,7 @@ from support.helpers import drifting
 from support.worlds import heavy_groups
 
 from driftline.eval import outcomes, rows
+from driftline.eval.learner import Learner, Task
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import Ageing, ageing
@@ -323,6 +324,116 @@ class TestReplicates:
         found = one([runs[0], Run(runs[1].about, other)])
         assert (found.matrix.low < found.matrix.value).all()
         assert np.allclose(found.matrix.value, one(runs).matrix.value)
+
+
+class Once(Learner):
+    """Of somebody's own: answers by the nearest class mean of the steps it learned, and says nothing about itself."""
+
+    steps: tuple[int, ...] = (0,)
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        self.task, self.offered = task, 0
+        self.means = np.zeros((task.n_classes, *task.x_shape))
+
+    def learn(self, x: Any, y: Any) -> None:
+        if self.offered in self.steps:
+            self.means = np.stack([x[y == c].mean(0) for c in range(self.task.n_classes)])
+        self.offered += 1
+
+    def scores(self, x: Any) -> Any:
+        return -((np.asarray(x)[:, None] - self.means) ** 2).sum(-1)
+
+
+class Sometimes(Once):
+    """Learns two of the steps."""
+
+    steps = (0, 2)
+
+
+class TestModelsThatDoNotLearn:
+    def ages(self, learner: Any, protocol: str = "clear-iid") -> tuple[Ageing | None, Run]:
+        finished: list[Run] = []
+        evaluate(drifting(steps=4, n=300, drift=2.0, noise=1.5), protocol, [learner], keep_run=finished.append)
+        return ageing(finished)[0], finished[0]
+
+    @pytest.mark.parametrize("learner", [Once, "nap"])
+    @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming"])
+    def test_a_frozen_model_ages_from_the_step_that_it_learned(self, learner: Any, protocol: str) -> None:
+        found, run = self.ages(learner, protocol)
+        assert found is not None
+        assert {row.last_change for row in run.rows} == {0}
+        assert (found.models, found.twins) == (1, False)
+        assert found.lags.tolist() == ([0, 1, 2, 3] if protocol == "clear-iid" else [1, 2, 3])
+        first = [row.n_correct / row.n for row in run.rows if row.learned_to == 0]
+        assert found.accuracy.value.tolist() == pytest.approx(first), "of later tests, not flat"
+        assert np.isnan(found.causes.older.value[1:]).all(), "no twin was trained at these steps"
+
+    def test_a_model_that_learns_two_steps_is_two_models(self) -> None:
+        found, run = self.ages(Sometimes)
+        assert found is not None
+        assert [row.last_change for row in run.rows[::4]] == [0, 0, 2, 2]
+        assert (found.models, found.pairs[found.base :].tolist()) == (2, [2, 0, 1, 0])
+        assert np.isnan(found.causes.older.value).tolist() == [False, True, False, True]
+        r = np.array([row.n_correct / row.n for row in run.rows]).reshape(4, 4)
+        level = (r[0, 0] + r[2, 2]) / 2
+        falls = [0, (r[0, 1] - r[0, 0] + r[2, 3] - r[2, 2]) / 2, r[0, 2] - r[0, 0], r[0, 3] - r[0, 0]]
+        assert found.accuracy.value[found.base :] == pytest.approx(level + np.array(falls))
+
+    def test_a_learner_that_learns_at_every_step_has_a_twin_for_each_test(self) -> None:
+        found, run = self.ages("nearest-mean")
+        assert found is not None
+        assert (found.models, found.twins) == (4, True)
+        assert all(row.last_change == row.learned_to for row in run.rows)
+
+    def test_a_learner_of_all_steps_at_once_has_no_old_tests(self) -> None:
+        found, _ = self.ages("joint(epochs=2)")
+        assert found is not None
+        assert found.lags.max() == 0
+
+    def test_rows_of_before_say_it_by_their_answers(self) -> None:
+        _, run = self.ages(Once)
+        older = [replace(row, last_change=rows.UNSAID, constant=-1) for row in run.rows]
+        assert rows.new_models(older, lambda row: int(row.tested_on)).keys() == {(0, j) for j in range(4)}
+
+    def test_what_knows_before_learning_and_never_changes_has_no_age(self) -> None:
+        tests = [Row("0", 10, 5, i) for i in (-1, 0, 1)]
+        assert rows.last_changes(tests, lambda row: 0) == {-1: -1, 0: -1, 1: -1}
+        assert rows.new_models(tests, lambda row: 0) == {}
+
+    def test_two_models_that_are_always_right_are_not_taken_for_one(self) -> None:
+        tests = [Row("0", 100, right, i) for right, i in ((97, 0), (97, 1), (95, 2), (95, 3))]
+        assert rows.last_changes(tests, lambda row: 0) == {0: 0, 1: 1, 2: 2, 3: 2}
+
+    def test_one_other_confidence_is_a_change(self) -> None:
+        def row(i: int, confidence: float) -> Row:
+            sure = np.array([0.5] * 5 + [confidence])
+            return Row("0", 6, 6, i, answers=Answers(np.arange(6), np.zeros(6, int), np.zeros(6, int), sure))
+
+        assert rows.last_changes([row(0, 0.5), row(1, 0.5), row(2, 0.6)], lambda row: 0) == {0: 0, 1: 0, 2: 2}
+
+
+class TestChance:
+    def test_it_is_that_of_the_class_of_most_training_samples(self) -> None:
+        """Not of the most frequent class of each test."""
+        stream, steps = drifting(steps=3, classes=2, n=200), []
+        for step, sizes in zip(stream.steps, ((30, 20), (5, 40), (60, 5)), strict=True):
+            of_class = [np.flatnonzero(step["train"].y == c) for c in (0, 1)]
+            drawn = np.concatenate([places[:size] for places, size in zip(of_class, sizes, strict=True)])
+            steps.append(replace(step, splits={**step.splits, "train": step["train"].take(drawn)}))
+        finished: list[Run] = []
+        evaluate(replace(stream, steps=steps), "clear-iid", ["nearest-mean"], keep_run=finished.append)
+        assert [row.constant for row in finished[0].rows[::3]] == [0, 1, 0]
+        (found,) = ageing(finished)
+        assert found is not None
+        share = [float((step["test"].y == 0).mean()) for step in steps]
+        assert np.allclose(found.chance, [share, [1 - s for s in share], share])
+        assert found.chance_by == "training"
+
+    def test_it_is_drawn_with_the_test_samples(self) -> None:
+        """An answer that is right for class 0 alone is never above chance, in any replicate."""
+        right = np.broadcast_to(np.arange(60) % 2 == 0, (2, 2, 60))
+        found = one([Run(run.about, [replace(row, constant=0) for row in run.rows]) for run in answered(right)])
+        assert found.half_life.why == "never above chance"
 
 
 class TestTimeline:
