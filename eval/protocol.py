@@ -153,7 +153,9 @@ class Protocol(ABC):
     measures: ClassVar[Sequence[Score]] = ()
     """the same for `Result.measures`"""
     primary: ClassVar[str] = ""
-    """the score that ranks learners, chooses settings and marks the best; "" for the first"""
+    """the score that ranks learners and marks the best; "" for the first"""
+    chooses: ClassVar[str] = ""
+    """the score that chooses settings; "" for the primary one"""
     roles: ClassVar[Roles] = Roles()
     """what its rows are for"""
     shardable: ClassVar[bool] = False

@@ -39,7 +39,7 @@ def defaults(protocol: Protocol, learner: Learner) -> dict[str, Any]:
 
 def trials(protocol: Protocol, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
     """`trials(stream, rng, seed)`: what candidates of settings run on: streams none of whose samples is scored in the
-    run itself, each with the protocol for it; the mean of the primary scores decides. rng: in the state in which `run`
+    run itself, each with its protocol; the mean of the scores that choose decides. rng: in the state in which `run`
     gets it. Without it: one trial, on three parts of the first step's training data.
 
     Raises IncompatibleStream if there are too few samples.

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.system.own_code import codes_of
 from driftline.curate.encoders import Encoder
 from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.vectors import Look, keep_vectors, looks, read_vectors
@@ -18,8 +19,9 @@ Vectors16 = npt.NDArray[np.float16]
 
 
 def encoder_name(encoder: Encoder, batch: int) -> str:
-    """Name of all that decides the bits of a vector."""
-    return f"{encoder.fingerprint} {encoder.device.partition(':')[0]} {encoder.precision} {batch}"
+    """Name of all that decides the bits of a vector. Raises BadPlugin for an encoder whose code cannot be read."""
+    own = "".join(f" {code}" for code in codes_of([type(encoder)]).values())
+    return f"{encoder.fingerprint} {encoder.device.partition(':')[0]} {encoder.precision} {batch}{own}"
 
 
 def part_key(name: str, part: pa.Table) -> bytes:

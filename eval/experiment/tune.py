@@ -4,8 +4,8 @@ scored."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ class Choice:
     settings: dict[str, Any]
     """the best candidate"""
     record: dict[str, Any]
-    """plain data: the `score` that decided, each of `candidates` with it (None: diverged), training `samples`,
-    `seconds`, and `updates` of plain SGD that all candidates cost"""
+    """plain data: the `score` that decided, each of `candidates` with it (None: diverged), how many were `equal` to the
+    best, whether the learner's `default` was one of these, training `samples`, `seconds`, and `updates` of plain SGD
+    that all candidates cost"""
 
 
 def planned(
@@ -68,8 +69,8 @@ def started(
 def choose(
     protocol: Protocol, stream: Stream, name: str, make: Callable[..., Learner], grid: Grid, seed: int
 ) -> Choice:
-    """The settings of `grid` (name → values) with the best primary score on the protocol's `trials`, mean over these;
-    among equals the first.
+    """The settings of `grid` (name → values) with the best score on the protocol's `trials`, mean over these; among
+    equals the learner's default, or else the first.
 
     name: of the protocol. make: settings → a learner; all candidates have the same seed. Candidates that diverge are
     left out. Raises IncompatibleStream if all do, and whatever else stops one.
@@ -86,17 +87,47 @@ def choose(
     learned = [result for trial in results for result in trial if result is not None]
     if not learned:
         raise IncompatibleStream("Every candidate diverged.", "Expected one that learns.", "Try smaller values.")
-    goal = score_of(type(protocol), protocol.primary or next(iter(learned[0].scores)))
+    goal = score_of(type(protocol), protocol.chooses or protocol.primary or next(iter(learned[0].scores)))
     values = [_mean([result and result.scores[goal.name] for result in of]) for of in zip(*results, strict=True)]
-    best = max(range(len(settings)), key=lambda i: (goal.gain(values[i]), -i))
+    most = max(map(goal.gain, values))
+    equal = [candidate for candidate, value in zip(settings, values, strict=True) if goal.gain(value) == most]
+    default = _default(make, grid)
     record = {
         "score": goal.name,
         "candidates": [{**candidate, goal.name: value} for candidate, value in zip(settings, values, strict=True)],
+        "equal": len(equal),
+        "default": default in equal,
         "samples": sum(len(step["train"]) for step in parts[0][1].steps),
         "seconds": round(time.process_time() - clock, 3),
         "updates": round(updates, 3),
     }
-    return Choice(settings[best], record)
+    return Choice(default if default in equal else equal[0], record)
+
+
+def choice_text(result: Mapping[str, Any]) -> str:
+    """Which settings of a result of several seeds were chosen among equals; "" without ties.
+
+    >>> tie = {"equal": 3, "default": True, "candidates": [1, 2, 3, 4]}
+    >>> choice_text({"learner": "er", "chosen": [{"lr": 1.0}], "selection": [tie]})
+    'er: lr 1.0 was chosen among 3 equally good of 4 candidates (the default stays)'
+    """
+    texts = []
+    for settings, record in zip(result.get("chosen", ()), result.get("selection", ()), strict=True):
+        if record.get("equal", 1) > 1:
+            values = ", ".join(f"{name} {value}" for name, value in settings.items())
+            why = "the default stays" if record["default"] else "the first of them, the default is not among them"
+            count = f"{record['equal']} equally good of {len(record['candidates'])} candidates"
+            texts.append(f"{values} was chosen among {count} ({why})")
+    return f"{result['learner']}: {'; '.join(dict.fromkeys(texts))}" if texts else ""
+
+
+def _default(make: Callable[..., Learner], names: Iterable[str]) -> dict[str, Any]:
+    """What the learner has for these settings if nothing is chosen."""
+    learner, values = make(), make().settings()
+    for field in fields(learner):  # type: ignore[arg-type]
+        if field.name in names and values[field.name] == "auto" and field.default is not MISSING:
+            values[field.name] = make(**{field.name: field.default}).settings()[field.name]
+    return {name: values[name] for name in names}
 
 
 def _results(protocol: Protocol, part: Stream, starts: Sequence[Start]) -> list[Result | None]:

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from driftline.curate.core.registry import Registry
 from driftline.eval.experiment.learner_spec import parsed
 from driftline.eval.experiment.settings import setting_names
@@ -70,43 +70,60 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def repeat(request: Mapping[str, Any]) -> dict[str, str]:
+def repeat(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run one run of a submission again, in this process: call it by `isolated`, and `enclosed` if its learner is code
     of the submission.
 
     request: archive, run (its number), stream, a folder, and code, the learner's module, if it is there. Returns
-    "differs": how, or ""; "because": why it could not be run here, or "".
+    "differs": how, or ""; "because": why it could not be run here, or ""; "share" of its answers that differ.
     """
     members = opened(Path(request["archive"]))[0]
     run = with_records(runs_of(members)[request["run"]], members, request["run"])
-    about = run.about
-    if str(about["settings"].get("device", "cpu")).startswith("cuda") and not _has_cuda():
-        return {"differs": "", "because": "it ran on cuda, which is not here"}
+    if str(run.about["settings"].get("device", "cpu")).startswith("cuda") and not _has_cuda():
+        return {"differs": "", "because": "it ran on cuda, which is not here", "share": 0.0}
+    try:
+        if request.get("code"):
+            _admit(run.about["learner"].partition("(")[0].strip(), modules_of(members))
+        differs, share = compared(run, Stream.load(request["stream"]))
+    except MemoryError:
+        raise
+    except Exception as error:  # any error that hostile settings cause
+        text = str(error) if isinstance(error, DriftlineError) else f"{type(error).__name__}: {error}"
+        if request.get("code"):  # what code of somebody else says is not repeated: it may have read files
+            return {"differs": "its code failed", "because": "", "share": 1.0}
+        return {"differs": f"it cannot be run: {text}", "because": "", "share": 1.0}
+    return {"differs": differs, "because": "", "share": share}
+
+
+def compared(run: Run, stream: Stream) -> tuple[str, float]:
+    """How a run differs when it is run again, "" if not at all, and the share of its answers that differ: 1 if it is
+    another run. Raises what `evaluate` raises, and IncompatibleStream if it was skipped."""
+    about, runs = run.about, list[Run]()
     base = about["learner"].partition("(")[0].strip()
     settings = {f"{base}.{key}": value for key, value in about["settings"].items() if key != "tune"}
     settings |= {f"{about['protocol']}.{key}": value for key, value in about["protocol_settings"].items()}
-    runs: list[Run] = []
-
-    def failed(text: str) -> dict[str, str]:
-        """What code of somebody else says is not repeated: it may have read files."""
-        return {"differs": "its code failed" if request.get("code") else text, "because": ""}
-
-    try:
-        if request.get("code"):
-            _admit(base, modules_of(members))
-        document = evaluate(
-            Stream.load(request["stream"]), about["protocol"], [about["learner"]], [about["seed"]], settings,
-            tune=about["settings"].get("tune"), keep_run=runs.append,
-        )  # fmt: skip
-    except MemoryError:
-        raise
-    except DriftlineError as error:
-        return failed(f"it cannot be run: {error}")
-    except Exception as error:  # any error that hostile settings cause
-        return failed(f"it cannot be run: {type(error).__name__}: {error}")
+    document = evaluate(
+        stream, about["protocol"], [about["learner"]], [about["seed"]], settings,
+        tune=about["settings"].get("tune"), keep_run=runs.append,
+    )  # fmt: skip
     if document["skipped"]:
-        return failed(f"it was skipped, because {document['skipped'][0]['because']}")
-    return {"differs": _difference(runs[0], run), "because": ""}
+        raise IncompatibleStream(document["skipped"][0]["because"])
+    return _difference(runs[0], run), _share(runs[0], run)
+
+
+def _share(again: Run, run: Run) -> float:
+    """Of all answers of two runs, how many differ; 1.0 if they have other tests or settings."""
+    pairs = list(zip(again.rows, run.rows, strict=False))
+    same_tests = len(again.rows) == len(run.rows) and all(a.tested_on == b.tested_on and a.n == b.n for a, b in pairs)
+    if not same_tests or any(_json(again.about[key]) != _json(run.about[key]) for key in IDENTITY):
+        return 1.0
+    others, answers = 0, 0
+    for a, b in pairs:
+        if a.answers is None or b.answers is None:
+            others, answers = others + abs(a.n_correct - b.n_correct), answers + a.n
+        else:
+            others, answers = others + int((a.answers.predicted != b.answers.predicted).sum()), answers + a.n
+    return others / max(answers, 1)
 
 
 def _admit(name: str, modules: Mapping[str, bytes]) -> None:

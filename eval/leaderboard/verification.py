@@ -111,7 +111,7 @@ def verify(
             if result["because"]:
                 run["because"] = result["because"]
             else:
-                done.append(run | {"differs": result["differs"]})
+                done.append(run | {"differs": result["differs"], "share": result["share"]})
         problems += [f"{run['learner']}, seed {run['seed']}: {run['differs']}" for run in done if run["differs"]]
     if streams and not problems and not here and not elsewhere:
         problems.append("No run is on one of the given streams.")
@@ -134,7 +134,7 @@ def verify(
 
 def _repeated(
     path: Path, folders: Mapping[str, str], runs: Sequence[Mapping[str, Any]], limits: Limits | None
-) -> list[dict[str, str]]:
+) -> list[dict[str, Any]]:
     """What `repeat` says of each run; code of the submission is enclosed."""
     answers: dict[int, Any] = {}
     for coded in (False, True):
@@ -150,7 +150,7 @@ def _repeated(
         if isinstance(answer, DriftlineError) and not isinstance(answer, Stopped):
             raise answer
     ordered = [answers[run["run"]] for run in runs]
-    return [{"because": str(x), "differs": ""} if isinstance(x, Stopped) else x for x in ordered]
+    return [{"because": str(x), "differs": "", "share": 0.0} if isinstance(x, Stopped) else x for x in ordered]
 
 
 def drawn(sha256: str, public_value: str, runs: int) -> list[int]:

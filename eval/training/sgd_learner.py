@@ -48,7 +48,7 @@ class NetworkLearner(Learner):
     """A network, its inputs and scores: by default a softmax head on features (CLEAR's linear probe)."""
 
     lr: PositiveFloat | Literal["auto"] | None = None
-    """learning rate; "auto": chosen by the protocol's primary score on samples that are not scored; None: "auto" where
+    """learning rate; "auto": chosen by the protocol on samples that are not scored; None: "auto" where
     the protocol says so (near-future), else 1 for linear, 0.1 for mlp and 0.01 for the others, as in CLEAR"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = LinearSettings.momentum
     """momentum of SGD"""

@@ -269,6 +269,7 @@ def _device(name: Device) -> str:
 
 def _scores(document: dict[str, Any]) -> str:
     """A table of learners and scores, in order of the primary score, and why learners were skipped."""
+    from driftline.eval.experiment.tune import choice_text
     from driftline.eval.protocol import primary_of, scores_of
     from driftline.eval.reporting import spread
     from driftline.eval.scoring.ranking import ranked
@@ -282,6 +283,7 @@ def _scores(document: dict[str, Any]) -> str:
     for place in places:
         cells = "".join(f"{spread(score, place.result):>18}" for score in scores)
         lines.append(f"  {place.name:<{width}}{cells}")
+    lines += [f"  {text}" for text in map(choice_text, document["results"]) if text]
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
         reasons.setdefault(skipped["because"], []).append(skipped["learner"])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
 from driftline.pipelines.cli.common import Json, Plugins, admit, command, show
+
+if TYPE_CHECKING:
+    from driftline.eval.leaderboard.isolation import Limits
 
 submit_app = typer.Typer()
 Streams = Annotated[
@@ -99,10 +103,13 @@ def verify(
     panel="Evaluate",
 )
 def leaderboard(
-    out: Annotated[Path, typer.Option("--out", help="A Markdown file.")],
     paths: Annotated[
         list[Path] | None, typer.Argument(metavar="SUBMISSION…", help="Files of driftline submit.")
     ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A Markdown file.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write no page: run every run again, and name stale and false rows.")
+    ] = False,
     stream: Streams = None,
     baselines: Annotated[
         bool, typer.Option("--baselines", help="Also the shipped results of all learners on the given streams.")
@@ -122,15 +129,18 @@ def leaderboard(
 ) -> None:
     """Verify submissions and write a page of them.
 
-    A submission that does not hold is an error; so is one without its stream, unless --unverified is said.
+    A submission that does not hold is an error; so is one without its stream, unless --unverified is said. --check
+    exits with 1 if a row is stale (older code gave it) or false; --check --baselines checks the shipped rows.
     """
     from driftline.curate.core.atomic_io import write_text
     from driftline.eval.leaderboard.board import board
     from driftline.eval.leaderboard.isolation import Limits
-    from driftline.eval.leaderboard.verification import verify as check
+    from driftline.eval.leaderboard.verification import verify
 
     admit(plugins)
     paths = list(paths or ())
+    if (out is None) != check:
+        raise BadConfig(f"--out and --check are {'both' if check else 'not'} given.", "Expected one of them.")
     if baselines:
         from driftline.eval.leaderboard.baselines import on
 
@@ -138,8 +148,11 @@ def leaderboard(
     if not paths:
         raise BadConfig("There is no submission to show.", "", "Name files of driftline submit, or add --baselines.")
     limits = Limits(seconds)
+    if out is None:
+        _check(paths, stream or (), limits, run_code, as_json)
+        return
     verdicts = [
-        check(path, stream or (), again, public_value, limits, run_code, elsewhere=unverified) for path in paths
+        verify(path, stream or (), again, public_value, limits, run_code, elsewhere=unverified) for path in paths
     ]
     write_text(out, board(verdicts, unverified))
     document: dict[str, Any] = {"leaderboard": str(out)}
@@ -151,3 +164,27 @@ def leaderboard(
         document["site"] = {"folder": str(site), **counts}
         text += f"\nsite: {site / 'index.html'}, {counts['tables']} tables of {counts['submissions']} submissions"
     show(as_json, document, text)
+
+
+def _check(paths: Sequence[Path], streams: Sequence[Path], limits: Limits, run_code: bool, as_json: bool) -> None:
+    """Run all runs again; of shipped streams that are not given, too."""
+    from tempfile import TemporaryDirectory
+
+    from driftline.eval.leaderboard import baselines
+    from driftline.eval.leaderboard.staleness import check_rows
+
+    with TemporaryDirectory(prefix="driftline-") as folder:
+        shipped = baselines.shipped().values()
+        names = [path.stem for path in paths if path in shipped and not streams and baselines.has_stream(path.stem)]
+        unpacked = [Path(folder, name) for name in names]
+        for name, place in zip(names, unpacked, strict=True):
+            baselines.unpacked(name, place)
+        say = (lambda text: None) if as_json else (lambda text: typer.echo(text, err=True))
+        checked = [check_rows(path, [*streams, *unpacked], limits, run_code, say) for path in paths]
+    show(
+        as_json,
+        {"checked": [one.plain() for one in checked]},
+        "\n".join(line for one in checked for line in one.lines()),
+    )
+    if wrong := [one.file for one in checked if one.stale or one.false or one.problems]:
+        raise IntegrityError(f"{len(wrong)} of {len(checked)} submissions have rows that the code does not give.")

@@ -133,6 +133,10 @@ class Stage(ABC):
         """`version` for these settings: larger where other bytes follow from them, but not from all settings."""
         return self.version
 
+    def plugins(self) -> list[type]:
+        """Classes whose code decides the output: that of driftline itself is known by `version`."""
+        return [type(self)]
+
     def check(self) -> None:  # noqa: B027  the types of most settings say enough
         """Raise DriftlineError for settings that cannot work; called for all stages that will run, before any work."""
 

@@ -17,6 +17,7 @@ from driftline.curate.core.atomic_io import check_version, fingerprint, read_jso
 from driftline.curate.core.digests import Content, content_digest, files_of, full_digest, listing
 from driftline.curate.core.errors import DriftlineError, MissingFile
 from driftline.curate.core.run_log import last_event
+from driftline.curate.core.system.own_code import codes_of
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import Stage
 from driftline.pipelines.stages import STAGES
@@ -170,7 +171,9 @@ class StageState:
             if done is None:
                 return None
             inputs[need] = fingerprint({k: v for k, v in done.items() if k != "seconds"})
-        return fingerprint([self.stage.name, self.stage.edition(), self.stage.settings(), outside, inputs])
+        parts = [self.stage.name, self.stage.edition(), self.stage.settings(), outside, inputs]
+        own = codes_of(self.stage.plugins())
+        return fingerprint([*parts, own] if own else parts)
 
     @property
     def current(self) -> bool:

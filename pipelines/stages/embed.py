@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from driftline.curate.core.atomic_io import read_json, write_json
 from driftline.curate.core.errors import MissingFile
-from driftline.curate.encoders import EncoderSpec, describe
+from driftline.curate.core.registry import HOME
+from driftline.curate.encoders import ENCODERS, EncoderSpec, describe
 from driftline.curate.encoders.seen import NOBODY, seen
 from driftline.pipelines.run.stage import Context, Counts, Records, Stage
 
@@ -62,6 +63,10 @@ class Embed(Stage):
         """Model and batch size (which may change the last bits)."""
         return self.context.config.embed.identity(self.name)
 
+    def plugins(self) -> list[type]:
+        """Also the encoder."""
+        return [*super().plugins(), *own_encoder(self.context)]
+
     def check(self) -> None:
         """The model can be loaded; the folder of vectors exists."""
         vectors = self.context.config.embed.vectors
@@ -103,6 +108,12 @@ class Embed(Stage):
         kept = faults.pop("", 0)
         write_json(out / "encoder.json", facts)
         return Counts(len(members), kept, faults)
+
+
+def own_encoder(context: Context) -> list[type]:
+    """The class of the encoder, if it is not driftline's own, which need not be imported here."""
+    name = context.config.embed.encoder
+    return [] if ENCODERS.entry(name).origin == HOME else [ENCODERS[name]]
 
 
 def maker_of(vectors: Path) -> dict[str, Any]:

@@ -33,6 +33,10 @@ class Ingest(Stage):
         """The collection section; paths of this machine enter through `outside`."""
         return self.context.config.collection.identity(self.name)
 
+    def plugins(self) -> list[type]:
+        """Also the source."""
+        return [*super().plugins(), type(self.context.config.collection)]
+
     def outside(self) -> list[Path]:
         """The files of the source that exist on this machine, and the rows to keep."""
         remote, earlier = self._remote(), self._earlier()

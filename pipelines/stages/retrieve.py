@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
-from driftline.pipelines.stages.embed import spec_of
+from driftline.pipelines.stages.embed import own_encoder, spec_of
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Retrieve(Stage):
         rules = self.context.config.retrieve
         later = rules.has_rules and self.context.config.release.short == "reopen"
         return 2 if rules.strata is not None or later else 1
+
+    def plugins(self) -> list[type]:
+        """Also the encoder, which reads the prompts."""
+        return [*super().plugins(), *own_encoder(self.context)]
 
     def check(self) -> None:
         """The model that reads the prompts can be loaded."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,10 @@ from driftline.eval.learners.nearest_mean import NearestMean
 from driftline.eval.learners.t3a import T3a
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.protocols.adaptation.estimates import atc, doc, gde
+from driftline.eval.protocols.adaptation.neighbours import neighbours_of
+from driftline.eval.protocols.adaptation.protocol import Adaptation
 from driftline.eval.protocols.adaptation.unlabelled import Unlabelled
+from driftline.eval.reporting.protocols.adaptation import Adaptation as Page
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -87,6 +90,76 @@ class TestContract:
     def test_a_learner_that_does_not_adapt_is_frozen(self) -> None:
         (result,) = evaluate(STREAM, "adaptation", ["nearest-mean"])["results"]
         assert result["scores"]["adapted"]["mean"] == result["scores"]["frozen"]["mean"]
+
+
+def sorted_tests(stream: Stream) -> Stream:
+    """The same, where test samples come class after class."""
+
+    def in_order(split: Split) -> Split:
+        return split.take(np.argsort(split.y, kind="stable"))
+
+    steps = [replace(s, splits={**s.splits, "test": in_order(s.splits["test"])}) for s in stream.steps]
+    return replace(stream, steps=steps)
+
+
+@dataclass
+class OneAnswer(NearestMean):
+    """Gives a batch the answer that is most frequent in it."""
+
+    def adapt(self, batch: Any) -> dict[str, Any]:
+        answers = NearestMean.predict(self, batch.x)
+        self.answer = int(np.bincount(answers).argmax())
+        return {"answer": self.answer}
+
+    def predict(self, x: Any) -> Any:
+        answers = NearestMean.predict(self, x)
+        return np.full(len(x), self.answer) if hasattr(self, "answer") else answers
+
+
+class TestOrder:
+    """Tests come shuffled: the order in which photos lie in a stream must not give labels to a model that adapts."""
+
+    STREAM = sorted_tests(shifted(600))
+
+    def run(self, order: str) -> dict[str, Any]:
+        settings = {"batch": 20, "order": order}
+        (result,) = evaluate(self.STREAM, "adaptation", [OneAnswer], settings=settings, seeds=[3])["results"]
+        return dict(result)
+
+    def test_the_streams_order_changes_nothing(self) -> None:
+        orders = [rng_for(7, "another order").permutation(600), np.arange(600)]
+        scores = []
+        for order in orders:
+            steps = [replace(s, splits={**s.splits, "test": s.splits["test"].take(order)}) for s in self.STREAM.steps]
+            stream = replace(self.STREAM, steps=steps, sha256=str(order[0]))
+            scores += evaluate(stream, "adaptation", ["mlls"], settings={"epochs": 20, "batch": 600})["results"]
+        adapted, frozen = ([result["scores"][name]["mean"] for result in scores] for name in ("adapted", "frozen"))
+        assert adapted[0] == pytest.approx(adapted[1], abs=1e-3)  # sums of another order
+        assert frozen[0] == frozen[1]
+
+    def test_an_order_that_gives_labels_away_pays_only_as_given_and_is_named(self) -> None:
+        shuffled, given = self.run("shuffled"), self.run("as-given")
+        gain = [
+            result["scores"]["adapted"]["mean"] - result["scores"]["frozen"]["mean"] for result in (shuffled, given)
+        ]
+        assert gain[0] < 0 < 0.2 < gain[1]
+        told = [result["told"]["neighbours"] for result in (shuffled, given)]
+        assert [about["correlated"] for about in told] == [False, True]
+        assert told[1]["majority"] > 0.95 > 0.8 > told[0]["majority"]
+        notes = [Page.note({"results": [result]}) for result in (shuffled, given)]
+        assert ["gives labels away" in note for note in notes] == [False, True]
+
+    def test_the_order_is_the_seeds(self) -> None:
+        protocol, step = Adaptation(), self.STREAM.steps[1]
+        first, again, other = (protocol.tests_of(step, seed).ids.tolist() for seed in (0, 0, 1))
+        assert first == again
+        assert sorted(first) == sorted(other)
+        assert sum(a == b for a, b in zip(first, other, strict=True)) < 20
+
+    def test_neighbours_by_hand(self) -> None:
+        """Batches 0 0 1, 1 1 2: 2 + 2 right of 6; pairs 00 01 11 11 12: 3 of 5; by chance (2·1 + 3·2) / (6·5)."""
+        about = neighbours_of([np.array([0, 0, 1, 1, 1, 2])], 3)
+        assert about == {"repeated": 0.6, "by_chance": 0.2667, "majority": 0.6667, "correlated": False}
 
 
 class TestLearners:

@@ -17,13 +17,16 @@ from typer.testing import CliRunner
 
 from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, UnknownName
-from driftline.eval.leaderboard import baselines, verification
+from driftline.eval.experiment.code import ours
+from driftline.eval.leaderboard import baselines, staleness, verification
 from driftline.eval.leaderboard import site as site_module
 from driftline.eval.leaderboard.board import board
+from driftline.eval.leaderboard.repeating import compared
 from driftline.eval.leaderboard.site import write_site
-from driftline.eval.leaderboard.submission import opened, runs_of
+from driftline.eval.leaderboard.submission import opened, pack, runs_of, with_records
 from driftline.eval.leaderboard.verification import Verdict, examined, verify
 from driftline.eval.rows import Run
+from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
 from driftline.stream_builder.stream import Stream
 
@@ -60,6 +63,73 @@ def test_shipped_streams_are_those_of_the_runs(streams: dict[str, Path], runs: d
     ran_on = {run.about["stream"]["sha256"] for listed in runs.values() for run in listed}
     assert set(streams) <= ran_on
     assert len(streams) >= 3
+
+
+def test_no_shipped_row_is_stale(streams: dict[str, Path], runs: dict[str, list[Run]]) -> None:
+    """The first run of each learner on the smallest stream that is shipped, run again. Another processor may change
+    single answers; a step that diverges on one, all."""
+    todo: dict[str, tuple[int, str, int]] = {}
+    for name, listed in runs.items():
+        for number, run in enumerate(listed):
+            if run.about["stream"]["sha256"] in streams:
+                size = sum(row.n for row in run.rows)
+                todo.setdefault(run.about["learner"], (size, name, number))
+                todo[run.about["learner"]] = min(todo[run.about["learner"]], (size, name, number))
+    assert len(todo) >= 49
+    members = {name: opened(path)[0] for name, path in SHIPPED.items()}
+    loaded = {sha: Stream.load(folder) for sha, folder in streams.items()}
+    stale = {}
+    for learner, (_, name, number) in sorted(todo.items()):
+        run = with_records(runs[name][number], members[name], number)
+        differs, share = compared(run, loaded[run.about["stream"]["sha256"]])
+        if share > staleness.SHARE:
+            stale[learner] = differs
+    assert not stale, "run examples/baselines.py"
+
+
+class TestCheck:
+    """`driftline leaderboard --check`."""
+
+    def packed(self, tmp_path: Path) -> tuple[Path, Path]:
+        drifting(steps=3).save(tmp_path / "S")
+        evaluate(Stream.load(tmp_path / "S"), "clear-iid", ["nearest-mean", "majority"], out=tmp_path / "runs")
+        pack([tmp_path / "runs"], "ours", tmp_path / "ours.zip")
+        return tmp_path / "ours.zip", tmp_path / "S"
+
+    def test_a_run_that_the_code_does_not_give_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Other answers: stale if older code gave them, else false; none of the submission's own problems."""
+        path, stream = self.packed(tmp_path)
+        runs = runs_of(opened(path)[0])
+        again = [
+            {
+                "run": n,
+                "learner": run.about["learner"],
+                "protocol": "clear-iid",
+                "seed": 0,
+                "differs": "row 0",
+                "share": s,
+            }
+            for n, (run, s) in enumerate(zip(runs, (0.5, 0.005), strict=True))
+        ]
+        problems = [f"{run['learner']}, seed 0: row 0" for run in again]
+        verdict = Verdict("ours", [], again, problems=[*problems, "A hash differs."])
+        monkeypatch.setattr(staleness, "verify", lambda *_, **__: verdict)
+        for code, kind in (("0.1.0 (older)", "stale"), (ours(), "false")):
+            runs[0].about["code_of"] = {"driftline": code}
+            monkeypatch.setattr(staleness, "runs_of", lambda _: runs)
+            checked = staleness.check_rows(path, [stream])
+            assert [run["learner"] for run in getattr(checked, kind)] == [runs[0].about["learner"]]
+            assert checked.same == 1
+            assert checked.problems == ["A hash differs."]
+            assert checked.lines()[0].endswith(f"seed 0: {kind}, row 0")
+
+    def test_a_page_or_a_check(self, tmp_path: Path) -> None:
+        done = CliRunner().invoke(app, ["leaderboard", "x.zip"])
+        assert "Expected one of them" in str(done.exception)
+        path, stream = self.packed(tmp_path)
+        done = CliRunner().invoke(app, ["leaderboard", str(path), "--stream", str(stream), "--check"])
+        assert done.exit_code == 0
+        assert "2 of 2 runs are what the code gives" in done.output
 
 
 def test_the_published_leaderboard_is_theirs_with_rows_of_the_answers_and_the_streams_labels(

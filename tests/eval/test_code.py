@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
+from driftline.curate.core.system import own_code
+from driftline.curate.core.system.own_code import Untold, code_of
 from driftline.eval.experiment import code
-from driftline.eval.experiment.code import Untold, code_of, code_of_run, code_or_name, ours
+from driftline.eval.experiment.code import code_of_run, code_or_name, ours
 from driftline.eval.integrations import Sklearn, Torch
 from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
@@ -181,8 +183,8 @@ def test_an_estimators_parameters_and_its_librarys_version_are_part_of_the_code(
 
     first, again, other = coded(0.1), coded(0.1), coded(0.2)
     assert first == again
-    version = code.installed_version
-    monkeypatch.setattr(code, "installed_version", lambda name: "99" if name == "scikit-learn" else version(name))
+    version = own_code.installed_version
+    monkeypatch.setattr(own_code, "installed_version", lambda name: "99" if name == "scikit-learn" else version(name))
     assert len({first, other, coded(0.1)}) == 3
 
 

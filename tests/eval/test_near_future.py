@@ -346,7 +346,7 @@ class TestTheLearningRate:
     def test_it_is_chosen_by_default_and_the_record_says_how(self) -> None:
         (found,) = self.result("fc-only")
         tried = found["selection"][0]["candidates"]  # type: ignore[index]
-        best = max(tried, key=lambda candidate: candidate["near_future"])
+        best = max(tried, key=lambda candidate: candidate["online"])
         assert found["chosen"] == [{"lr": best["lr"]}]
         assert [candidate["lr"] for candidate in tried] == found["settings"]["tune"]["lr"]  # type: ignore[index]
         assert found["selection"][0]["samples"] == 300  # type: ignore[index]
@@ -377,7 +377,7 @@ class TestTheLearningRate:
     def test_tune_lets_every_learner_train_under_the_budget(self, name: str, grid: dict[str, list[float]]) -> None:
         settings = {**QUICK, "prefix": 500, "updates": 6, "lr": 3.0}
         (found,) = evaluate(STREAM, "near-future", [name], settings=settings, tune=grid)["results"]
-        scores = [candidate["near_future"] for candidate in found["selection"][0]["candidates"]]
+        scores = [candidate["online"] for candidate in found["selection"][0]["candidates"]]
         assert scores[0] != scores[1]
         assert found["selection"][0]["updates"] > 0
 

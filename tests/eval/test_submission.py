@@ -141,7 +141,7 @@ def test_a_tenth_is_drawn_of_the_runs_that_may_be_repeated(
 
     def repeated(name: str, requests: list[dict[str, Any]], limits: object, enclosed: bool) -> list[dict[str, str]]:
         asked.extend((request["run"], enclosed) for request in requests)
-        return [{"differs": "", "because": ""} for _ in requests]
+        return [{"differs": "", "because": "", "share": 0.0} for _ in requests]
 
     found = {"name": "ours", "problems": [], "documents": [], "runs": runs}
     monkeypatch.setattr(verification, "isolated", lambda *given: found)
@@ -177,7 +177,7 @@ def test_a_run_is_repeated_with_all_of_its_settings(tmp_path: Path) -> None:
     )
     pack([tmp_path / "runs"], "ours", tmp_path / "a.zip")
     request = {"archive": str(tmp_path / "a.zip"), "run": 0, "stream": str(tmp_path / "S"), "code": ""}
-    assert repeat(request) == {"differs": "", "because": ""}
+    assert repeat(request) == {"differs": "", "because": "", "share": 0.0}
 
 
 def test_a_run_that_never_ends_is_not_confirmed(made: tuple[Path, Path], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadConfig, Diverged
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.tune import choice_text
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.protocol_abilities import trials
@@ -49,6 +50,27 @@ def test_the_best_candidate_is_chosen_and_recorded(splits: str) -> None:
     assert [r["chosen"] for r in found] == [[{"knob": 2}, {"knob": 2}]]
     assert found[0]["settings"]["tune"] == {"knob": [0, 2, 1]}
     assert found[0]["scores"]["in_domain"]["mean"] > 0.6
+
+
+@pytest.mark.parametrize(
+    ("values", "chosen", "default"), [([3, 1, 2, 0], 2, False), ([3, 0, 1], 0, True), ([3, 1], 3, False)]
+)
+def test_among_equals_the_default_stays(values: list[int], chosen: int, default: bool) -> None:
+    """Knob 2 is the best; all others give the same answers."""
+    (found,) = evaluate(drifting(steps=3), "clear-iid", [Looks()], tune={"knob": values})["results"]
+    assert found["chosen"] == [{"knob": chosen}]
+    (selection,) = found["selection"]
+    assert (selection["equal"], selection["default"]) == (1 if 2 in values else len(values), default)
+    assert bool(choice_text(found)) is (2 not in values)
+
+
+def test_a_rate_that_is_chosen_has_a_default_too() -> None:
+    """Tests that every rate passes: the rate that a learner has by itself is kept."""
+    stream = drifting(steps=3, drift=0, noise=0.01)
+    (found,) = evaluate(stream, "clear-iid", ["finetune"], settings={"lr": "auto", "epochs": 20})["results"]
+    assert found["chosen"] == [{"lr": 1.0}]
+    assert found["selection"][0]["candidates"][0]["lr"] != 1
+    assert found["selection"][0]["default"]
 
 
 @pytest.mark.parametrize("name", ["clear-iid", "clear-streaming"])

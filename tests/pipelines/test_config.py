@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,11 @@ import yaml
 
 from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName
 from driftline.curate.core.outside.s3 import S3
+from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import keys_of
+from driftline.curate.core.system.own_code import codes_of
+from driftline.curate.embedding.reuse import encoder_name
+from driftline.curate.encoders import ENCODERS
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.release.settings import FeatureSettings
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
@@ -20,6 +26,10 @@ from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.reference import reference
 from driftline.pipelines.config.schema import Config
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.state import StageState
+from driftline.pipelines.stages.embed import Embed
+from driftline.pipelines.stages.ingest import Ingest
 
 GOOD = """\
 seed: 0
@@ -189,6 +199,29 @@ def test_a_source_named_by_its_module_brings_its_own_keys(tmp_path: Path, monkey
         BadConfig, match=r"collection\.source: The source 'museum_source:Gallery' .* cannot be imported"
     ):
         load(written, ["collection.source=museum_source:Gallery"])
+
+
+def test_edited_code_of_a_source_or_an_encoder_makes_its_stage_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is written again unchanged does not."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    encoder = "from driftline.curate.encoders import Encoder\nclass Ink(Encoder):\n    fingerprint, width = 'ink', 3\n"
+    plug_in, marks, names = tmp_path / "own_museum.py", [], []
+    for text in (MUSEUM, MUSEUM, MUSEUM.replace("yield from ()", "yield from []")):
+        plug_in.write_text(text + encoder)
+        sys.modules.pop("own_museum", None)
+        importlib.invalidate_caches()
+        changes = ["collection.source=own_museum:Museum", "collection.room=7", "embed.encoder=own_museum:Ink"]
+        place = tmp_path / str(len(marks))
+        place.mkdir()
+        context = Context(place, load(presets.write_run_file(place, "mini", changes)), RunLog(quiet=True))
+        marks.append(StageState(Ingest(context)).mark)
+        names.append(encoder_name(ENCODERS.resolve("own_museum:Ink")(), 8))
+        assert codes_of(Embed(context).plugins()) == codes_of([ENCODERS["own_museum:Ink"]])
+    for values in (marks, names):
+        assert values[0] == values[1] != values[2]
 
 
 def test_a_mark_keeps_a_setting_out_of_a_fingerprint() -> None:

@@ -26,6 +26,11 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(HERE.glob("*.zip"))}
 
 
+def has_stream(name: str) -> bool:
+    """Whether a shipped submission's stream is shipped, too."""
+    return (HERE / "streams" / f"{name}.zip").is_file()
+
+
 def unpacked(name: str, out: Path) -> Stream:
     """A shipped stream, written into a folder. Raises UnknownName, and BadConfig for a folder that is not empty."""
     archives = {path.stem: path for path in sorted((HERE / "streams").glob("*.zip"))}

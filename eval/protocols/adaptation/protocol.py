@@ -12,15 +12,17 @@ import numpy as np
 from pydantic import Field
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.seeding import rng_for
 from driftline.eval.abilities import adapt, learn_step
 from driftline.eval.answers import answers, sure_answers
 from driftline.eval.learner import Learner, Task
 from driftline.eval.outcomes import Tally
 from driftline.eval.protocol import Floats, Protocol, Ran, Result, Roles, Score, Start, skip_reason
 from driftline.eval.protocols.adaptation.estimates import atc, doc, gde
+from driftline.eval.protocols.adaptation.neighbours import neighbours_of
 from driftline.eval.protocols.adaptation.unlabelled import Unlabelled
 from driftline.eval.rows import Row
-from driftline.stream_builder.stream import Step, Stream, join
+from driftline.stream_builder.stream import Split, Step, Stream, join
 
 ESTIMATES = ("atc", "doc", "gde")
 
@@ -48,6 +50,9 @@ class Adaptation(Protocol):
     """test samples that come at a time"""
     reset: Literal["step", "never"] = "step"
     """when the learner goes back to its state after the source steps: before each step, or never"""
+    order: Literal["shuffled", "as-given"] = "shuffled"
+    """in which the test samples of a step come: drawn by the run's seed, or the stream's own. Where neighbours in the
+    stream share a label, an adapted model may guess a batch's labels from its most frequent one"""
 
     scores = (Score("adapted", "adapted"), Score("frozen", "without adaptation"))
     measures = tuple(
@@ -79,7 +84,7 @@ class Adaptation(Protocol):
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows "adapted/t" and "frozen/t" of later steps, "source", and estimates "atc/t", … as counts. Raises
         IncompatibleStream for a learner that sees all steps at once."""
-        yield from self._rows(stream, learner, rng, [])
+        yield from self._rows(stream, learner, rng, seed, [])
 
     def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
         """The same; a record has every update at test time: step, position and number of samples, and what the learner
@@ -87,14 +92,14 @@ class Adaptation(Protocol):
         for i, start in enumerate(starts):
             log: list[dict[str, Any]] = []
             try:
-                rows = list(self._rows(stream, start.learner, start.rng, log))
+                rows = list(self._rows(stream, start.learner, start.rng, start.seed, log))
                 ran: Ran | Exception = Ran(rows, start.learner, {"test_time_updates": log} if log else {})
             except Exception as error:
                 ran = skip_reason(error)
             yield i, ran
 
     def _rows(
-        self, stream: Stream, learner: Learner, rng: np.random.Generator, log: list[dict[str, Any]]
+        self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int, log: list[dict[str, Any]]
     ) -> Iterator[Row]:
         if learner.needs.future:
             raise IncompatibleStream("It learns from all steps at once; here later steps have no labels.")
@@ -113,7 +118,7 @@ class Adaptation(Protocol):
         for t, step in enumerate(stream.steps[self.source :], self.source):
             if self.reset == "step":
                 model = deepcopy(frozen)
-            test, tallies, parts = step["test"], (Tally(f"adapted/{t}"), Tally(f"frozen/{t}")), []
+            test, tallies, parts = self.tests_of(step, seed), (Tally(f"adapted/{t}"), Tally(f"frozen/{t}")), []
             for low in range(0, len(test), self.batch):
                 part = test.part(low, low + self.batch)
                 facts = adapt(model, Unlabelled(part.x, name))
@@ -131,6 +136,18 @@ class Adaptation(Protocol):
                 estimates |= {"atc": atc(sure, right, confidence), "doc": doc(sure, right, confidence)}
             for kind, value in estimates.items():
                 yield Row(f"{kind}/{t}", len(test), round(value * len(test)), at["learned_to"], at["seen"])
+
+    def tests_of(self, step: Step, seed: int) -> Split:
+        """A step's test samples in the order in which they come in the run of this seed."""
+        test = step["test"]
+        if self.order == "as-given":
+            return test
+        return test.take(rng_for(seed, "adaptation", "order of tests", step.name).permutation(len(test)))
+
+    def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
+        """How far neighbours among the test samples share their label, see `neighbours_of`."""
+        labels = [np.asarray(self.tests_of(step, seed).y) for step in stream.steps[self.source :]]
+        return {"told": {"neighbours": neighbours_of(labels, self.batch)}}
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """adapted, frozen: means over later steps; errors of the estimates."""

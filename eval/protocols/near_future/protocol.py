@@ -55,6 +55,7 @@ class NearFuture(Protocol):
 
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
+    chooses = "online"  # by near-future accuracy, what adapts at once is tuned into an answer that never changes
     roles = Roles(step_tested, decisive, fresh=("online", "near_future", "shift/"))
     refuses = ("all_steps", "whole_steps", "first_step")
 

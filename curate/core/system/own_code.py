@@ -1,0 +1,198 @@
+"""The code of a class or function of one's own, as a digest that changes with every file that can change what it does.
+
+The files are the module of a class and the modules beside it that it imports; of an installed package, the version.
+What cannot be read as text or data, as a class of a notebook's cell, has no digest (`Untold`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from driftline.curate.core.atomic_io import fingerprint, sha256_file
+from driftline.curate.core.digests import installed_version
+from driftline.curate.core.errors import BadPlugin
+
+HOME = "driftline"
+PLAIN = (str, bytes, bool, int, float, complex, type(None))
+
+
+class Untold(Exception):
+    """Code or a value of which nothing can be said that would change with it. The text is its name."""
+
+
+def codes_of(kinds: Iterable[type]) -> dict[str, str]:
+    """Name → code of those classes that are not driftline's own. Raises BadPlugin for one that has no digest."""
+    codes = {}
+    for kind in kinds:
+        try:
+            code = code_of(kind)
+        except Untold as error:
+            problem = f"The code of {error} cannot be read: whether it is the same as before cannot be said."
+            raise BadPlugin(problem, "Expected a class of a Python file or of an installed package.") from None
+        if code != HOME:
+            codes[kind.__qualname__] = code
+    return codes
+
+
+def code_of(thing: type | Callable[..., Any]) -> str:
+    """Of a class or function: "driftline" for ours, distribution and version for an installed one, else a digest of its
+    module and of the modules beside it that it imports. Raises Untold."""
+    module = sys.modules.get(str(getattr(thing, "__module__", "")))
+    name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
+    if module is None:
+        raise Untold(name)
+    if getattr(module, "__file__", None) is None and module.__name__ not in sys.builtin_module_names:
+        raise Untold(name)  # of a notebook's cell, or typed in
+    return _module(module)
+
+
+def _module(module: ModuleType) -> str:
+    if module.__name__.partition(".")[0] == HOME:
+        return HOME
+    if distribution := _distribution(module):
+        return distribution
+    if not str(module.__file__).endswith(".py"):
+        raise Untold(module.__name__)
+    return fingerprint([(path.name, sha256_of(path)) for path in sorted(_sources(module))])[:16]  # names may repeat
+
+
+def _distribution(module: ModuleType) -> str:
+    """Name and version of the installed package that a module is of; "" for files of one's own, as of a package that is
+    installed to be edited. The standard library is Python's version."""
+    file = getattr(module, "__file__", None)
+    if file is None or (Path(file).is_relative_to(sysconfig.get_paths()["stdlib"]) and not _installed(file)):
+        return f"python {sys.version_info.major}.{sys.version_info.minor}"
+    if not _installed(file):
+        return ""
+    names = _distributions().get(module.__name__.partition(".")[0], [])
+    return ", ".join(f"{name} {installed_version(name)}" for name in sorted(set(names)))
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+def _installed(file: str) -> bool:
+    return bool({"site-packages", "dist-packages"} & set(Path(file).parts))
+
+
+def _sources(module: ModuleType) -> set[Path]:
+    """The file of a module of one's own, and those of the modules of one's own that it imports, and so on."""
+    files: set[Path] = set()
+    waiting = [module]
+    while waiting:
+        path = Path(str(waiting.pop().__file__))
+        if path not in files:
+            files.add(path)
+            waiting += [other for name in _imported(path) if (other := _own_module(name)) is not None]
+    return files
+
+
+def _own_module(name: str) -> ModuleType | None:
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if module is None or file is None or not file.endswith(".py") or name.partition(".")[0] == HOME:
+        return None
+    return None if _distribution(module) else module
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Names of modules that a file imports anywhere, as they stand in `sys.modules`; relative ones by its package."""
+    here = (m for m in list(sys.modules.values()) if getattr(m, "__file__", "") == str(path))
+    package = next((m.__package__ or "" for m in here), "")
+    for node in ast.walk(_tree(path, path.stat().st_mtime_ns)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            home = ".".join(part for part in (base, node.module or "") if part)
+            yield from (home, *(f"{home}.{alias.name}" for alias in node.names))
+
+
+@functools.lru_cache(maxsize=256)
+def _tree(path: Path, _: int) -> ast.AST:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError):
+        raise Untold(path.name) from None
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file, read again when its time changes. Raises Untold."""
+    try:
+        return _read(path, path.stat().st_mtime_ns)
+    except OSError:
+        raise Untold(path.name) from None
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(path: Path, _: int) -> str:
+    return sha256_file(path)
+
+
+def value_of(value: Any) -> Any:
+    """Plain data that changes with a value. Raises Untold."""
+    if isinstance(value, PLAIN):
+        return repr(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [value_of(part) for part in value]
+        return [type(value).__name__, *(sorted(parts, key=str) if isinstance(value, set | frozenset) else parts)]
+    if isinstance(value, Mapping):
+        return {str(key): value_of(part) for key, part in value.items()}
+    if "numpy" in sys.modules and isinstance(value, sys.modules["numpy"].ndarray):  # the state of a run needs no numpy
+        return [str(value.dtype), value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, functools.partial):
+        return ["partial", value_of(value.func), value_of(value.args), value_of(value.keywords)]
+    if isinstance(value, type):
+        return [value.__qualname__, code_of(value)]
+    if isinstance(value, ModuleType):
+        return [value.__name__, _module(value)]
+    if isinstance(value, MethodType):
+        return [value_of(value.__self__), value_of(value.__func__)]
+    if isinstance(value, FunctionType):
+        return _function(value)
+    if isinstance(value, BuiltinFunctionType):
+        return [value.__qualname__, _distribution(sys.modules[value.__module__]) if value.__module__ else ""]
+    if hasattr(value, "state_dict") and hasattr(value, "named_parameters"):  # a torch module
+        state = {name: value_of(part.detach().cpu().float().numpy()) for name, part in value.state_dict().items()}
+        return [repr(value), code_of(type(value)), state]
+    if hasattr(value, "get_params"):  # an estimator of scikit-learn
+        return [type(value).__qualname__, code_of(type(value)), value_of(value.get_params(deep=False))]
+    raise Untold(f"{type(value).__module__}.{type(value).__qualname__}")
+
+
+def _function(function: FunctionType) -> list[Any]:
+    """Its module's files, its own instructions, its defaults, and what it encloses. A function of a notebook's cell is
+    known by these alone, and by the global names that it uses."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    enclosed = {name: cell.cell_contents for name, cell in cells}
+    try:
+        place: Any = code_of(function)
+    except Untold:
+        used = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
+        place = value_of(used)
+    values = [function.__defaults__ or (), function.__kwdefaults__ or {}, enclosed]
+    return [function.__qualname__, place, _instructions(function.__code__), *map(value_of, values)]
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _instructions(code: CodeType) -> list[Any]:
+    consts = [_instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return [code.co_code.hex(), list(code.co_names), consts]
