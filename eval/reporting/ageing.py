@@ -204,8 +204,7 @@ def half_life_text(half: Facts, unit: str) -> str:
 
 def _chance_note(shown: Sequence[tuple[str, Facts]]) -> str:
     """What chance is, in per cent over the tests."""
-    values = [facts["chance"] for _, facts in shown if facts["chance"] is not None]
-    if not values:
+    if not (values := [facts["chance"] for _, facts in shown if facts["chance"] is not None]):
         return ""
     low, high = (f"{100 * end:.1f}" for end in (min(values), max(values)))
     of = "training" if all(facts["chance_by"] == "training" for _, facts in shown) else "all test"
@@ -291,12 +290,10 @@ def _curve_note(document: Mapping[str, Any]) -> str:
 
 def _without_twins(shown: Sequence[tuple[str, Facts]]) -> str:
     """Whose points are on other tests at each age, and why."""
-    texts = []
-    for never, why in ((True, "Never learned again"), (False, "Did not learn at every step")):
-        names = [name for name, f in shown if not f["twins"] and (f["models"] == 1) == never and len(f["age"]) > 1]
-        if names:
-            texts.append(f" {why}, so that each point is the same models on later tests: {', '.join(names)}.")
-    return "".join(texts)
+    without = {name: facts["models"] == 1 for name, facts in shown if not facts["twins"] and len(facts["age"]) > 1}
+    whys = ((True, "Never learned again"), (False, "Did not learn at every step"))
+    parts = [(why, ", ".join(name for name in without if without[name] == never)) for never, why in whys]
+    return "".join(f" {why}, so that each point is the same models on later tests: {who}." for why, who in parts if who)
 
 
 def _uneven(facts: Facts, unit: str) -> str:

@@ -44,7 +44,8 @@ def causes(
         band(p, d, layout)
         for p, d in zip(*((one[0], one[1].sum(-2), one[2].sum(-2)) for one in (points, draws)), strict=True)
     )
-    drop = band(*(one[0] + one[1].sum(-2) + one[2].sum(-2) for one in (points, draws)), layout)
+    drops = [one[0] + one[1].sum(-2) + one[2].sum(-2) for one in (points, draws)]
+    drop = band(drops[0], drops[1], layout)
     counted = n.shape[-1] if classes else 0
     of = [band(points[part][..., :counted, :], draws[part][..., :counted, :], layout) for part in (1, 2)]
     return Causes(drop, prior, harder, older, *of)

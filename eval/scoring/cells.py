@@ -263,7 +263,7 @@ def _weighted(outcomes: Sequence[Outcomes], resampling: Resampling, layout: Layo
     learners, (seeds, steps, n) = len(outcomes), outcomes[0].right.shape
     hits, tested = (np.stack([getattr(one, name) for one in outcomes], 1) for name in ("right", "tested"))  # S, L, T, N
     everywhere = bool((tested.any(-1) == tested.all(-1)).all())  # each cell tests all or nothing
-    cell = tested.any(-1).astype(np.float32)
+    cell = np.asarray(tested.any(-1), np.float32)
     cells = _over_seeds(layout, cell)
     edges = np.searchsorted(label, np.arange(width + 1)) if width > 1 else np.array([0, n])
     right, count = np.zeros((2, len(cells), learners, steps, width), np.float32)

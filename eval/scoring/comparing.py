@@ -270,13 +270,18 @@ def _p_of_outcomes(tests: Tests, same_seeds: Array, clusters: Array | None) -> F
     p = np.full((len(tests), len(tests)), np.nan)
     for seeds in {tuple(row.tolist()) for row in same_seeds}:
         group = np.flatnonzero(seeds)
-        samples = [[_samples(rows) for rows in tests[a]] for a in group.tolist()]
-        equal = group[[all(np.array_equal(x, samples[0][0]) for x in of_seeds) for of_seeds in samples]]
-        hits = np.stack([
-            np.mean([np.concatenate([_right(row) for row in rows]) for rows in tests[a]], 0) for a in equal.tolist()
-        ])  # fmt: skip
-        _, cluster = np.unique(samples[0][0] if clusters is None else clusters[samples[0][0]], return_inverse=True)
-        sums = np.stack([np.bincount(cluster, of_learner) for of_learner in hits])  # (L, G)
+        sample, hits_of = np.sort(_samples(tests[group[0]][0])), dict[int, Floats]()
+        for a in group.tolist():
+            orders = [np.argsort(_samples(rows), kind="stable") for rows in tests[a]]  # some protocols shuffle by seed
+            pairs = list(zip(tests[a], orders, strict=True))
+            if all(np.array_equal(_samples(rows)[order], sample) for rows, order in pairs):
+                right = [np.concatenate([_right(row) for row in rows])[order] for rows, order in pairs]
+                hits_of[a] = np.mean(right, 0)
+        if not hits_of:
+            continue
+        equal, hits = list(hits_of), list(hits_of.values())
+        _, cluster = np.unique(sample if clusters is None else clusters[sample], return_inverse=True)
+        sums = np.stack([np.bincount(cluster, of_learner).astype(np.float64) for of_learner in hits])  # (L, G)
         count = np.stack([(np.abs(sums - one) > EQUAL).sum(1) for one in sums])
         gap, root = np.abs(sums.sum(1)[:, None] - sums.sum(1)), np.sqrt(_of_pairs(sums))
         far = gap / np.where(root > EQUAL, root, 1.0)

@@ -140,9 +140,9 @@ def slices(
     bands = []
     for counts in zip(right, n, right_drawn, n_drawn, strict=True):
         layout = layout_of(len(counts[0]), resampling.replicates)
-        drawn = (arranged(layout, of_draws, exact) for exact, of_draws in (counts[::2], counts[1::2]))
-        values = _accuracy_and_gap(*(exact.sum(0) for exact in counts[:2]))
-        bands.append([band(value, of, layout) for value, of in zip(values, _accuracy_and_gap(*drawn), strict=True)])
+        of_draws = (arranged(layout, pair[1], pair[0]) for pair in (counts[::2], counts[1::2]))
+        points, draws = _accuracy_and_gap(*(exact.sum(0) for exact in counts[:2])), _accuracy_and_gap(*of_draws)
+        bands.append([band(points[k], draws[k], layout) for k in (0, 1)])
     accuracy, gap = (
         Band(*(np.stack([getattr(one[k], end) for one in bands]) for end in ("value", "low", "high"))) for k in (0, 1)
     )
