@@ -266,24 +266,24 @@ def write(path: Path, records: pa.Table | None) -> None:
 
 
 def find(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
-    """All runs below some folders in path order, with their records, and what is wrong with records that cannot be
-    used: the rows of these runs have none. Raises as `rows.find`."""
-    runs, wrong = [], []
-    shared = Shared()
-    for folder in row_files.folders([Path(path) for path in paths]):
-        run, path = row_files.load(folder), folder / FILE
-        try:
-            expected = run.about.get(row_files.OUTCOMES_DIGEST)  # None: the protocol records no samples
-            if expected is not None and not path.is_file():
-                raise BadInput(f"{path} is missing.", "Expected the outcomes of the run.", AGAIN)
-            data = path.read_bytes() if path.is_file() else None
-            if expected is not None and data is not None and sha256_bytes(data) != expected:
-                raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", AGAIN)
-            runs.append(run if data is None else Run(run.about, attached(path, data, run.rows, shared)))
-        except (BadInput, IntegrityError) as error:
-            runs.append(run)
-            wrong.append(str(error))
-    return runs, wrong
+    """`load` of all runs below some folders, in path order. Raises as `rows.find`."""
+    shared, folders = Shared(), row_files.folders([Path(path) for path in paths])
+    runs, wrong = zip(*(load(folder, shared) for folder in folders), strict=True)
+    return list(runs), list(filter(None, wrong))
+
+
+def load(folder: Path, shared: Shared | None = None) -> tuple[Run, str]:
+    """One run with its records, and what is wrong with them ("": nothing): then its rows have none."""
+    run, path = row_files.load(folder), folder / FILE
+    expected, data = run.about.get(row_files.OUTCOMES_DIGEST), path.read_bytes() if path.is_file() else None
+    try:
+        if expected is not None and data is None:  # a protocol that records no samples expects none
+            raise BadInput(f"{path} is missing.", "Expected the outcomes of the run.", AGAIN)
+        if expected is not None and data is not None and sha256_bytes(data) != expected:
+            raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", AGAIN)
+        return Run(run.about, run.rows if data is None else attached(path, data, run.rows, shared)), ""
+    except (BadInput, IntegrityError) as error:
+        return run, str(error)
 
 
 def check_stream(runs: Sequence[Run], stream: Stream) -> None:

@@ -83,6 +83,9 @@ class Score:
         return -np.inf if value is None or np.isnan(value) else value if self.higher_is_better else -value
 
 
+OF_CLASSES = (Score("balanced_accuracy", "balanced accuracy"), Score("macro_f1", "macro-F1"))  # of every protocol
+
+
 @dataclass(frozen=True)
 class Result:
     """What one run scored. Shares are in 0 … 1; None: the run never got there."""
@@ -236,7 +239,9 @@ def kind_of(document: Document) -> type[Protocol]:
 
 def score_of(kind: type[Protocol], name: str) -> Score:
     """The declaration of a protocol's score or measure."""
-    return next((score for score in (*kind.scores, *kind.measures) if score.name == name), Score(name, name))
+    return next(
+        (score for score in (*kind.scores, *kind.measures, *OF_CLASSES) if score.name == name), Score(name, name)
+    )
 
 
 def scores_of(document: Document) -> list[Score]:

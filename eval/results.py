@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.notebook import Strong, table
-from driftline.eval.protocol import Document, primary_of, scores_of
+from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
 from driftline.eval.reporting import spread
-from driftline.eval.scoring.ranking import ranked
+from driftline.eval.scoring.ranking import entry_of, ranked
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PUBLISHED = "published"  # in place of a seed
 COLUMNS = ("stream", "protocol", "learner", "score", "seed", "value")
+CLASS_COLUMNS = ("stream", "protocol", "learner", "class", "n", "recall")
 
 
 class Results(dict[str, Any]):
@@ -25,11 +26,17 @@ class Results(dict[str, Any]):
         """The learner with the best primary score of its protocol; None without results."""
         return next((place.name for place in ranked(self) if place.best), None)
 
-    def frame(self) -> pd.DataFrame:
-        """One row for each learner, score and seed, the best learner first; value: NaN for a score that the run never
-        reached."""
+    def frame(self, by_class: bool = False) -> pd.DataFrame:
+        """One row for each learner, score and seed, the best learner first, also of balanced accuracy and macro-F1;
+        value: NaN for a score that the run never reached.
+
+        by_class: one row for each learner and class in their place: test samples of a run (`n`) and mean `recall` over
+        seeds, NaN for a class without tests."""
         import pandas as pd
 
+        if by_class:
+            of_classes = pd.DataFrame(class_records(self), columns=CLASS_COLUMNS)
+            return of_classes.astype({"n": int, "recall": float})
         rows = [record for record in records(self) if record[-2] != PUBLISHED]
         return pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
 
@@ -53,9 +60,20 @@ def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float
     """Stream, protocol, learner, score, seed and value of every run, the best learner first; the seed of a published
     mean is "published"."""
     for name, result, *_ in ranked(document):
-        for score, values in result["scores"].items():
+        of_classes = {score.name: values for score in OF_CLASSES if (values := entry_of(score, result))}
+        for score, values in (result["scores"] | of_classes).items():
             pairs = list(zip(result["seeds"], values["values"], strict=True))
             if score in result.get("published", {}):
                 pairs.append((PUBLISHED, result["published"][score]["mean"]))
             for seed, value in pairs:
                 yield document["stream"]["name"], document["protocol"], name, score, seed, value
+
+
+def class_records(document: Document) -> Iterator[tuple[str, str, str, str, int, float | None]]:
+    """Stream, protocol, learner, class, test samples and recall, the best learner first, the classes in their order."""
+    names = document.get("classes", ())
+    for name, result, *_ in ranked(document):
+        about = document["stream"]["name"], document["protocol"], name
+        of = result.get("classes", {"n": (), "recall": ()})
+        for k, (n, share) in enumerate(zip(of["n"], of["recall"], strict=True)):
+            yield *about, names[k] if k < len(names) else str(k), n, share

@@ -13,8 +13,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from driftline.curate.core.atomic_io import (
     check_format,
     read_json,
@@ -198,6 +196,8 @@ def last_changes(rows: Sequence[Row], step: Callable[[Row], int | None]) -> dict
 
 def _telling(row: Row) -> int:
     """How many answers of a test are wrong or, if that is more, have a confidence between 0 and 1."""
+    import numpy as np
+
     confidence = None if row.answers is None else row.answers.confidence
     unsure = 0 if confidence is None else int(np.count_nonzero((confidence > 0) & (confidence < 1)))
     return max(row.n - row.n_correct, unsure)
@@ -207,6 +207,8 @@ def _answers_alike(a: Row, b: Row) -> bool:
     """Whether two tests of the same samples have the same answers; the same counts, without records."""
     if (a.n, a.n_correct, list(a.class_correct)) != (b.n, b.n_correct, list(b.class_correct)):
         return False
+    import numpy as np
+
     one, two = a.answers, b.answers
     if one is None or two is None:
         return True

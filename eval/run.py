@@ -102,8 +102,8 @@ def evaluate(
     skipped = [{"learner": name, "because": failed[name]} for name in names if name in failed]
     if out is not None:
         keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), [*names, "all"], skipped)
-    document = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream))
-    return Results({**document, "skipped": skipped})
+    scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream))
+    return Results({**scored, "classes": list(stream.classes), "skipped": skipped})
 
 
 def draws_of(folder: Path) -> dict[int, Path]:
@@ -141,7 +141,8 @@ def evaluate_draws(
         failed = {entry["learner"]: entry["because"] for entry in results["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
-    return Results({**summary(done, stream.name, str(stream.facts["family"]), results["protocol"]), "skipped": skipped})
+    scored = summary(done, stream.name, str(stream.facts["family"]), results["protocol"])
+    return Results({**scored, "classes": results["classes"], "skipped": skipped})
 
 
 def _about(stream: Stream, seed: int | None) -> dict[str, str]:
@@ -180,6 +181,7 @@ def _shared_runs(task: _Task) -> dict[str, str]:
 def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Job, Run | Exception]]:
     """Each job's run, or why there is none. Finished runs are read; the protocol does the others. stream: numbered."""
     begun: list[tuple[Job, _Begun]] = []
+    stored = outcomes.Shared()
     for job in jobs:
         try:
             run = _begin(stream, grid, job)
@@ -187,7 +189,7 @@ def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Jo
             yield job, skip_reason(error)
             continue
         if isinstance(run, _Stored):
-            loaded = row_files.load(run.folder)  # a damaged one is no failure of its learner
+            loaded, _ = outcomes.load(run.folder, stored)  # a damaged one is no failure of its learner
             other = loaded.about.get("code_of") != run.code_of
             yield job, dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded
         else:
@@ -362,7 +364,7 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     if folder is not None:
         with locked(folder):  # several processes end the run that they shared
             if _finished(folder, grid) and "edited_while_running" not in about:
-                return row_files.load(folder)
+                return outcomes.load(folder)[0]
             (folder / "run.json").unlink(missing_ok=True)  # the same run without probabilities
             outcomes.write(folder / outcomes.FILE, records)
             outcomes.write_probabilities(folder / outcomes.PROBABILITIES, rows)

@@ -58,7 +58,9 @@ def check_rows(
     seconds = sum(run.about["seconds"] for run in runs)
     say(f"{path.name}: {len(runs)} runs, which took {seconds:,.0f} s of training")
     verdict = verify(path, streams, len(runs), "all", limits, run_code, elsewhere=True)
-    stale, false, same = [], [], 0
+    stale: list[dict[str, Any]] = []
+    false: list[dict[str, Any]] = []
+    same = 0
     for run in verdict.again:
         if run["share"] <= SHARE:
             same += 1

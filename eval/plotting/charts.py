@@ -98,36 +98,50 @@ class Frame:
 def lines(
     series: Series, x_name: str, log: float = 0, levels: Mapping[str, float] | None = None,
     marks: Mapping[str, float] | None = None, bands: Mapping[str, Band] | None = None, from_zero: bool = True,
-    dots: bool = False, y_name: str = "",
+    dots: bool = False, y_name: str = "", loose: Sequence[str] = (), share: bool = True,
 ) -> Picture:  # fmt: skip
-    """A line chart. series: name → (x, y in 0 … 1). log: x on a scale of log2(x / log + 1); 0: linear. levels, marks:
-    name → y or x of a dashed line. bands: name → low and high ends at the series' x, shaded. from_zero: whether the y
-    axis begins at 0. dots: at each point, too. y_name: above the axis."""
+    """A line chart. series: name → (x, y). log: x on a scale of log2(x / log + 1); 0: linear. levels, marks: name → y
+    or x of a dashed line. bands: name → low and high ends at the series' x, shaded. from_zero: whether the y axis
+    begins at 0. dots: at each point, too. y_name: above the axis. loose: names that have dots alone. share: y is in
+    0 … 1 and shown in per cent; else as it is."""
     bands, levels = bands or {}, levels or {}
-    shares = [v for _, y in series.values() for v in y] + list(levels.values())
-    edges = [min(max(v, 0.0), 1.0) for ends in bands.values() for end in ends for v in end]
-    low, high = min([*shares, *edges], default=0.0), max([*shares, *edges, 0.01])
-    floor = float(np.floor(10 * low + (-1e-9 if low > 0 else 1e-9)) / 10)
-    y_axis = (min(0.0, floor) if from_zero else floor, _nice(high))
+    of, what, show = (_percent, "per cent", _tenths) if share else (_as_is, y_name or "value", number)
+    frame = _frame_of_lines(series, levels, bands, from_zero, y_name, share, log)
     xs = sorted({v for x, _ in series.values() for v in x}) or [0.0]
-    frame = frame_of((xs[0], xs[-1]), y_axis, len(series), lambda x: float(np.log2(x / log + 1)) if log else x, y_name)
-    parts = [*_percents(frame), *_ticks(frame, xs, x_name), *_references(frame, levels, marks or {})]
+    grid_of = _percents(frame) if share else grid(frame, np.linspace(*frame.y, 6), number)
+    parts = [*grid_of, *_ticks(frame, xs, x_name), *_references(frame, levels, marks or {})]
     parts += [text(frame.left, frame.top - 10, y_name)] if y_name else []
     row, ends = 0, []
     for i, (name, (along, ys)) in enumerate(series.items()):
-        parts.append(drawn(name, i, frame, along, ys, row, bands.get(name), len(bands), dots))
+        band = None if name in loose else bands.get(name)
+        parts.append(drawn(name, i, frame, along, ys, row, band, len(bands), dots, joined=name not in loose))
         row += len(along)
         last = frame.at(along[-1], ys[-1])[1] if len(along) else 0.0
-        ends.append((last, name, i, f"{100 * ys[-1]:.1f}" if len(ys) else ""))
-    summary = "; ".join(f"{name} ends at {100 * y[-1]:.1f}" for name, (_, y) in series.items() if len(y))
-    columns = ["series", x_name, "per cent", *(["low", "high"] if bands else [])]
+        ends.append((last, name, i, show(ys[-1]) if len(ys) else ""))
+    summary = "; ".join(f"{name} ends at {show(y[-1])}" for name, (_, y) in series.items() if len(y))
+    columns = ["series", x_name, what, *(["low", "high"] if bands else [])]
     rows: list[list[Any]] = []
     for name, (along, ys) in series.items():
         intervals: Sequence[Sequence[float | None]] = bands.get(name, ([None] * len(along),) * 2)
         for x, y, *interval in zip(along, ys, *intervals, strict=True):
-            rows.append([name, short(x), _percent(y), *map(_percent, interval if bands else ())])
-    label = f"Accuracy in per cent over {x_name}. {summary}"
+            rows.append([name, short(x), of(y), *map(of, interval if bands else ())])
+    label = f"{'Accuracy in per cent' if share else what} over {x_name}. {summary}"
     return Picture(whole([*parts, *names_beside(ends, frame)], label, frame), columns, rows)
+
+
+def _frame_of_lines(
+    series: Series, levels: Mapping[str, float], bands: Mapping[str, Band], from_zero: bool, y_name: str, share: bool,
+    log: float,
+) -> Frame:  # fmt: skip
+    """Around all values; bands of shares end at 0 and 1."""
+    values = [v for _, y in series.values() for v in y] + list(levels.values())
+    edges = [min(max(v, 0.0), 1.0) for ends in bands.values() for end in ends for v in end]
+    low, high = min([*values, *edges], default=0.0), max([*values, *edges, 0.01])
+    floor = float(np.floor(10 * low + (-1e-9 if low > 0 else 1e-9)) / 10) if share else low
+    y_axis = (min(0.0, floor) if from_zero else floor, _nice(high) if share else max(high, floor + 1))
+    xs = [v for x, _ in series.values() for v in x] or [0.0]
+    scale = (lambda x: float(np.log2(x / log + 1))) if log else float
+    return frame_of((min(xs), max(xs)), y_axis, len(series), scale, y_name)
 
 
 def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> Picture:
@@ -224,6 +238,14 @@ def cut(name: str) -> str:
     return name if len(name) <= LONG else f"{name[: LONG - 1]}…"
 
 
+def _tenths(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _as_is(value: float | None) -> float | None:
+    return None if value is None else short(value)
+
+
 def _percent(share: float | None) -> float | None:
     return None if share is None else round(100 * float(share), 2)
 
@@ -293,9 +315,10 @@ def _references(frame: Frame, levels: Mapping[str, float], marks: Mapping[str, f
 
 def drawn(
     name: str, i: int, frame: Frame, along: Sequence[float], values: Sequence[float], row: int,
-    band: Band | None = None, bands: int = 0, dots: bool = False, width: float = 2,
+    band: Band | None = None, bands: int = 0, dots: bool = False, width: float = 2, joined: bool = True,
 ) -> str:  # fmt: skip
-    """A line with its band. i: decides how it looks. row: of its first point in the data. bands: of the chart."""
+    """A line with its band. i: decides how it looks. row: of its first point in the data. bands: of the chart. joined:
+    False for dots alone."""
     path, colour, inside = frame.path(along, values), COLOURS[i % len(COLOURS)], []
     if band is not None:
         low, high = ([min(max(y, frame.y[0]), frame.y[1]) for y in end] for end in band)
@@ -303,8 +326,9 @@ def drawn(
         far = {"class_": "far", "opacity": 0.06} if bands > SHADED else {"opacity": 0.15}
         inside.append(tag("polygon", points=_points(corners), fill=colour, **far))
     look = {"stroke": colour, "stroke_width": width, "stroke_dasharray": dash(i)}
+    look |= {} if joined else {"stroke_opacity": 0}
     inside.append(tag("polyline", points=_points(path), fill="none", data_row=row, **look))
-    if dots or len(path) == 1:
+    if dots or not joined or len(path) == 1:
         inside += [tag("circle", cx=x, cy=y, r=3.5, fill=colour) for x, y in path]
     return tag("g", *inside, class_="series", data_n=name)
 

@@ -11,9 +11,9 @@ WIDE, HIGH, LEFT, TOP, FOOT, ACROSS = 200, 130, 30, 20, 18, 4  # pixels of a pan
 NAME = 180  # pixels for a name
 
 
-def panels(groups: Mapping[str, Series], x_name: str, marks: Mapping[str, float] | None = None) -> Picture:
-    """title → lines; all charts have the same axes, y from 0 to 100 per cent or beyond. marks: name → x of a
-    dashed line in each."""
+def panels(groups: Mapping[str, Series], x_name: str, joined: bool = True) -> Picture:
+    """title → lines; all charts have the same axes, y from 0 to 100 per cent or beyond. joined: False for dots
+    alone."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     xs = [x for group in groups.values() for along, _ in group.values() for x in along] or [0.0]
     low, high = min(xs), max(max(xs), min(xs) + 1e-9)
@@ -27,11 +27,9 @@ def panels(groups: Mapping[str, Series], x_name: str, marks: Mapping[str, float]
         inside = [text(LEFT, TOP - 7, title if len(title) <= 24 else f"{title[:23]}…", size=12)]
         inside += charts.grid(frame, (0, 0.5, 1), lambda share: f"{100 * share:.0f}", 10)
         inside += [text(LEFT, foot + 13, number(low), size=10), text(right, foot + 13, number(high), "end", 10)]
-        for name, mark in (marks or {}).items():
-            x, _ = frame.at(mark, 0.0)
-            inside += [charts.dashed(x, TOP, x, foot), text(x + 3, foot - 4, name, size=10)]
         for name, (along, shares) in group.items():
-            inside.append(charts.drawn(name, names.index(name), frame, along, shares, len(rows), width=1.6))
+            at = names.index(name)
+            inside.append(charts.drawn(name, at, frame, along, shares, len(rows), width=1.6, joined=joined))
             rows += [[name, short(x), round(100 * y, 2), title] for x, y in zip(along, shares, strict=True)]
             if len(shares):
                 ends.append(f"{title}, {name}: {100 * shares[0]:.0f} to {100 * shares[-1]:.0f}")

@@ -11,19 +11,19 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import SHADED, Figure, Section, lines
 from driftline.eval.plotting.panels import panels
-from driftline.eval.reporting import markup
+from driftline.eval.reporting import chance_note, counted, markup
 from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.bands import Band, mean
 from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.decay import HalfLife
-from driftline.eval.scoring.ranking import labels
-from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, since, slices
+from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, slices
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
+UNKNOWN = "not known"
 EVEN = 0.2  # of an age: ages that differ by no more are named by their mean
 Facts = Mapping[str, Any]
 
@@ -76,7 +76,7 @@ def seen_section(document: Mapping[str, Any]) -> Section:
     """What the encoder may have seen, and the gap in accuracy between samples that it may have seen and newer ones."""
     about = document["seen"]
     rows = [
-        [r["learner"], *(Cell(*interval(r["seen"][side])) for side in ("before", "after", "gap"))]
+        [r["label"], *(Cell(*interval(r["seen"][side])) for side in ("before", "after", "gap"))]
         for r in document["results"]
         if r.get("seen")
     ]
@@ -89,21 +89,26 @@ def seen_section(document: Mapping[str, Any]) -> Section:
 
 
 def _facts(one: Ageing) -> dict[str, Any]:
-    later = slice(one.base, None)
-    causes = {name: _band(getattr(one.causes, name)) for name in ("drop", "prior", "harder", "older")}
+    curve = one.curve
+    shown = slice(one.base, one.base + len(curve.age))
+    causes = {
+        name: _band(getattr(one.causes, name), slice(len(curve.age))) for name in ("drop", "prior", "harder", "older")
+    }
     return {
-        "age": one.age[later].tolist(),
-        "youngest": one.youngest[later].tolist(),
-        "oldest": one.oldest[later].tolist(),
-        "lag": one.lags[later].tolist(),
-        "pairs": one.pairs[later].tolist(),
-        "models": one.models,
-        "twins": one.twins,
-        "chance": _plain(mean(np.concatenate([np.diagonal(one.chance, k) for k in one.lags[later].tolist()]), 0)),
+        "age": curve.age.tolist(),
+        "youngest": curve.youngest.tolist(),
+        "oldest": curve.oldest.tolist(),
+        "lag": one.lags[shown].tolist(),
+        "tested": curve.tested.tolist(),
+        "tests": len(curve.tested),
+        "models": curve.models,
+        "accuracy": _band(curve.accuracy),
+        "by_class": _plain(curve.accuracy_of.value),
+        "loss": _band(curve.loss),
+        "pairs": curve.pairs,
+        "models_in_all": one.models,
+        "chance": _plain(mean(np.concatenate([np.diagonal(one.chance, k) for k in one.lags[one.base :].tolist()]), 0)),
         "chance_by": one.chance_by,
-        "accuracy": _band(one.accuracy, later),
-        "by_class": _plain(one.accuracy_of.value[:, later]),
-        "slope": _band(one.slope),
         "half_life": _half_life(one.half_life),
         "half_life_by_class": [_half_life(half) for half in one.half_life_of],
         "causes": causes,
@@ -111,6 +116,12 @@ def _facts(one: Ageing) -> dict[str, Any]:
         "basis": one.basis,
         "clustered": one.clustered,
     }
+
+
+def learns_again(facts: Facts) -> bool:
+    """Whether a learner's models of several ages differ: else it never learned again, and there is no fresh model to
+    compare with."""
+    return any(facts["causes"]["older"]["value"])
 
 
 def _band(band: Band, part: slice = slice(None)) -> dict[str, Any]:
@@ -202,16 +213,6 @@ def half_life_text(half: Facts, unit: str) -> str:
     return f"{value} (95 % interval: {ends})" if ends else value
 
 
-def _chance_note(shown: Sequence[tuple[str, Facts]]) -> str:
-    """What chance is, in per cent over the tests."""
-    if not (values := [facts["chance"] for _, facts in shown if facts["chance"] is not None]):
-        return ""
-    low, high = (f"{100 * end:.1f}" for end in (min(values), max(values)))
-    of = "training" if all(facts["chance_by"] == "training" for _, facts in shown) else "all test"
-    part = low if low == high else f"{low} to {high}"
-    return f"Chance, {part} %, is the answer that is always the most frequent class of the {of} samples."
-
-
 def _drawn(half: Facts) -> str:
     """In which share of the replicates a half-life is reached, where that is not in all or none.
 
@@ -243,13 +244,6 @@ def interval(band: Facts, at: int | None = None) -> tuple[str, str]:
     return points(value), "" if low is None else f"{points(low)} to {points(high)}"
 
 
-def oldest(facts: Facts) -> int:
-    """Position of the oldest age that enough models reach for a sentence about it: at least half as many pairs of a
-    trained and a tested step as the youngest age has."""
-    enough = [k for k, pairs in enumerate(facts["pairs"]) if 2 * pairs >= facts["pairs"][0]]
-    return enough[-1] if len(enough) > 1 else len(facts["age"]) - 1
-
-
 def curves(document: Mapping[str, Any]) -> Figure | None:
     """Accuracy over age, a line for each learner; None without at least two ages."""
     about, shown = document["ageing"], _seeing(document)
@@ -262,18 +256,23 @@ def curves(document: Mapping[str, Any]) -> Figure | None:
         for name, facts in shown
     }
     bands = {name: ends for name, ends in bands.items() if all(len(end) == len(series[name][0]) for end in ends)}
-    picture = lines(series, f"{unit} from training to test", marks=_newer(document), bands=bands, from_zero=False)
+    loose = [name for name, facts in shown if _single(facts)]  # a line through one test each is no trend
+    picture = lines(series, f"{unit} from training to test", bands=bands, from_zero=False, loose=loose)
     return Figure(f"Accuracy by age, {document['stream']['name']}", _curve_note(document), picture)
 
 
 def _curve_note(document: Mapping[str, Any]) -> str:
-    about, shown = document["ageing"], _seeing(document)
-    facts = next((facts for _, facts in shown if facts["twins"]), shown[0][1])
-    text = (
-        "Each point is the accuracy of fresh models, changed by what models of that age differ from them on the same "
-        f"tests. Tested steps: {facts['pairs'][0]} at the youngest age, {facts['pairs'][-1]} at the oldest."
-    )
-    text += _without_twins(shown)
+    about, shown, facts = document["ageing"], _seeing(document), _typical(document)
+    text = f"All points of a line are means over the same {counted(facts['tests'], 'test')}: with models of all ages."
+    if _single(facts):
+        text = "Dots without a line: each is one test, the same for all ages." if facts["tests"] else ""
+    text += " Older models have fewer tests; their accuracies are in the matrices." * (len(facts["age"]) > 1)
+    later = [f"{name} ({counted(one['models'], 'model')})" for name, one in shown if one["models"]]
+    if later:
+        text += f" No fresh models to compare with, and so the same models on later tests: {', '.join(later)}."
+    same = [name for name, one in shown if not learns_again(one) and not one["models"]]
+    if same and len(facts["age"]) > 1:
+        text += f" Flat, since they never learn again and have the same answers at every age: {', '.join(same)}."
     text += _uneven(facts, about["unit"])
     if about["unit"] == "steps":
         text += " The stream has no usable dates: ages are in steps."
@@ -288,12 +287,15 @@ def _curve_note(document: Mapping[str, Any]) -> str:
     return text + _newer_note(document)
 
 
-def _without_twins(shown: Sequence[tuple[str, Facts]]) -> str:
-    """Whose points are on other tests at each age, and why."""
-    without = {name: facts["models"] == 1 for name, facts in shown if not facts["twins"] and len(facts["age"]) > 1}
-    whys = ((True, "Never learned again"), (False, "Did not learn at every step"))
-    parts = [(why, ", ".join(name for name in without if without[name] == never)) for never, why in whys]
-    return "".join(f" {why}, so that each point is the same models on later tests: {who}." for why, who in parts if who)
+def _single(facts: Facts) -> bool:
+    """Whether each age has one test only."""
+    return max(facts["tests"], facts["models"]) == 1
+
+
+def _typical(document: Mapping[str, Any]) -> Facts:
+    """Facts of the first learner whose ages share their tests; of the first one if there is none."""
+    shown = [facts for _, facts in _seeing(document)]
+    return next((facts for facts in shown if facts["tests"]), shown[0])
 
 
 def _uneven(facts: Facts, unit: str) -> str:
@@ -303,33 +305,28 @@ def _uneven(facts: Facts, unit: str) -> str:
     return f" Steps are unevenly apart, and ages are means: {', '.join(named)}." if named else ""
 
 
-def _newer(document: Mapping[str, Any]) -> dict[str, float]:
-    """The mark of the age from which on every test is newer than what the encoder may have seen."""
-    newer, facts = (document.get("seen") or {}).get("newer", ()), _shown(document)[0][1]
-    return since([all(newer[lag:]) for lag in facts["lag"]], facts["age"]) if newer else {}
+def _newer(document: Mapping[str, Any]) -> list[bool]:
+    """Which of the shared tests are newer than what the encoder may have seen; [] if it is not known."""
+    newer = (document.get("seen") or {}).get("newer", ())
+    return [bool(newer[step]) for step in _typical(document)["tested"]] if newer else []
 
 
 def _newer_note(document: Mapping[str, Any]) -> str:
-    text = " † From this age on, all tests are newer than what the encoder may have seen; at younger ages, some are."
-    return text if _newer(document) else ""
+    newer = _newer(document)
+    which = "All" if all(newer) else f"{sum(newer)} of {len(newer)}"
+    return f" † {which} of these tests are newer than what the encoder may have seen." if any(newer) else ""
 
 
 def _shown(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
     """Labels of learners with facts, in the document's order."""
-    results = document["results"]
-    return [(name, r["ageing"]) for name, r in zip(labels(results), results, strict=True) if r.get("ageing")]
+    return [(r["label"], r["ageing"]) for r in document["results"] if r.get("ageing")]
 
 
 def _seeing(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
     """The same without learners that never look at a sample, if there are others: their level would flatten the
     curves."""
-    results = document["results"]
-    sighted = [
-        (name, r["ageing"])
-        for name, r in zip(labels(results), results, strict=True)
-        if r.get("ageing") and r.get("standing") != "blind"
-    ]
-    return sighted or _shown(document)
+    sighted = [r for r in document["results"] if r.get("standing") != "blind"]
+    return _shown({"results": sighted}) or _shown(document)
 
 
 def _known(x: Sequence[float], y: Sequence[float | None]) -> tuple[list[float], list[float]]:
@@ -358,7 +355,7 @@ def by_class(document: Mapping[str, Any]) -> Figure | None:
     }
     left_out = f" {PANELS} of {len(falls)} classes." if len(falls) > PANELS else ""
     note = f"The class that loses most is first.{left_out} {about['unit'].capitalize()} from training to test."
-    picture = panels(charts, about["unit"], _newer(document))
+    picture = panels(charts, about["unit"], joined=not _single(_typical(document)))
     return Figure("Who loses: accuracy of each class", note + _newer_note(document), picture)
 
 
@@ -368,33 +365,36 @@ def table(document: Mapping[str, Any]) -> Section | None:
     unit = about["unit"]
     if not shown:
         return None
-    rows = []
+    rows, first = [], _typical(document)
+    last = len(first["age"]) - 1
     for name, facts in shown:
-        accuracy, causes, at = facts["accuracy"], facts["causes"], oldest(facts)
+        accuracy, causes = facts["accuracy"], facts["causes"]
+        at = max(sum(lag <= first["lag"][-1] for lag in facts["lag"]) - 1, 0)
         values = [interval(accuracy, 0), interval(accuracy, at)]
-        values += [interval(causes[cause], at) for cause in ("older", "harder", "prior")]
-        values[2:5] = [value if facts["pairs"][at] else ("not known", "") for value in values[2:5]]
+        again = learns_again(facts)
+        parts = ("older", "harder", "prior")
+        values += [interval(causes[cause], at) if again else (UNKNOWN, "never learns again") for cause in parts[:2]]
+        values += [
+            interval(one, k) if again else (UNKNOWN, "") for one, k in ((causes["prior"], at), (facts["loss"], None))
+        ]
         half, ends = half_life_parts(facts["half_life"], unit)
         drawn = _drawn(facts["half_life"])
-        values += [interval(facts["slope"]), (half, Markup("{};<br>{}").format(ends, drawn) if drawn else ends)]
+        values.append((half, Markup("{};<br>{}").format(ends, drawn) if drawn else ends))
         rows.append([name, *(Cell(*value) for value in values)])
-    first = shown[0][1]
     fresh = "fresh" if first["age"][0] == 0 else f"after {after(first, 0, unit)}"
-    old = f"after {after(first, oldest(first), unit)}"
-    edge = min(_newer(document).values(), default=math.inf)
-    fresh, dated = (
-        f"{head} †" if first["age"][at] >= edge else head for head, at in ((fresh, 0), (old, oldest(first)))
-    )
+    old = f"after {after(first, last, unit)}"
+    newer = _newer(document)
+    fresh, dated = (f"{head} †" if newer and all(newer) else head for head in (fresh, old))
     heads = ["learner", fresh, dated, "lost: model is old", "lost: data got harder", "lost: other classes",
-             f"points a {one_of(unit)}", "half-life"]  # fmt: skip
+             f"lost a {one_of(unit)}: model is old", "half-life"]  # fmt: skip
     note = (
-        "Accuracy in per cent, losses in points, with 95 % intervals. Accuracies differ by what models of that age "
-        f"lose to fresh ones on the same tests; tested steps {old}: {first['pairs'][oldest(first)]}. Points a "
-        f"{one_of(unit)} and half-life follow the same models over later tests, and so include that these may be "
-        "harder. Half-life: time until half of the accuracy above chance is gone; nothing is said about times beyond "
-        "those that were tested. Age counts from the last step at which a model changed. "
-        f"{_chance_note(shown)} What the same models lose {old} has three parts: fresh models do better on the same "
-        "tests (model is old), fresh models fail there (data got harder), and the tests have other shares of the "
-        "classes; not known where the learner has no fresh model for these tests."
+        "Accuracy in per cent, losses in points, with 95 % intervals. Both accuracies are means over the same "
+        f"{counted(first['tests'], 'test')}. Lost a {one_of(unit)}: how far models fall behind fresh ones on the same "
+        f"test, by least squares over {counted(first['pairs'], 'pair')}. Half-life: time until half of the accuracy "
+        "above chance is gone; it follows the same models over later tests, which may be harder, and says nothing of "
+        "times beyond those that were tested. "
+        f"Age counts from the last step at which a model changed. {chance_note([facts for _, facts in shown])} "
+        f"What the same models lose {old} has three parts: fresh models do better on the same tests "
+        "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."
     ) + _newer_note(document)
     return Section("ageing-table", "How fast, and why", markup.table(heads, rows) + render("soft", note))

@@ -1,5 +1,5 @@
-"""The answer of a report in one paragraph, from numbers: who ages least, half-lives, costs, and what is not
-significant."""
+"""The answer of a report in one paragraph, from numbers: levels, losses by age, half-lives, costs, and what is not
+significant. A sentence compares learners by one measure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from markupsafe import Markup
 
 from driftline.eval.protocol import Score, primary_of
-from driftline.eval.reporting import spread
-from driftline.eval.reporting.ageing import after, half_life_text, interval, oldest, points
+from driftline.eval.reporting import counted, spread
+from driftline.eval.reporting.ageing import after, half_life_text, interval, learns_again, one_of, points
 from driftline.eval.reporting.markup import render
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ALPHA
@@ -21,38 +21,38 @@ NAMED = 6  # learners that a sentence names
 Result = Mapping[str, Any]
 
 
-def answer(document: Mapping[str, Any]) -> list[str]:
-    """Sentences about a document as `report` shows it, those with names in bold as `Markup`; [] without results."""
-    results = [r for r in document["results"] if _seeing(r)] or list(document["results"])
-    if not results:
+def answer(part: Mapping[str, Any]) -> list[str]:
+    """Sentences about a group of comparable results (one of `ranking.parts`), those with names in bold as `Markup`; []
+    without results. Who may not win (upper bounds, equal rows, who sees no sample) is not compared."""
+    results = _competitors(part["results"])
+    if not part["results"]:
         return []
-    score = document["primary"] if document.get("primary") else primary_of(document)
+    score = part["primary"] if part.get("primary") else primary_of(part)
     aged = [r for r in results if r.get("ageing") and not r["ageing"]["half_life"]["why"]]
-    sentences = []
+    sentences: list[str] = []
     if aged and any(len(r["ageing"]["age"]) > 1 for r in aged):
-        sentences += _ageing(aged, document["ageing"]["unit"], bool(document["ageing"]["dates"]))
-    elif document.get("ageing"):
+        sentences += _ageing(aged, part["ageing"]["unit"], bool(part["ageing"]["dates"]))
+    elif part.get("ageing"):
         sentences.append(
             "Each model was tested at one age only, or never above chance: how fast it ages cannot be said."
         )
-    sentences += [
-        _best(document, results, score),
-        _cost(results),
-        _unsure(document, results, score),
-        _bound(document, score),
-    ]
+    if results:
+        sentences += [_best(part, results, score), _cost(results), _unsure(part, results, score)]
+    sentences.append(_bound(part, score))
     return [sentence for sentence in sentences if sentence]
 
 
-def _seeing(result: Result) -> bool:
-    return rival(result) and result.get("standing") != "blind"
+def _competitors(results: Sequence[Result]) -> list[Result]:
+    """Rivals that see samples; if there are none, rivals."""
+    rivals = [r for r in results if rival(r)]
+    return [r for r in rivals if r.get("standing") != "blind"] or rivals
 
 
 def _name(result: Result) -> Markup:
-    return render("strong", result["learner"])
+    return render("strong", result["label"])
 
 
-def _best(document: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
+def _best(part: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
     """Who is first; the best is only who differs from every other one by a test."""
     top = max(results, key=lambda r: ranking.rank(score, r))
     if mean_of(score, top) is None:
@@ -63,59 +63,60 @@ def _best(document: Mapping[str, Any], results: Sequence[Result], score: Score) 
         return f"No learner has the best {score.label}: none reached it with all of the most seeds."
     ahead = [_name(r) for r in results if ranking.rank(score, r) > ranking.rank(score, best[0])]
     fewer = Markup(" with the most seeds; {} ran with fewer").format(_list(ahead)) if ahead else ""
-    ps = [r.get("p_against_best_adjusted", {}).get(score.name) for r in results if r is not best[0]]
-    tie = document.get("best_tie")
-    alone = len(tie) == 1 if tie else all(p is not None and p < ALPHA for p in ps)
+    ps = [_p(part, best[0], r, score) for r in results if r is not best[0]]
+    tie = part.get("best_tie")
+    alone = tie == [best[0]["label"]] if tie else all(p is not None and p < ALPHA for p in ps)
     rank = "has the best" if alone else "is first by"
     values = (_name(best[0]), rank, score.label, spread(score, best[0]), len(results), fewer)
     return Markup("{} {} {}, {}, of {} learners{}.").format(*values)
 
 
+def _p(part: Mapping[str, Any], best: Result, other: Result, score: Score) -> float | None:
+    """Of the test of a result against the best one; None if it was not tested, or against another one."""
+    first = ranking.best(score, (r for r in part["results"] if rival(r)))
+    tested = any(r["label"] == best["label"] for r in first)
+    p: float | None = other.get("p_against_best_adjusted", {}).get(score.name) if tested else None
+    return p
+
+
 def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
-    """Who is best when old, who ages least and most, and how fast."""
-    at = oldest(aged[0]["ageing"])
-    age = after(aged[0]["ageing"], at, unit)
-    compared = [r for r in aged if len(r["ageing"]["age"]) > at and _older(r, at)["value"] is not None]
-    moving = [r for r in compared if any(r["ageing"]["causes"]["older"]["value"])]  # others never learn again
+    """Who is best when old, who loses least and most to fresh models on the same tests, and half-lives."""
+    moving = [r for r in aged if r["ageing"]["tests"] and learns_again(r["ageing"])]
+    moving = [r for r in moving if r["ageing"]["loss"]["value"] is not None]
     if not moving:
         return []
+    at = len(moving[0]["ageing"]["age"]) - 1
+    age = after(moving[0]["ageing"], at, unit)
+    moving = [r for r in moving if len(r["ageing"]["age"]) == at + 1]
     by_old = sorted(moving, key=lambda r: r["ageing"]["accuracy"]["value"][at], reverse=True)
-    now = [_at(r["ageing"]["accuracy"], at) for r in by_old]
+    now = [{end: v[at] for end, v in r["ageing"]["accuracy"].items()} for r in by_old]
     fresh, old = (points(by_old[0]["ageing"]["accuracy"]["value"][k]) for k in (0, at))
     rank = "is the most accurate" if all(_apart(now[0], other) for other in now[1:]) else "is first by accuracy"
-    first = Markup("After {}, {} {}: {} %, after {} % when fresh, on the same tests.")
-    sentences: list[str] = [first.format(age, _name(by_old[0]), rank, old, fresh)]
-    ordered = sorted(moving, key=lambda r: _older(r, at)["value"])
+    first = Markup("After {}, {} {}: {} %, after {} % when fresh, on the same {}.")
+    tests = counted(by_old[0]["ageing"]["tests"], "test")
+    sentences: list[str] = [first.format(age, _name(by_old[0]), rank, old, fresh, tests)]
+    ordered = sorted(moving, key=lambda r: r["ageing"]["loss"]["value"])
     least, most = ordered[0], ordered[-1]
     if len(ordered) == 1:
-        return [*sentences, Markup("{}: {}; {}.").format(_name(least), _behind(least, at, age), _half(least, unit))]
+        return [*sentences, Markup("{} {}; {}.").format(_name(least), _loses(least, unit), _half(least, unit))]
     verbs = ("ages least", "ages fastest")
-    if not _apart(_older(least, at), _older(most, at)):
+    if not _apart(least["ageing"]["loss"], most["ageing"]["loss"]):
         sentences.append("No learner ages faster than another beyond the 95 % intervals.")
         verbs = ("fell least", "fell most")
     for result, verb in zip((least, most), verbs, strict=True):
-        values = (_name(result), verb, _behind(result, at, age), _half(result, unit))
-        sentences.append(Markup("{} {}: {}; {}.").format(*values))
+        values = (_name(result), verb, _loses(result, unit), _half(result, unit))
+        sentences.append(Markup("{} {}: it {}; {}.").format(*values))
     if not dated:
         sentences.append("The stream has no dates: ages are in steps.")
     return sentences
 
 
-def _older(result: Result, at: int) -> dict[str, Any]:
-    """What a model loses by its age alone: how much better fresh models do on the same tests."""
-    return _at(result["ageing"]["causes"]["older"], at)
-
-
-def _at(estimate: Mapping[str, Sequence[Any]], at: int) -> dict[str, Any]:
-    return {end: values[at] for end, values in estimate.items()}
-
-
-def _behind(result: Result, at: int, age: str) -> str:
-    value, ends = interval(_older(result, at))
-    interval_text = f" ({ends})" if ends else ""
-    if value.startswith("−"):
-        return f"after {age} its models are not behind fresh ones ({value} points, {ends})"
-    return f"after {age} its models are {value} points{interval_text} behind fresh ones on the same tests"
+def _loses(result: Result, unit: str) -> str:
+    facts = result["ageing"]
+    value, ends = interval(facts["loss"])
+    within = f" ({ends})" if ends else ""
+    pairs = counted(facts["pairs"], "pair")
+    return f"loses {value} points a {one_of(unit)}{within} to fresh models on the same tests ({pairs})"
 
 
 def _half(result: Result, unit: str) -> str:
@@ -160,24 +161,24 @@ def _time(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _unsure(document: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
-    """Which learners cannot be told from the best."""
+def _unsure(part: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
+    """Which learners do not differ from the best."""
     if len(results) < 2:
         return ""
     seeds = max(len(r["seeds"]) for r in results)
-    if not document.get("best_tie") and seeds < LEAST_SEEDS:
-        counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
-        return render("unsure", f"Each learner ran with {counted}: differences over seeds are not tested.")
+    if not part.get("best_tie") and seeds < LEAST_SEEDS:
+        ran = f"Each learner ran with {counted(seeds, 'seed')}: differences over seeds are not tested."
+        return render("unsure", ran)
     if not (bests := ranking.best(score, results)):
         return ""
     best = bests[0]
-    if (tie := document.get("best_tie")) and best["learner"] in tie:
+    if (tie := part.get("best_tie")) and best["label"] in tie:
         names = [render("strong", name) for name in tie]
         others = f" (paired test over samples and seeds, Holm, {100 * ALPHA:.0f} %)"
         if len(names) == 1:
             return render("unsure", Markup("{} differs from all others{}.").format(names[0], others))
         return render("unsure", Markup("No significant difference{} between {}.").format(others, _list(names)))
-    ps = [(r, r.get("p_against_best_adjusted", {}).get(score.name)) for r in results if r is not best]
+    ps = [(r, _p(part, best, r, score)) for r in results if r is not best]
     alike = [_name(r) for r, p in ps if p is not None and p >= ALPHA]
     unknown = [_name(r) for r, p in ps if p is None]
     text, test = Markup(), f"paired t tests over seeds, Holm over all pairs, {100 * ALPHA:.0f} %"
@@ -196,9 +197,9 @@ def _list(names: Sequence[Markup]) -> Markup:
     return Markup(", ").join(names[:NAMED]) + more
 
 
-def _bound(document: Mapping[str, Any], score: Score) -> str:
-    bounds = [r for r in document["results"] if bound(r) and mean_of(score, r) is not None]
+def _bound(part: Mapping[str, Any], score: Score) -> str:
+    bounds = [r for r in part["results"] if bound(r) and mean_of(score, r) is not None]
     if not bounds:
         return ""
     best = max(bounds, key=lambda r: ranking.rank(score, r))
-    return render("unsure", f"Upper bound, {best['learner']}: {spread(score, best)}.")
+    return render("unsure", f"Upper bound, {best['label']}: {spread(score, best)}.")

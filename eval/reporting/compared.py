@@ -71,11 +71,12 @@ def letters(document: Document) -> dict[int, str]:
     return letters_of
 
 
-def best_tie(document: Document) -> list[int] | None:
-    """Positions of the results that cannot be told from the best one, itself first; None if nothing was tested or there
-    are several groups of settings."""
-    compared = document.get("compared", ())
-    return list(compared[0]["ties"][0]) if len(compared) == 1 and compared[0]["ties"] else None
+def best_tie(part: Document, names: Mapping[int, str]) -> list[str] | None:
+    """Names of the results of a group that do not differ from its best one, itself first; None if nothing was tested.
+
+    names: of the group's results, by position in the document."""
+    ties = [group["ties"] for group in part.get("compared", ()) if {*group["members"]} <= names.keys()]
+    return [names[i] for i in ties[0][0]] if ties and ties[0] else None
 
 
 def p_text(p: float | None) -> str:
@@ -88,10 +89,12 @@ def p_text(p: float | None) -> str:
 
 def tests_of_pairs(document: Document, names: Mapping[int, str]) -> list[list[Any]]:
     """For each pair that was tested: both names, the difference and the ends of its interval in points, p, and p of
-    the exact test sample by sample; the page's script writes the sentence. names: of results, by position."""
+    the exact test sample by sample; the page's script writes the sentence. names: of the results of one group, by
+    position."""
     return [
         [*(names[i] for i in pair["of"]), *(end if end is None else round(100 * end, 1) for end in pair["difference"]),
          pair["p"], pair["p_outcomes"]]
-        for group in document.get("compared", ()) if len(group["members"]) <= MOST
+        for group in document.get("compared", ())
+        if len(group["members"]) <= MOST and {*group["members"]} <= names.keys()
         for pair in group["pairs"] if pair["difference"][0] is not None
     ]  # fmt: skip

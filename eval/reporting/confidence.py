@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from driftline.eval.plotting.charts import Figure, Section, lines
-from driftline.eval.reporting.ageing import after, interval, oldest
+from driftline.eval.reporting.ageing import after, interval
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.rows import Run
 from driftline.eval.scoring.calibration import Calibration, calibration
+from driftline.eval.scoring.decay import ages_shown
 from driftline.stream_builder.stream import Stream
 
 NAMED = 6  # learners that the sentence names
@@ -43,7 +44,7 @@ def _plain(value: float) -> float | None:
 
 def section(document: Mapping[str, Any]) -> tuple[Figure, Section] | None:
     """The chart of the calibration error by age, and a table; None without confidences."""
-    shown = [(r["learner"], r["calibration"]) for r in document["results"] if r.get("calibration")]
+    shown = [(r["label"], r["calibration"]) for r in document["results"] if r.get("calibration")]
     shown = [(name, facts) for name, facts in shown if None not in facts["ece"]["value"]]
     if not shown:
         return None
@@ -64,13 +65,13 @@ def section(document: Mapping[str, Any]) -> tuple[Figure, Section] | None:
     chart = Figure("Calibration by age", caption, lines(series, f"{unit} from training to test", bands=bands))
     measures = ("gap", "ece", "brier")
     rows = [
-        [name, *(Cell(*interval(facts[what], at)) for what in measures for at in (0, oldest(facts)))]
+        [name, *(Cell(*interval(facts[what], at)) for what in measures for at in (0, _oldest(facts)))]
         for name, facts in shown
     ]
-    old = f"after {after(shown[0][1], oldest(shown[0][1]), unit)}"
+    old = f"after {after(shown[0][1], _oldest(shown[0][1]), unit)}"
     titles = ("confidence − accuracy", "calibration error", "Brier score")
     heads = ["learner", *(f"{title}, {when}" for title in titles for when in ("fresh", old))]
-    grown = [name for name, facts in shown if _above(facts["gap"], oldest(facts), 0)]
+    grown = [name for name, facts in shown if _above(facts["gap"], _oldest(facts), 0)]
     content = render("calibration", grown[:NAMED], len(grown[NAMED:]), table(heads, rows))
     return chart, Section("calibration", "", content)
 
@@ -78,3 +79,8 @@ def section(document: Mapping[str, Any]) -> tuple[Figure, Section] | None:
 def _above(band: Mapping[str, Any], at: int, start: int) -> bool:
     low, high = band["low"][at], band["high"][start]
     return low is not None and high is not None and low > max(high, 0.0)
+
+
+def _oldest(facts: Mapping[str, Any]) -> int:
+    """Position of the oldest age that is on the curves of ageing."""
+    return ages_shown(np.array(facts["pairs"])) - 1

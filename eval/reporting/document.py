@@ -2,74 +2,110 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+from markupsafe import Markup
+
 from driftline.eval.plotting.charts import Figure, points
-from driftline.eval.protocol import Document, Score, kind_of, primary_of, score_of, scores_of
-from driftline.eval.reporting import ageing, confidence, samples
+from driftline.eval.protocol import OF_CLASSES, Document, Score, kind_of, primary_of, score_of, scores_of
+from driftline.eval.reporting import ageing, confidence, remarks, samples, value_text
 from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
+from driftline.eval.reporting.markup import table
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import labels, mean_of, ranked, rival
+from driftline.eval.scoring.ranking import mean_of, rival
 from driftline.stream_builder.stream import Stream
 
 MATRICES = 6  # in the page; the script draws the others, from the data of `_pair`
-DAY = 86_400
+CLASSES = 60  # in the table of recalls
 
 
 def shown(
-    document: Document,
+    part: Document,
     stream: Stream | None,
     thumbnails: samples.Thumbnails | None = None,
     traces: samples.Traces | None = None,
 ) -> dict[str, Any]:
-    """What a page shows beyond the document: the order and the best, the answer, columns, texts, figures, the matrix's
-    axes and range."""
-    results, kind, page = document["results"], kind_of(document), page_of(document)
+    """What a page shows beyond one of `ranking.parts`: the answer, columns, texts, figures, the matrix's axes and
+    range. All of it is about this group of comparable results."""
+    results, kind, page = part["results"], kind_of(part), page_of(part)
     seeing = [r for r in results if r.get("standing") != "blind"] or results  # chance would flatten the colours
     cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
     measures = dict.fromkeys(name for r in results for name in r.get("measures", ()))
-    ties, at = letters(document), {id(result): i for i, result in enumerate(results)}
-    names = {at[id(p.result)]: p.name for p in ranked(document)}
+    ties, names = letters(part), {r["place"]: r["label"] for r in results}
     full = {
-        **document,
-        "results": [
-            {**p.result, "learner": p.name, "group": p.group, "is_best": p.best, "tie": ties.get(at[id(p.result)], "")}
-            for p in ranked(document)
-        ],
-        "tied": bool(ties),
-        "columns": scores_of(document),
-        "primary": primary_of(document) if results else None,
+        **part,
+        "title": title_of(part),
+        "results": [{**r, "tie": ties.get(r["place"], ""), "remarks": remarks(r)} for r in results],
+        "tied": any(r["place"] in ties for r in results),
+        "columns": scores_of(part),
+        "primary": primary_of(part) if results else None,
         "seeds": _seeds(results),
-        "varies": page.varies(document) if any(len(r["seeds"]) > 1 for r in results) else "",
-        "measures": [score_of(kind, name) for name in measures],
+        "varies": page.varies(part) if any(len(r["seeds"]) > 1 for r in results) else "",
+        "measures": [score_of(kind, name) for name in measures]
+        + [score for score in OF_CLASSES if any(ranking.entry_of(score, r) for r in results)],
+        "recalls": _recall_table(part),
         "texts": page,
-        "figures": page.figures(document) if results else [],
-        "note": page.note(document) if results else "",
+        "figures": page.figures(part) if results else [],
+        "note": page.note(part) if results else "",
         "scale": _scale(results),
-        "names": names_of(document, stream),
+        "names": names_of(part, stream),
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
-        "lacks": _lacks(document),
+        "lacks": _lacks(part),
     }
-    aged = bool(full.get("ageing"))
-    tie = best_tie(document)
-    full["best_tie"] = None if tie is None else [names[i] for i in tie]
+    aged = any(r.get("ageing") for r in results)
+    full["best_tie"] = best_tie(part, names)
     full["answer"] = answer(full)
     full["curves"] = ageing.curves(full) if aged else None
     full["ageing_table"] = ageing.table(full) if aged else None
     full["seen_section"] = ageing.seen_section(full) if full.get("seen") and results else None
     full["calibrated"] = confidence.section(full)
     full["by_class"] = ageing.by_class(full) if aged else None
-    full["samples"] = samples.section(full["lost"], stream, thumbnails, traces) if full.get("lost") else None
+    lost = next((one for one in part.get("lost", ()) if {*one["members"]} <= names.keys()), None)
+    full["samples"] = samples.section(lost, stream, thumbnails, traces) if lost else None
     full["cost"] = _cost(full) if results else None
-    full["pair"] = _pair(full, tests_of_pairs(document, names))
+    full["pair"] = _pair(full, tests_of_pairs(part, names))
     with_matrix = [r for r in full["results"] if r["matrix"]]
     full["matrices"], full["more_matrices"] = with_matrix[:MATRICES], len(with_matrix[MATRICES:])
     return full
+
+
+def title_of(part: Document) -> str:
+    """Protocol, stream and, where the document has several groups of comparable results, the settings of this one."""
+    return f"{part['protocol']} on {part['stream']['name']}" + f", {part['setting']}" * bool(part["setting"])
+
+
+def recalls(part: Document) -> tuple[list[str], list[list[str]]]:
+    """Names of the classes, and for each learner with outcomes its label and its recall of each class in per cent; "–"
+    for a class without tests."""
+    results = [r for r in part["results"] if "classes" in r]
+    size = max((len(r["classes"]["recall"]) for r in results), default=0)
+    names = list(part.get("classes", ()))[:size]
+    share, rows = Score("", ""), []
+    for r in results:
+        values = r["classes"]["recall"]
+        rows.append([r["label"], *(value_text(share, v) for v in [*values, *[None] * (size - len(values))])])
+    return [*names, *map(str, range(len(names), size))], rows
+
+
+def _recall_table(part: Document) -> Markup | None:
+    """A row for each class, those with the lowest recall if there are many; None without outcomes."""
+    names, rows = recalls(part)
+    n: list[int] = max((r["classes"]["n"] for r in part["results"] if "classes" in r), key=len, default=[])
+    lines = [
+        [name, f"{count:,}", *cells] for name, count, *cells in zip(names, n, *(row[1:] for row in rows), strict=True)
+    ]
+    if len(lines) > CLASSES:
+        worst = sorted(
+            range(len(lines)), key=lambda k: min((float(c) for c in lines[k][2:] if c != "–"), default=math.inf)
+        )
+        lines = [lines[k] for k in sorted(worst[:CLASSES])]
+    return table(["class", "tests", *(row[0] for row in rows)], lines) if lines else None
 
 
 def names_of(document: Document, stream: Stream | None) -> list[str]:
@@ -138,13 +174,13 @@ def _seeds(results: Sequence[Mapping[str, Any]]) -> str:
 def _scale(results: Sequence[Mapping[str, Any]]) -> str:
     """How heads scale features; "" without heads on features.
 
-    >>> _scale([{"learner": "er", "settings": {"scale": "rms"}}])[:42]
+    >>> _scale([{"label": "er", "settings": {"scale": "rms"}}])[:42]
     'Trained heads divide features by one const'
     """
     heads = [r for r in results if "scale" in r["settings"] and r["settings"].get("net", "linear") in ("linear", "mlp")]
     if not heads:
         return ""
-    raw = ", ".join(r["learner"] for r in heads if r["settings"]["scale"] == "none")
+    raw = ", ".join(r["label"] for r in heads if r["settings"]["scale"] == "none")
     text = "Trained heads divide features by one constant, the root mean square length of the first training data"
     return text + (f"; unscaled: {raw}" if raw else "") + ". Closed forms and neighbours do not depend on their unit."
 
@@ -152,7 +188,7 @@ def _scale(results: Sequence[Mapping[str, Any]]) -> str:
 def _cost(document: Mapping[str, Any]) -> Figure | None:
     """The primary score over the cost of a run; None for fewer than two learners."""
     score: Score = document["primary"]
-    named = dict(zip(labels(document["results"]), document["results"], strict=True))
+    named = {r["label"]: r for r in document["results"]}
     whole = {name: r for name, r in named.items() if ranking.rank(score, r)[0] == 1}
     costs = {name: (1000 * seconds_of(r), mean_of(score, r)) for name, r in whole.items()}
     places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None}
@@ -182,6 +218,6 @@ def _pair(document: Mapping[str, Any], tests: Sequence[Sequence[Any]]) -> dict[s
         matrix = [[None if c is None else round(100 * c, 2) for c in row] for row in r["matrix"] or []]
         means = [mean_of(score, r) for score in scores]
         values = [None if mean is None else round(100 * mean, 2) for mean in means]
-        learners.append({"name": r["learner"], "scores": values, "matrix": matrix or None})
+        learners.append({"name": r["label"], "scores": values, "matrix": matrix or None})
     about = {"steps": document["names"], "span": [100 * end for end in document["span"]]}
     return {"learners": learners, "scores": [s.label for s in scores], "tests": tests} | about

@@ -18,7 +18,7 @@ from driftline.eval.protocol import PROTOCOLS, Document, primary_of, scores_of
 from driftline.eval.reporting import value_text
 from driftline.eval.reporting.stream_page import facts, sections
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import comparable, differing, mean_of, rival
+from driftline.eval.scoring.ranking import comparable, differing, labels, mean_of, rival
 from driftline.stream_builder.stream import Stream
 
 Documents = Sequence[Document]
@@ -63,16 +63,17 @@ def anchor(document: Document, result: Mapping[str, Any]) -> str:
 
 
 def linked(documents: Documents) -> list[dict[str, Any]]:
-    """Documents whose results and streams name their pages."""
+    """Documents whose results and streams name their pages, and whose results have their label."""
     full = []
     for d in documents:
         aged = d["ageing"]["results"] if d.get("ageing") else [None] * len(d["results"])
         sure = d["calibration"]["results"] if d.get("calibration") else [None] * len(d["results"])
         seen = (d["seen"]["results"] if d.get("seen") else None) or [None] * len(d["results"])
+        of_results = zip(d["results"], aged, sure, seen, labels(d["results"]), strict=True)
         results = [
             {**r, "page": learner_page(r["learner"]), "anchor": anchor(d, r), "ageing": age, "calibration": calibration,
-             "seen": gap}
-            for r, age, calibration, gap in zip(d["results"], aged, sure, seen, strict=True)
+             "seen": gap, "label": label}
+            for r, age, calibration, gap, label in of_results
         ]  # fmt: skip
         stream = {**d["stream"], "page": stream_page(d["stream"])}
         full.append({**d, "stream": stream, "page": protocol_page(d["protocol"]), "results": results})
@@ -154,9 +155,9 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
         for group, settings in zip(comparable(d), differing(d), strict=True):
             score = primary_of(d)
             bests = ranking.best(score, (r for r in group if rival(r)))
-            best = next(iter(bests), {"learner": "–", "scores": {}})
+            best = next(iter(bests), {"label": "–", "scores": {}})
             text = value_text(score, mean_of(score, best))
-            scored = {"by": score.label, "best": best["learner"], "score": text, "learners": len(group)}
+            scored = {"by": score.label, "best": best["label"], "score": text, "learners": len(group)}
             shown = ", ".join(part for part in (d["protocol"], settings) if part)
             protocols.append({"protocol": shown, "page": d["page"], **scored})
     properties = {"SHA-256": about["sha256"]} | ({} if stream is None else facts(stream))

@@ -19,16 +19,17 @@ from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, stored_protocol
-from driftline.eval.reporting import ageing, compared, confidence, pages, versions
+from driftline.eval.reporting import ageing, compared, confidence, pages, samples, versions
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.files.exports import EXPORTED, write_exports
 from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of
-from driftline.eval.reporting.samples import Thumbnails, Traces, lost_samples
+from driftline.eval.reporting.samples import Thumbnails, Traces
 from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling, groups_of
+from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
 
 MANY_RUNS = 2000  # with more, several processes make the documents
@@ -139,20 +140,22 @@ def document_of(runs: Sequence[Run], key: tuple[str, str, str], stream: Stream |
     document = summary(runs, name, sha, protocol, None if stream is None else groups_of(stream))
     if runs and (release := runs[0].about.get("release")) is not None:
         document["release"] = release
+    if stream is not None:
+        document["classes"] = list(stream.classes)
     return document | (_more(runs, document, stream, few) if runs else {})
 
 
 def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: bool) -> dict[str, Any]:
     """What the report says beyond scores: how learners age, which of them differ, and which samples they lose."""
     draws = Resampling(FEW if few else REPLICATES, groups=None if stream is None else groups_of(stream))
-    parts = {
+    facts = {
         "ageing": ageing.facts_of(runs, stream, draws),
         "compared": compared.facts_of(runs, document, draws),
         "seen": ageing.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, stream),
-        "lost": lost_samples(runs, document),
+        "lost": samples.facts_of(runs, document),
     }
-    return {key: value for key, value in parts.items() if value}
+    return {key: value for key, value in facts.items() if value}
 
 
 def report(
@@ -197,10 +200,13 @@ def write(
     streams_of = {stream.sha256: stream for stream in streams}
     plain = pages.linked(documents)
     single = len({d["stream"]["sha256"] for d in documents}) <= 1
-    full = [
-        shown(d, streams_of.get(d["stream"]["sha256"]), thumbnails, traces) | {"id": f"r{i}"}
-        for i, d in enumerate(plain, 1)
-    ]
+    full: list[dict[str, Any]] = []
+    for d in plain:
+        over_groups = page_of(d).whole(d) if d["results"] else ()
+        for k, part in enumerate(parts(d)):
+            entry = shown(part, streams_of.get(part["stream"]["sha256"]), thumbnails, traces)
+            first = {"figures": [*over_groups, *entry["figures"]]} if k == 0 else {"skipped": []}
+            full.append(entry | first | {"id": f"r{len(full) + 1}"})
     for d in full:
         d["home"] = f"{'index.html' if single else d['page']}#{d['id']}"
     lead = max(full, key=lambda d: (d["curves"] is not None, len(d["results"])), default=None)
@@ -220,7 +226,7 @@ def write(
             documents=full if single else [],
             opening=opening,
             lead=lead,
-            lead_of_many=0 if single else len(full),
+            lead_of_many=len(full) if len(full) > 1 else 0,
             before=[*before, *([] if single else sections)],
             after=[*after, *(sections if single else []), *across.values()],
             pages=pages.contents(plain),

@@ -16,7 +16,7 @@ from driftline.eval.protocol import Document, primary_of, stored_protocol
 from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import ranked
+from driftline.eval.scoring.ranking import comparable, ranked
 from driftline.stream_builder.step import CALENDAR
 from driftline.stream_builder.stream import SPLITS, Split, Stream
 
@@ -24,6 +24,19 @@ SHOWN, PIXELS = 12, 116
 Thumbnails = Callable[[Sequence[str]], Mapping[str, bytes]]  # ids → JPEG of those that have a picture
 Traces = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]  # ids → where each comes from: what → text or URL
 Counts = npt.NDArray[np.int32]
+
+
+def facts_of(runs: Sequence[Run], document: Document) -> list[dict[str, Any]]:
+    """`lost_samples` of each group of comparable results that has outcomes, with the positions (`members`) of the
+    group's results in the document."""
+    position, runs_of = {id(result): i for i, result in enumerate(document["results"])}, groups(runs)
+    per_group = []
+    for group in comparable(document):
+        members = sorted(position[id(result)] for result in group)
+        own = {**document, "results": [document["results"][i] for i in members]}
+        if lost := lost_samples([run for i in members for run in runs_of[i]], own):
+            per_group.append({"members": members, **lost})
+    return per_group
 
 
 def lost_samples(runs: Sequence[Run], document: Document) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from driftline.eval.rows import Run, groups
 from driftline.eval.scoring.bands import Array, Band, Floats, band
 from driftline.eval.scoring.causes import Causes, causes
 from driftline.eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
-from driftline.eval.scoring.decay import HalfLife, by_lag, columns_of, half_lives, slope
+from driftline.eval.scoring.decay import Curve, HalfLife, by_lag, columns_of, curves, half_lives, slope
 from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
 
@@ -55,6 +55,8 @@ class Ageing:
     the lag nearest to 0 takes the place of the base lag"""
     accuracy_of: Band
     """(C, K) the same for each class"""
+    curve: Curve
+    """accuracy at the ages that many tests have, on the same tests, and the loss per unit of time"""
     matrix: Band
     """(T, T) R; NaN: not tested"""
     slope: Band
@@ -157,6 +159,9 @@ def _ageing(
     slopes, slopes_of = (
         band(slope(one, ages, first), slope(two, ages, first), layout) for one, two in ((r, drawn), (r_of, drawn_of))
     )
+    shown = pairs[base:] if twins else [np.diagonal(tested, k) for k in later.tolist()]
+    counts = np.array([of_lag.sum() for of_lag in shown], np.int64)
+    on_same = curves(r, drawn, r_of, drawn_of, ages, later, counts, layout)
     matrix, parts = band(r, drawn, layout), causes(right, n, drawn_right, drawn_n, later, classes, layout)
     return [
         Ageing(
@@ -171,6 +176,7 @@ def _ageing(
             models=int(tested.any(1).sum()),
             accuracy=accuracy[k],
             accuracy_of=accuracy_of[k],
+            curve=on_same[k],
             matrix=matrix[k],
             slope=slopes[k],
             slope_of=slopes_of[k],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
 from driftline.eval.experiment.code import ours
@@ -18,6 +19,9 @@ from driftline.eval.scoring.bands import Array
 from driftline.eval.scoring.comparing import differences
 from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
 from driftline.eval.scoring.significance import half_width, holm, over_samples, paired
+
+Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 def summary(
@@ -36,6 +40,7 @@ def summary(
         notes: dict[str, Any] = {key: about[key] for key in copied if key in about}
         instance = kind(**about["protocol_settings"])
         scored = [_score(instance, run) for run in group]
+        tests = [instance.roles.decisive(run.rows) for run in group]
         results.append(
             {
                 "learner": about["learner"],
@@ -47,10 +52,11 @@ def summary(
                 **({"code_of": about["code_of"]} if "code_of" in about else {}),
                 "codes": [run.about["code"] for run in group if "code" in run.about],
                 **_each(group, "chosen", "selection", "kernel"),
-                **({"draws": len(set(tests))} if all(tests := [run.about.get("tests") for run in group]) else {}),
+                **({"draws": len(set(drawn))} if all(drawn := [run.about.get("tests") for run in group]) else {}),
                 **({"published": values} if (values := published.beside(about)) else {}),
                 "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
+                **_of_classes(tests),
                 "per_class": _mean_by_class([s.by_class for s in scored]),
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "ci95_samples": _over_samples(instance, group[0]),
@@ -152,6 +158,77 @@ def _compare_outcomes(
         results[k]["p_against_best_adjusted"][score.name] = None if np.isnan(value) else value
 
 
+def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    """What the decisive tests of each run say of classes: `classes` has balanced accuracy, macro-F1, and for each label
+    from 0 the samples of a run (`n`) and the mean recall over seeds, None without samples. `tests`: samples of one
+    run. `constant`, if a test has one answer for all samples. {} where a run has no such tests or outcomes."""
+    sizes = [one.shape[1] for rows in tests if (one := counts_of(rows)) is not None]
+    if len(sizes) < len(tests) or not (size := max(sizes, default=0)):
+        return {}
+    counts = [one for rows in tests if (one := counts_of(rows, size)) is not None]
+    n, recalls = np.stack([one[0] for one in counts]), np.stack([recall(one) for one in counts])
+    return {
+        "classes": {
+            "balanced_accuracy": _spread([balanced_accuracy(one) for one in counts]),
+            "macro_f1": _spread([macro_f1(one) for one in counts]),
+            "n": n.max(0).tolist(),
+            "recall": [None if not of.any() else float(np.nanmean(r)) for r, of in zip(recalls.T, n.T, strict=True)],
+        },
+        "tests": int(n.sum(1).max()),
+        **({"constant": True} if all(map(constant, tests)) else {}),
+    }
+
+
+def counts_of(rows: Sequence[Row], classes: int = 0) -> Counts | None:
+    """(3, C) samples, right answers and all answers of each class, of some tests; None without tests, and where one has
+    no outcomes. classes: C, if there are more than the tests have."""
+    answers = [row.answers for row in rows]
+    present = [one for one in answers if one is not None]
+    if not present or len(present) < len(answers):
+        return None
+    label, predicted = (
+        np.concatenate([getattr(one, name) for one in present]).astype(np.int64) for name in ("label", "predicted")
+    )
+    size = max(classes, int(label.max(initial=-1)) + 1, int(predicted.max(initial=-1)) + 1)
+    return np.stack([np.bincount(which, minlength=size) for which in (label, label[label == predicted], predicted)])
+
+
+def recall(counts: Counts) -> Floats:
+    """(C,) share of each class's samples that are right; NaN for a class without samples.
+
+    >>> recall(np.array([[4, 2, 0], [3, 1, 0], [4, 1, 1]]))
+    array([0.75, 0.5 ,  nan])
+    """
+    n, right, _ = counts
+    return np.where(n > 0, right / np.maximum(n, 1), np.nan)
+
+
+def balanced_accuracy(counts: Counts) -> float:
+    """Mean recall of the classes that have samples [Brodersen et al. 2010].
+
+    >>> balanced_accuracy(np.array([[4, 2, 0], [3, 1, 0], [4, 1, 1]]))
+    0.625
+    """
+    return float(np.nanmean(recall(counts)))
+
+
+def macro_f1(counts: Counts) -> float:
+    """Mean over the classes that have samples of F1, 2 · right / (samples + answers).
+
+    >>> round(macro_f1(np.array([[4, 2, 0], [3, 1, 0], [4, 1, 1]])), 4)  # 6 / 8 and 2 / 3
+    0.7083
+    """
+    n, right, answers = counts
+    return float((2 * right / np.maximum(n + answers, 1))[n > 0].mean())
+
+
+def constant(rows: Sequence[Row]) -> bool:
+    """Whether each test has one answer for all of its samples, and some test has samples of several classes."""
+    answers = [row.answers for row in rows if row.answers is not None and len(row.answers) > 1]
+    several = any(np.ptp(one.label) > 0 for one in answers)
+    return several and all(np.ptp(one.predicted) == 0 for one in answers)
+
+
 def _mean_by_class(per_run: Sequence[Sequence[float | None] | None]) -> list[float | None] | None:
     runs = [accuracies for accuracies in per_run if accuracies is not None]
     if not runs or len(runs) < len(per_run):
@@ -174,11 +251,15 @@ def _half_width(values: Sequence[float | None]) -> float | None:
 
 
 def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:
-    """Means over seeds; all curves have the same positions."""
+    """Means over seeds. A curve that is shorter than another seed's keeps its last place and value, so that the mean
+    ends where the runs end."""
     if not curves or curves[0] is None:
         return None
-    shared = {key: min(len(curve[key]) for curve in curves) for key in curves[0]}  # seeds may differ in length
-    return {key: np.mean([curve[key][:n] for curve in curves], axis=0).tolist() for key, n in shared.items()}
+    size = {key: max(len(c[key]) for c in curves) if all(len(c[key]) for c in curves) else 0 for key in curves[0]}
+    whole = {
+        key: [[*c[key], *[c[key][-1]] * (n - len(c[key]))] if n else [] for c in curves] for key, n in size.items()
+    }
+    return {key: np.mean(values, axis=0).tolist() for key, values in whole.items()}
 
 
 def _mean_matrix(matrices: Sequence[Any]) -> list[list[float | None]] | None:

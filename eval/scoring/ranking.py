@@ -79,7 +79,8 @@ def uses_unlabelled(learner: str) -> bool:
 
 def entry_of(score: Score, result: Document) -> Document:
     """Mean, standard deviation and values of a score or measure in one of a document's results; {} if it lacks it."""
-    entry: Document = result["scores"].get(score.name) or result.get("measures", {}).get(score.name, {})
+    places = (result["scores"], result.get("measures", {}), result.get("classes", {}))
+    entry: Document = next((place[score.name] for place in places if place.get(score.name)), {})
     return entry
 
 
@@ -153,6 +154,32 @@ def differing(document: Document) -> list[str]:
     return [", ".join(f"{key}={s[key]}" for key in keys if key in s) for s in settings]
 
 
+def parts(document: Document) -> list[dict[str, Any]]:
+    """A document for each of its groups of comparable results, in the order of rank: each result has its `label` beside
+    the registered name (`learner`), `is_best`, and `place`, its position in the whole document; `setting` names the
+    group where there are several. A document without results is one part."""
+    whole = [{**document, "setting": ""}]
+    place = {id(result): k for k, result in enumerate(document["results"])}
+    alone = []
+    for group, setting in zip(comparable(document), differing(document), strict=True):
+        bests = best(primary_of(document), (r for r in group if rival(r)))
+        results = [
+            {**r, "label": label, "is_best": any(r is other for other in bests), "place": place[id(r)]}
+            for r, label in zip(group, distinct(labels(group)), strict=True)
+        ]
+        alone.append({**document, "results": results, "setting": setting})
+    return alone or whole
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """No two are equal: of rows that differ in nothing that is recorded, the number is added.
+
+    >>> distinct(["er", "ft", "er"])
+    ['er', 'ft', 'er, row 3']
+    """
+    return [name if name not in names[:k] else f"{name}, row {k + 1}" for k, name in enumerate(names)]
+
+
 def labels(results: Sequence[Result]) -> list[str]:
     """Learners' names, with the settings that differ if a learner has several results.
 
@@ -164,7 +191,8 @@ def labels(results: Sequence[Result]) -> list[str]:
         settings = [other["settings"] for other in results if other["learner"] == result["learner"]]
         differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in settings)]
         code = _code_of(result, results)
-        names.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ), *code]))
+        name = ", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ), *code])
+        names.append(name)
     return names
 
 

@@ -101,6 +101,7 @@ def evaluate(
     from driftline.eval.experiment.settings import seeds_of, setting_names
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
+    from driftline.eval.reporting.files.terminal import scores_text
     from driftline.pipelines.config.loader import setting_of
     from driftline.stream_builder.stream import Stream
 
@@ -144,7 +145,7 @@ def evaluate(
         stream = streams.get(path) or Stream.load(next(iter(folders.values()), path))
         documents += work.documents(path, names, stream, folders, len(protocols) * len(paths) == 1)
     following = next_step("report", out, "--out", "report") if any(d["results"] for d in documents) else ""
-    lines = [*map(_scores, documents), following]
+    lines = [*map(scores_text, documents), following]
     show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())
     if not following:
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
@@ -265,30 +266,6 @@ def _device(name: Device) -> str:
     from driftline.eval.training.sgd_learner import place
 
     return place(name)
-
-
-def _scores(document: dict[str, Any]) -> str:
-    """A table of learners and scores, in order of the primary score, and why learners were skipped."""
-    from driftline.eval.experiment.tune import choice_text
-    from driftline.eval.protocol import primary_of, scores_of
-    from driftline.eval.reporting import spread
-    from driftline.eval.scoring.ranking import ranked
-
-    lines, scores, places = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document), []
-    if document["results"]:
-        places = ranked(document)
-        lines[0] += f", in order of {primary_of(document).name}"
-        width = max(14, *(len(place.name) + 2 for place in places))
-        lines.append(f"  {'learner':<{width}}" + "".join(f"{score.name:>18}" for score in scores))
-    for place in places:
-        cells = "".join(f"{spread(score, place.result):>18}" for score in scores)
-        lines.append(f"  {place.name:<{width}}{cells}")
-    lines += [f"  {text}" for text in map(choice_text, document["results"]) if text]
-    reasons: dict[str, list[str]] = {}
-    for skipped in document["skipped"]:
-        reasons.setdefault(skipped["because"], []).append(skipped["learner"])
-    lines += [f"  {', '.join(names)}: skipped, because {because}" for because, names in reasons.items()]
-    return "\n".join(lines)
 
 
 @command(eval_app, "compare", "driftline compare photos-v1 photos-v2", panel="Evaluate")

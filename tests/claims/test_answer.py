@@ -8,22 +8,23 @@ from typing import Any
 import pytest
 
 from driftline.eval.protocol import Score
-from driftline.eval.reporting.ageing import oldest, points
+from driftline.eval.reporting.ageing import points
 from driftline.eval.reporting.answer import answer
 
 SCORE = Score("first", "first")
 
 
 def result(name: str, mean: float, older: tuple[float, float, float], **more: Any) -> dict[str, Any]:
-    """A learner that is `mean` right, whose models lose `older` (value, low, high) by their age in two years."""
-    ends = dict(zip(("value", "low", "high"), ([0.0, end] for end in older), strict=True))
+    """A learner that is `mean` right, whose models lose `older` (value, low, high) a year by their age."""
+    ends = dict(zip(("value", "low", "high"), older, strict=True))
     return {
-        "learner": name, "settings": {}, "seeds": [0, 1, 2], "seconds": 6.0, "measures": {},
+        "learner": name, "label": name, "settings": {}, "seeds": [0, 1, 2], "seconds": 6.0, "measures": {},
         "scores": {"first": {"mean": mean, "sd": 0.0, "values": [mean] * 3}},
         "ageing": {
-            "age": [0.0, 2.0], "youngest": [0.0, 2.0], "oldest": [0.0, 2.0], "pairs": [3, 2],
+            "age": [0.0, 2.0], "youngest": [0.0, 2.0], "oldest": [0.0, 2.0],
+            "tests": 2, "tested": [1, 2], "models": 0, "pairs": 3,
             "accuracy": {"value": [mean, mean - older[0]], "low": [0.0, 0.0], "high": [1.0, 1.0]},
-            "causes": {"older": ends},
+            "causes": {"older": {"value": [0.0, older[0]]}}, "loss": ends,
             "half_life": {"value": 1.5, "low": 1.0, "high": 2.0, "reached": 1.0, "tested": 2.0, "why": ""},
         },
         **more,
@@ -46,10 +47,11 @@ def text(*results: dict[str, Any]) -> str:
 def test_who_ages_fastest_is_said_only_where_the_intervals_are_apart(slow: Any, fast: Any, apart: bool) -> None:
     found = text(result("er", 0.9, fast), result("ridge", 0.8, slow))
     least, most = ("ages least", "ages fastest") if apart else ("fell least", "fell most")
-    assert f"ridge {least}: after 2.0 years its models are 10.0 points" in found
-    assert f"er {most}: after 2.0 years its models are 30.0 points" in found
+    assert f"ridge {least}: it loses 10.0 points a year ({100 * slow[1]:.1f} to {100 * slow[2]:.1f}) to fresh" in found
+    assert f"er {most}: it loses 30.0 points a year" in found
+    assert "to fresh models on the same tests (3 pairs); half of what it knows above chance is gone after" in found
     assert ("No learner ages faster than another beyond the 95 % intervals." in found) != apart
-    assert "After 2.0 years, ridge is first by accuracy: 70.0 %, after 80.0 % when fresh" in found
+    assert "After 2.0 years, ridge is first by accuracy: 70.0 %, after 80.0 % when fresh, on the same 2 tests" in found
     assert "er is first by first, 90.0" in found, "without a test nobody is the best"
 
 
@@ -74,5 +76,18 @@ def test_points_are_rounded_to_the_nearest_tenth() -> None:
     assert [points(v) for v in (0.12345, 0.12355, -0.0126, 0.0)] == ["12.3", "12.4", "−1.3", "0.0"]
 
 
-def test_the_oldest_age_is_one_that_half_of_the_pairs_reach() -> None:
-    assert oldest({"age": [0, 1, 2, 3], "pairs": [5, 4, 3, 1]}) == 2
+def test_who_may_not_win_is_not_compared() -> None:
+    """A bound with settings in its label, a blind learner, equal rows; and p of a test against a blind learner."""
+    old, key = (0.1, 0.0, 0.2), "p_against_best_adjusted"
+    rows = [
+        result("joint", 0.99, old, standing="bound", label="joint, splits=seeded"),
+        result("blind", 0.98, old, standing="blind"),
+        result("er", 0.9, old, **{key: {"first": 0.001}}),
+        result("er-online", 0.9, old, same_as="er"),
+        result("slda", 0.85, old, **{key: {"first": 0.3}}),
+    ]
+    found = text(*rows)
+    assert "er is first by first, 90.0 ± 0.0, of 2 learners." in found
+    assert "Not significantly different" not in found, "both p are against the blind learner"
+    assert "Upper bound, joint, splits=seeded: 99.0" in found
+    assert not re.search(r"er-online|blind", found)

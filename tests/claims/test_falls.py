@@ -202,6 +202,46 @@ def test_a_curve_by_age_is_that_of_a_loop() -> None:
         assert value == pytest.approx(level + np.mean(falls), abs=1e-3) if falls else np.isnan(value)
 
 
+def test_a_learner_that_keeps_its_level_on_each_test_does_not_rise_with_age() -> None:
+    """Late tests are easy, and old models lose 2 points a step on them and 1 point a step on the others: means at each
+    age over other tests would fall less at old ages, or rise."""
+    level, rate = np.array([0.5, 0.5, 0.6, 0.8, 0.9, 0.9]), np.array([1, 1, 1, 1, 2, 2]) / 100
+    lag = np.maximum(np.arange(6)[None, :] - np.arange(6)[:, None], 0)
+    (of_learner,) = ageing(_runs(level - rate * lag, range(6)))
+
+    assert of_learner is not None
+    curve = of_learner.curve
+    assert curve.tested.tolist() == [3, 4, 5]  # by four models each, of ages 0 to 3
+    assert curve.age.tolist() == pytest.approx([0, 1, 2, 3], abs=1e-3)
+    expected = [np.mean([level[j] - rate[j] * age for j in (3, 4, 5)]) for age in range(4)]
+    assert curve.accuracy.value == pytest.approx(expected, abs=1e-4)
+    assert curve.pairs == 5 + 4 + 3 + 2 + 1
+
+
+def test_a_test_that_some_models_lack_is_on_no_curve() -> None:
+    r = rng_for(0, "cells").uniform(0.3, 0.9, (5, 5))
+    r[2, 3] = np.nan
+    (of_learner,) = ageing(_runs(r, range(5)))
+
+    assert of_learner is not None
+    assert of_learner.curve.tested.tolist() == [2, 4]
+    expected = [np.mean([r[j - lag, j] for j in (2, 4)]) for lag in range(3)]
+    assert of_learner.curve.accuracy.value == pytest.approx(expected, abs=1e-3)
+
+
+def test_loss_is_that_of_statsmodels_with_a_level_for_each_test() -> None:
+    from statsmodels.regression.linear_model import OLS
+
+    r, years = rng_for(1, "cells").uniform(0.3, 0.9, (5, 5)), np.array([0, 1, 2, 3, 13])
+    r[0, 2] = np.nan
+    (of_learner,) = ageing(_runs(r, years.tolist()))
+
+    assert of_learner is not None
+    i, j = np.nonzero(np.triu(~np.isnan(r)))
+    fitted = OLS(r[i, j], np.column_stack([years[j] - years[i], np.eye(5)[j]])).fit()
+    assert of_learner.curve.loss.value == pytest.approx(-fitted.params[0], abs=1e-4)
+
+
 def test_ages_of_unevenly_spaced_steps_are_named_with_their_range() -> None:
     """Steps at years 0, 1, 2, 3 and 13: two steps later is 2, 2 or 11 years."""
     years = (0, 1, 2, 3, 13)
@@ -214,9 +254,10 @@ def test_ages_of_unevenly_spaced_steps_are_named_with_their_range() -> None:
     assert [of_learner[key][2] for key in ("youngest", "age", "oldest")] == pytest.approx([2, 5, 11], abs=1e-3)
     document = summary(runs, "s", "s", "clear-iid")
     document["ageing"], document["results"][0]["ageing"] = facts, of_learner
+    document["results"][0]["label"] = "er"
     section = table(document)
     assert section is not None
     assert "after 5.0 years (2.0 to 11)" in section.html
     figure = curves(document)
     assert figure is not None
-    assert "ages are means: 3.2 years (1.0 to 10), 5.0 years (2.0 to 11), 7.5 years (3.0 to 12)" in figure.caption
+    assert "ages are means: 4.0 years (1.0 to 10), 5.0 years (2.0 to 11)." in figure.caption

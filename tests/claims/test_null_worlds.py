@@ -16,9 +16,10 @@ from support.worlds import null_world
 
 from driftline.eval.reporting.answer import _apart
 from driftline.eval.reporting.document import shown
+from driftline.eval.reporting.files.terminal import scores_text
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.eval import _scores
+from driftline.eval.scoring.ranking import parts
 
 CROWN = re.compile(r"has the best|is the most accurate|ages (?:least|fastest)|differs from all|are significant")
 WORLDS = 20
@@ -38,7 +39,7 @@ def joined(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def crowns(document: dict[str, Any]) -> list[str]:
-    return CROWN.findall(re.sub("<[^>]+>", "", " ".join(shown(joined(document), None)["answer"])))
+    return CROWN.findall(re.sub("<[^>]+>", "", " ".join(shown(parts(joined(document))[0], None)["answer"])))
 
 
 @pytest.mark.parametrize("skill", [0.7, 1 / 3])
@@ -60,9 +61,9 @@ def test_of_unequal_learners_the_first_and_the_fastest_are_named(tmp_path: Path)
 def test_page_terminal_and_json_of_a_null_world_have_no_crown(tmp_path: Path) -> None:
     document = document_of(["name=a", "name=b", "name=c"], 0, tmp_path)
     page = write([document], tmp_path / "out").read_text()
-    for text in (page, _scores(document), json.dumps(document)):
+    for text in (page, scores_text(document), json.dumps(document)):
         assert not CROWN.search(re.sub("<[^>]+>", "", text))
-    assert "best" not in _scores(document)
+    assert "best" not in scores_text(document)
     assert "No learner ages faster than another beyond the 95 % intervals." in re.sub("<[^>]+>", "", page)
     assert "No significant difference" in page
 

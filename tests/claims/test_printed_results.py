@@ -98,10 +98,17 @@ def _page(made: Path) -> str:
 
 def test_the_csv_has_each_score_of_each_seed(made: Path, counts: Any) -> None:
     lines = list(csv.DictReader((made / "out" / "scores.csv").open()))
+    of_classes = [line for line in lines if line["score"] not in SCORES]
+    lines = [line for line in lines if line["score"] in SCORES]
     assert len(lines) == len(LEARNERS) * len(SEEDS) * len(SCORES)
     for line in lines:
         r = _matrix(counts[line["learner"]][int(line["seed"])])
         assert float(line["value"]) == pytest.approx(SCORES[line["score"]](r), abs=1e-9)
+    assert {line["score"] for line in of_classes} == {"balanced_accuracy", "macro_f1"}
+    for line in of_classes:
+        if line["score"] == "balanced_accuracy":
+            right, n = counts[line["learner"]][int(line["seed"])][:, range(3), range(1, 4)].sum(1)
+            assert float(line["value"]) == pytest.approx((right / n).mean(), abs=1e-9)
 
 
 def test_latex_and_page_have_mean_and_deviation_of_the_seeds(made: Path, counts: Any) -> None:
@@ -175,17 +182,16 @@ def test_half_lives_are_exported_for_the_whole_and_for_each_class(made: Path, co
 
 
 def _never_again(cells: npt.NDArray[Any]) -> list[float | str]:
-    """The same of one model, whose tests have no fresh one: on its first and its last test."""
+    """The same of one model, whose tests have no fresh one: on its first test and two steps later."""
     r = _matrix(cells)[0]
-    slope = np.polyfit(AT, r, 1)[0]
-    return [100 * r[0], 100 * r[3], *["not known"] * 3, 100 * slope]
+    return [100 * r[0], 100 * r[2], *["not known"] * 4]
 
 
 def _ageing(cells: npt.NDArray[Any]) -> list[float | str]:
     """Points: accuracy when fresh and two steps later on the same tests; older, harder, other classes; a year."""
     r, of_class, share = _matrix(cells), cells[0] / cells[1], cells[1][0] / cells[1][0].sum(-1, keepdims=True)
     pairs = [(i, i + 2) for i in range(2)]  # at the oldest age with half as many pairs as the youngest
-    fresh = np.mean([r[i, i] for i in range(4)])
+    fresh = np.mean([r[j, j] for _, j in pairs])
     older = np.mean([r[j, j] - r[i, j] for i, j in pairs])
     harder = np.mean(
         [
@@ -200,9 +206,9 @@ def _ageing(cells: npt.NDArray[Any]) -> list[float | str]:
         ]
     )
     tests = [(i, j) for i in range(4) for j in range(i, 4)]
-    design = np.array([[*(float(i == k) for k in range(4)), AT[j] - AT[i]] for i, j in tests])
-    slope = np.linalg.lstsq(design, np.array([r[i, j] for i, j in tests]), rcond=None)[0][-1]
-    return [100 * float(v) for v in (fresh, fresh - older, older, harder, prior, slope)]
+    design = np.array([[*(float(j == k) for k in range(4)), AT[j] - AT[i]] for i, j in tests])  # a level for each test
+    loss = -np.linalg.lstsq(design, np.array([r[i, j] for i, j in tests]), rcond=None)[0][-1]
+    return [100 * float(v) for v in (fresh, fresh - older, older, harder, prior, loss)]
 
 
 def test_the_table_of_ageing_says_how_fast_and_why(made: Path, counts: Any) -> None:

@@ -15,11 +15,11 @@ from driftline.eval.protocols.ocrr.score import REACHED
 from driftline.eval.reporting.answer import _best
 from driftline.eval.reporting.document import _cost
 from driftline.eval.reporting.files.exports import scores_tex
+from driftline.eval.reporting.files.terminal import scores_text
 from driftline.eval.reporting.overview import Column, grid, ranks
 from driftline.eval.results import Results
 from driftline.eval.scoring.aggregate import _compare, _spread
 from driftline.eval.scoring.ranking import best, rank, ranked
-from driftline.pipelines.cli.eval import _scores
 
 COST = REACHED[90]
 HIGH = Score("worst", "worst of novel, original")
@@ -28,7 +28,14 @@ Values = Sequence[float | None]
 
 def result(learner: str, values: Values, score: Score = COST, **others: Values) -> dict[str, Any]:
     scores = {score.name: _spread(values)} | {name: _spread(v) for name, v in others.items()}
-    return {"learner": learner, "settings": {}, "seeds": list(range(len(values))), "scores": scores, "measures": {}}
+    return {
+        "learner": learner,
+        "label": learner,
+        "settings": {},
+        "seeds": list(range(len(values))),
+        "scores": scores,
+        "measures": {},
+    }
 
 
 def document(results: Sequence[Mapping[str, Any]]) -> Results:
@@ -109,8 +116,8 @@ class TestEveryTableHasTheSameRule:
         assert made.best == "whole"
 
     def test_terminal(self, made: Results) -> None:
-        assert [line.split()[0] for line in _scores(made).splitlines()[2:]] == ["one", "whole", "low", "partly"]
-        assert "95.0 ± 0.0 (2/3)" in _scores(made)
+        assert [line.split()[0] for line in scores_text(made).splitlines()[2:]] == ["one", "whole", "low", "partly"]
+        assert "95.0 ± 0.0 (2/3)" in scores_text(made)
 
     def test_notebook_and_latex(self, made: Results) -> None:
         bold = [line for line in scores_tex([made]).splitlines() if r"\mathbf" in line]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,10 +19,17 @@ from driftline.curate.core.errors import UnknownName
 from driftline.eval.plotting.charts import GAP, lines, slopes
 from driftline.eval.plotting.colours import GREY
 from driftline.eval.plotting.timeline import BINS, FOOT, HIGH, SHADES, TOP, timeline
+from driftline.eval.protocol import Result, Score
+from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.files.figures import save_figures
+from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import results_of, write
+from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
+from driftline.eval.scoring.aggregate import _mean_curve
+from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
 
 MANY = {f"learner {i}": ([0, 1, 2], [0.5, 0.5, 0.5 + i / 1000]) for i in range(40)}
@@ -79,9 +87,91 @@ def test_the_near_future_page_has_the_papers_figures(tmp_path: Path) -> None:
     for r in found["results"]:
         online, near = (100 * r["scores"][k]["mean"] for k in ("online", "near_future"))
         assert f"{online:.1f} → {near:.1f}" in page
-    assert "fc-only: fifo" in page
+    for sampler in ("fifo", "uniform"):
+        assert f"data-n='fc-only(sampler={sampler})'" in page
     for svg in re.findall(r"<svg.*?</svg>", page, re.S):
         ElementTree.fromstring(svg)
+
+
+ENDS = {  # title of a chart → the score of each row at which its line ends, or its only point is
+    "near-future": {
+        "Near-future accuracy along the stream": "near_future", "Online accuracy along the stream": "online",
+        "Retention": "retention", "Online against near-future accuracy": "near_future",
+        "Cost against accuracy": "near_future",
+    },
+    "ocrr": {
+        "Recovery": "novel", "Retention during recovery": "original", "Accuracy over storage": "worst",
+        "Cost against accuracy": "worst",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", ENDS)
+def test_every_row_is_a_line_that_ends_at_its_score(protocol: str, tmp_path: Path) -> None:
+    """Three rates of one learner are three lines; seeds whose streams of corrections differ in length count alike."""
+    if protocol == "near-future":
+        stream, settings = correlated(), {"shift": 64}
+    else:
+        stream, settings = drifting(steps=1, classes=8, n=400, noise=1.5), {"held_out": 2, "every": 20}
+    learners = ["finetune", "nearest-mean"] if protocol == "ocrr" else ["fc-only", "majority"]
+    for lr in (0.1, 1.0, 10.0):
+        evaluate(stream, protocol, learners, [0, 1, 2], settings | {"lr": lr}, out=tmp_path)
+    (document,) = linked(results_of([tmp_path]))
+    (part,) = parts(document)
+    full = shown(part, None)
+    names = {r["label"] for r in full["results"]}
+    assert len(names) == len(document["results"]) == 4, "three rates and one without"
+    figures = {figure.title: figure.picture for figure in [*full["figures"], full["cost"]]}
+    for title, score in ENDS[protocol].items():
+        at = figures[title].columns.index("per cent")
+        ends = {row[0]: row[at] for row in figures[title].rows}
+        assert ends == {r["label"]: pytest.approx(100 * r["scores"][score]["mean"], abs=0.006) for r in part["results"]}
+
+
+def test_curves_of_several_lengths_end_at_the_mean_of_their_ends() -> None:
+    """A seed with fewer corrections keeps its last accuracy."""
+    long, short = {"at": [0, 10, 20], "value": [0.0, 0.5, 0.9]}, {"at": [0, 6], "value": [0.1, 0.7]}
+    assert _mean_curve([long, short]) == {"at": [0, 8, 13], "value": pytest.approx([0.05, 0.6, 0.8])}
+    assert _mean_curve([long, {"at": [], "value": []}]) == {"at": [], "value": []}
+
+
+class Counting(Iid):
+    """A protocol of somebody else: a count, and a curve."""
+
+    scores = (Score("asked", "labels asked", False, "labels"), Score("right", "right"))
+    primary = "asked"
+
+    def score(self, rows: Sequence[Row], steps: int) -> Result:
+        tests = [row for row in rows if row.learned_to >= 0]
+        shares = np.cumsum([row.n_correct for row in tests]) / np.cumsum([row.n for row in tests])
+        asked = np.cumsum([row.n for row in tests]).tolist()
+        curve = {
+            "at": list(range(len(tests))),
+            "value": asked,
+            "right": shares.tolist(),
+            "first": shares[:1].tolist() * len(tests),
+        }
+        return Result({"asked": float(asked[-1]), "right": float(shares[-1])}, curve=curve)
+
+
+def test_the_curve_of_a_strangers_protocol_is_drawn_and_its_counts_are_counts(tmp_path: Path) -> None:
+    result = evaluate(drifting(steps=3), Counting(), ["nearest-mean", "majority"])
+    page = write([result], tmp_path).read_text()
+    (part,) = parts(linked([result])[0])
+    asked, right, first = shown(part, None)["figures"]
+    for figure, score, what in ((asked, "asked", "labels"), (right, "right", "per cent")):
+        assert figure.picture.columns[2] == what
+        ends = {row[0]: row[2] for row in figure.picture.rows}
+        factor = 1 if what == "labels" else 100
+        expected = {
+            r["label"]: factor * r["scores"][score]["mean"] for r in result["results"] for r["label"] in [r["learner"]]
+        }
+        assert ends == {name: pytest.approx(value, abs=0.01) for name, value in expected.items()}
+        assert "not the end" not in figure.caption
+    assert "The score first is not the end of its curve." in first.caption
+    number = f"{result['results'][0]['scores']['asked']['mean']:.0f}"
+    assert f">{number}</a>" in page
+    assert f"{number}00" not in page
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=12))

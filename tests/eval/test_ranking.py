@@ -15,15 +15,16 @@ from driftline.eval.protocol import PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.reporting import spread
 from driftline.eval.reporting.files.exports import scores_tex
+from driftline.eval.reporting.files.terminal import scores_text as printed
 from driftline.eval.reporting.overview import cells_of, ranks
 from driftline.eval.reporting.protocols import PAGES, page_of
 from driftline.eval.reporting.protocols.ocrr import front
-from driftline.eval.reporting.report import write
+from driftline.eval.reporting.protocols.seq_to_final import SeqToFinal
+from driftline.eval.reporting.report import results_of, write
 from driftline.eval.results import Results
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.ranking import comparable, differing, ranked
-from driftline.pipelines.cli.eval import _scores as printed
+from driftline.eval.scoring.ranking import comparable, differing, parts, ranked
 
 NEAR_FUTURE = {  # learner → online, near-future: the blind classifier repeats labels and knows nothing
     "er-online": (0.93, 0.61), "acm": (0.91, 0.58), "blind": (0.895, 0.016), "ace": (0.85, 0.55),
@@ -102,14 +103,59 @@ def test_results_under_other_policies_do_not_beat_each_other_on_the_front() -> N
     curve = {"at": [0.0], "value": [0.5], "original": [0.5]}
     rows = [("a", "oracle", 0.9), ("b", "oracle", 0.8), ("a", "random_10", 0.3)]
     results = [result(n, {"novel": v, "original": v, "worst": v}, policy=p) | {"curve": curve} for n, p, v in rows]
-    svg = page_of({"protocol": "ocrr"}).figures(document("ocrr", results))[2].picture.svg
-    assert re.findall(r"\d  ([ab][^<]*?)  [\d.]+  ●", svg) == ["a, policy=oracle", "a, policy=random_10"]
+    svgs = [page_of(part).figures(part)[2].picture.svg for part in parts(document("ocrr", results))]
+    assert [re.findall(r"\d  ([ab][^<]*?)  [\d.]+  ●", svg) for svg in svgs] == [["a"], ["a"]]
 
 
 def test_the_front_is_marked_and_not_drawn_as_a_line() -> None:
     svg = points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes").svg
     assert "<polyline" not in svg
     assert "a  50.0  ●" in svg
+
+
+def test_each_group_has_its_own_answer_note_figures_and_name(tmp_path: Path) -> None:
+    """Rows of several settings of a protocol are never compared; a label keeps the registered name beside it."""
+    stream = drifting(steps=1, classes=8, n=200, noise=1.5)
+    for held_out in (2, 5):
+        settings = {"held_out": held_out, "every": 20}
+        evaluate(stream, "ocrr", ["nearest-mean", "majority"], [0, 1, 2], settings, out=tmp_path / "runs")
+    (found,) = results_of([tmp_path / "runs"])
+    groups = sorted(parts(found), key=lambda part: str(part["setting"]))
+    assert [part["setting"] for part in groups] == ["held_out=2", "held_out=5"]
+    page = write([found], tmp_path / "page").read_text()
+    for part, held_out in zip(groups, (2, 5), strict=True):
+        assert [(r["learner"], r["label"]) for r in part["results"]] == [(n, n) for n in ("nearest-mean", "majority")]
+        section = page[page.index(f">ocrr on drifting, held_out={held_out}</h2>") :].partition("</section>")[0]
+        assert f"{held_out} classes are held out" in section
+        assert f"{8 - held_out} classes" not in section
+        assert [title for title in re.findall(r"<h3>(.*?)</h3>", section) if "ecover" in title] == [
+            "Recovery", "Retention during recovery",
+        ]  # fmt: skip
+        assert f"{100 * part['results'][0]['scores']['worst']['mean']:.1f}" in section
+    assert "one of 2 results below" in page
+    text = printed(found | {"skipped": []})
+    assert sorted(line for line in text.splitlines() if not line.startswith(" ")) == [
+        f"ocrr on drifting, held_out={n}, in order of worst" for n in (2, 5)
+    ]
+
+
+def test_rows_that_differ_in_nothing_that_is_recorded_have_two_labels() -> None:
+    twice = [result("er", {"next_domain": v}) for v in (0.5, 0.4)]
+    (part,) = parts(document("clear-iid", twice))
+    assert [r["label"] for r in part["results"]] == ["er", "er, row 2"]
+
+
+def test_no_row_vanishes_from_the_table_of_seq_to_final() -> None:
+    """Two rates of one learner, and a learner that trains a network of its own."""
+    base = {"network": "conv-1", "fidelity": "clean", "budget": "small", "epochs": 10, "search": "full"}
+    rows = [result("ft", {"final": v}, lr=lr, **base) for v, lr in ((0.61, 0.1), (0.52, 0.2))]
+    rows.append(result("nearest-mean", {"final": 0.43}, **base) | {"rules": "own"})
+    tables = [figure.picture.svg for figure in SeqToFinal.whole(document("seq-to-final", rows))]
+    assert [[v for v in (".610", ".520", ".430") if v in table] for table in tables] == [[".610", ".520"], [".430"]]
+    assert "ft, lr=0.1" in tables[0]
+    assert ">conv-1<" in tables[0]
+    assert ">own<" in tables[1]
+    assert "conv-1" not in tables[1]
 
 
 def test_the_overview_ranks_the_learner_that_knows_nothing_last() -> None:

@@ -224,7 +224,7 @@ def test_tables_sort_and_filter_two_learners_compare_and_the_address_remembers(
     shown = "[...document.querySelectorAll('table.scores tbody')[0].rows].filter(r => !r.hidden).map(r => r.cells[0])"
 
     def learners(page: Any) -> list[str]:
-        return [str(name).strip() for name in page.evaluate(f"{shown}.map(c => c.textContent)")]
+        return [str(name).strip() for name in page.evaluate(f"{shown}.map(c => c.firstChild.textContent)")]
 
     page = browser.new_page()
     open_report(page, path)

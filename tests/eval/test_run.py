@@ -187,7 +187,7 @@ class TestReport:
         evaluate(stream, "clear-iid", ["nearest-mean"], seeds=[0, 1], out=tmp_path / "runs")
         write(results_of([tmp_path / "runs"]), tmp_path / "out")
         lines = (tmp_path / "out" / "scores.csv").read_text().splitlines()
-        assert len(lines) == 1 + 5 * 2
+        assert len(lines) == 1 + (5 + 2) * 2, "and balanced accuracy and macro-F1"
         assert r"\toprule" in (tmp_path / "out" / "scores.tex").read_text()
 
     def test_hostile_names_are_text(self, stream: Stream, tmp_path: Path) -> None:

@@ -49,15 +49,15 @@ def retention(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
     return cells
 
 
-def final_retention(rows: Sequence[Row]) -> float | None:
-    """Accuracy on the held-out samples of all periods after the last: the paper's backward transfer @ T; None if there
-    are none."""
-    tests = [row for row in rows if row.tested_on.startswith("retention/")]
-    if not tests:
-        return None
-    last = max(row.learned_to for row in tests)
-    final = [row for row in tests if row.learned_to == last]
-    return sum(row.n_correct for row in final) / sum(row.n for row in final)
+def retained(rows: Sequence[Row]) -> dict[int, float]:
+    """After each period, accuracy on the held-out samples of all periods so far. The last is the paper's backward
+    transfer @ T; {} if there are none."""
+    counts: dict[int, list[int]] = {}
+    for row in rows:
+        if row.tested_on.startswith("retention/"):
+            right, n = counts.get(row.learned_to, (0, 0))
+            counts[row.learned_to] = [right + row.n_correct, n + row.n]
+    return {period: right / n for period, (right, n) in sorted(counts.items())}
 
 
 def scored(rows: Sequence[Row], steps: int) -> Result:
@@ -67,4 +67,7 @@ def scored(rows: Sequence[Row], steps: int) -> Result:
     scores: dict[str, float | None] = {name: accuracy(rows, name) for name in ("online", "near_future")}
     measures = {f"shift_{s}": share for s, share in shifts(rows).items()}
     curve: dict[str, Sequence[float]] = {"at": at, "value": value, "online_at": at_online, "online": online}
-    return Result(scores | {"retention": final_retention(rows)}, measures, None, retention(rows, steps), curve)
+    after = retained(rows)
+    curve |= {"period": list(after), "retention": list(after.values())}
+    final = next(reversed(after.values()), None)
+    return Result(scores | {"retention": final}, measures, None, retention(rows, steps), curve)

@@ -13,6 +13,7 @@ from driftline.eval.protocol import Document
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.overview import mean_ranks
 from driftline.eval.reporting.pages import linked
+from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
 
 
@@ -41,14 +42,15 @@ def _charts(documents: Sequence[Document], streams: dict[str, Stream]) -> Iterat
     """(title in letters of a file's name, file's name, chart) of all pages."""
     if figure := mean_ranks(documents):
         yield "mean-ranks", "mean-ranks", figure
-    for document in linked(documents):
-        stream = document["stream"]
-        full = shown(document, streams.get(stream["sha256"]))
+    for part in (part for document in linked(documents) for part in parts(document)):
+        stream = part["stream"]
+        full = shown(part, streams.get(stream["sha256"]))
         first = [full["curves"], full["by_class"], (full["calibrated"] or [None])[0], full["cost"]]
         for figure in [*first, *full["figures"]]:
             if figure is not None and figure.picture.columns:
                 plain = figure.title.removesuffix(f", {stream['name']}").lower()
                 title = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
-                pages = (document["page"], stream["page"])
+                pages = (part["page"], stream["page"])
                 place = "-".join(page.partition("-")[2].removesuffix(".html") for page in pages)
+                place += re.sub(r"[^A-Za-z0-9]+", "-", f"-{part['setting']}") if part["setting"] else ""
                 yield title, f"{place}-{title}", figure

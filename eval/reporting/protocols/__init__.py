@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from driftline.curate.core.registry import Registry
-from driftline.eval.protocol import Document
-
-if TYPE_CHECKING:
-    from driftline.eval.plotting.charts import Figure, Section
+from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.protocol import Document, Score, kind_of, primary_of, score_of
+from driftline.eval.scoring.ranking import mean_of
 
 
 class Page:
@@ -23,17 +21,22 @@ class Page:
 
     @staticmethod
     def figures(document: Document) -> Sequence[Figure]:
-        """Charts of one document."""
+        """Charts of one of `ranking.parts`: a line for each result, named by its `label`. Here: its curves."""
+        return curves(document)
+
+    @staticmethod
+    def whole(document: Document) -> Sequence[Figure]:
+        """Charts over all groups of comparable results of one document."""
         return ()
 
     @staticmethod
     def note(document: Document) -> str:
-        """A paragraph above the table of one document."""
+        """A paragraph above the table of one part."""
         return ""
 
     @staticmethod
     def varies(document: Document) -> str:
-        """What differs between the seeds of one document, and what does not."""
+        """What differs between the seeds of one part, and what does not."""
         return "What the protocol and the learner draw at random."
 
     @staticmethod
@@ -53,6 +56,30 @@ PAGES = Registry(
         "near-future": "driftline.eval.reporting.protocols.near_future:NearFuture",
     },
 )
+
+
+def curves(part: Document) -> list[Figure]:
+    """A chart of each y of `Result.curve` over "at"; "value" is the primary score on the way. The caption says where a
+    curve does not end at the score of its name."""
+    drawn = [r for r in part["results"] if r.get("curve") and "at" in r["curve"]]
+    keys = dict.fromkeys(key for r in drawn for key in r["curve"] if key != "at")
+    figures = []
+    for key in keys:
+        score = primary_of(part) if key == "value" else score_of(kind_of(part), key)
+        series = {r["label"]: (r["curve"]["at"], r["curve"][key]) for r in drawn if key in r["curve"]}
+        chart = lines(series, "at", y_name="" if score.unit == "share" else score.unit, share=score.unit == "share")
+        off = [r["label"] for r in drawn if key in r["curve"] and not ends_at_score(r["curve"][key], r, score)]
+        caption = "Mean over seeds at each point." + f" The score {score.label} is not the end of its curve." * bool(
+            off
+        )
+        figures.append(Figure(f"{score.label.capitalize()} on the way", caption, chart))
+    return figures
+
+
+def ends_at_score(values: Sequence[float], result: Document, score: Score) -> bool:
+    """Whether a curve ends at the mean of a score, to rounding."""
+    mean = mean_of(score, result)
+    return bool(values) and mean is not None and abs(values[-1] - mean) < 1e-9
 
 
 def page_of(document: Document) -> type[Page]:

@@ -13,6 +13,7 @@ from driftline.eval.reporting.protocols import Page
 from driftline.eval.scoring.slices import MARK, since
 
 NEWER = " † From here on, what comes is newer than what the encoder may have seen."
+SHIFT = "shift_"  # how the names of measures at further shifts begin
 SHOWN_KS = (1, 10, 100, 1000)  # windows of the blind curve, beside the best
 
 
@@ -25,7 +26,7 @@ def note(document: Document) -> str:
     if chance is not None:
         text += f" Chance is {100 * chance:.1f} %: the blind classifier on the same labels in random order."
     over, under = (
-        [f"{r['learner']} ({r['budget'][key]} ×)" for r in document["results"] if key in r.get("budget", {})]
+        [f"{r['label']} ({r['budget'][key]} ×)" for r in document["results"] if key in r.get("budget", {})]
         for key in ("overspent", "underspent")
     )
     further = [
@@ -47,15 +48,16 @@ def figures(document: Document) -> list[Figure]:
         "Where lines cross, the ranking changes: the best learner on the next sample may have learned nothing that "
         "lasts [near-future accuracy, figure 1]."
     )
-    kept = "After each period, accuracy on the held-out samples of all periods so far."
+    kept = "After each period, accuracy on all held-out samples of the periods so far; the end is the score."
     shift = int(results[0]["settings"]["shift"])
-    pairs = slopes({r["learner"]: _pair(r) for r in results}, "online", "near future")
+    pairs = slopes({r["label"]: _pair(r) for r in results}, "online", "near future")
     seen = document.get("seen") or {}
     periods = since(seen.get("newer", ()), range(len(results[0]["matrix"])))
-    retained = lines({r["learner"]: _retained(r["matrix"]) for r in results}, "period", marks=periods)
+    series = {r["label"]: (r["curve"]["period"], r["curve"]["retention"]) for r in results}
+    retained = lines(series, "period", marks=periods)
 
     def along(title: str, caption: str, at: str, value: str, ahead: int) -> Figure:
-        series = {r["learner"]: (r["curve"][at], r["curve"][value]) for r in results}
+        series = {r["label"]: (r["curve"][at], r["curve"][value]) for r in results}
         marks = _first_newer(seen.get("samples"), ahead, [x for xs, _ in series.values() for x in xs])
         chart = lines(series, "samples seen", marks=marks)
         return Figure(f"{title} along the stream", caption + NEWER * bool(marks), chart)
@@ -82,12 +84,6 @@ def _pair(result: Mapping[str, Any]) -> tuple[float, float]:
     return result["scores"]["online"]["mean"], result["scores"]["near_future"]["mean"]
 
 
-def _retained(matrix: Any) -> tuple[list[float], list[float]]:
-    rows = [[cell for cell in row if cell is not None] for row in matrix]
-    kept = [(float(i), float(np.mean(row))) for i, row in enumerate(rows) if row]
-    return [i for i, _ in kept], [v for _, v in kept]
-
-
 def _blind(blind: Mapping[str, Any], shift: int) -> Figure:
     shifts, accuracy = blind["shifts"], np.array(blind["accuracy"])
     series = {"best k": (shifts, blind["best"])}
@@ -107,12 +103,12 @@ def _blind(blind: Mapping[str, Any], shift: int) -> Figure:
 
 def _samplers(results: Any) -> list[Figure]:
     """Near-future accuracy against retention, for every learner that ran with several samplers."""
-    runs = [(r["learner"].partition("(")[0], r["settings"], r["scores"]) for r in results if "sampler" in r["settings"]]
-    pairs = {}
-    for name, settings, scores in runs:
-        if len({other["sampler"] for owner, other, _ in runs if owner == name}) > 1:
-            kept = f", {settings['memory']} kept" if settings["memory"] else ""
-            pairs[f"{name}: {settings['sampler']}{kept}"] = scores["near_future"]["mean"], scores["retention"]["mean"]
+    names = [(r["learner"].partition("(")[0], r["settings"]["sampler"]) for r in results if "sampler" in r["settings"]]
+    several = {name for name, _ in names if len({sampler for other, sampler in names if other == name}) > 1}
+    pairs = {
+        r["label"]: (r["scores"]["near_future"]["mean"], r["scores"]["retention"]["mean"])
+        for r in results if "sampler" in r["settings"] and r["learner"].partition("(")[0] in several
+    }  # fmt: skip
     if not pairs:
         return []
     caption = "The same learner with other samples of the past [near-future accuracy, section 5]."
@@ -121,13 +117,14 @@ def _samplers(results: Any) -> list[Figure]:
 
 def _over_shifts(results: Any) -> list[Figure]:
     """Accuracy over all shifts that were scored, if there are more than two."""
-    if not results[0]["measures"]:
+    also = [name for name in results[0]["measures"] if name.startswith(SHIFT)]
+    if not also:
         return []
     series = {}
     for r in results:
         points = {0: r["scores"]["online"]["mean"], int(r["settings"]["shift"]): r["scores"]["near_future"]["mean"]}
-        points |= {int(name.removeprefix("shift_")): v["mean"] for name, v in r["measures"].items()}
-        series[r["learner"]] = ([float(s) for s in sorted(points)], [points[s] for s in sorted(points)])
+        points |= {int(name.removeprefix(SHIFT)): r["measures"][name]["mean"] for name in also}
+        series[r["label"]] = ([float(s) for s in sorted(points)], [points[s] for s in sorted(points)])
     chart = lines(series, "S, samples", log=True)
     return [Figure("Accuracy over shifts", "How far ahead each learner is still accurate.", chart)]
 

@@ -16,31 +16,29 @@ from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.protocols import Page
 from driftline.eval.scoring.ranking import comparable, differing, labels
 
+ENDED = " Means over seeds; a run that has ended keeps its last accuracy, so that a line ends at its score."
+
 
 def figures(document: Document) -> list[Figure]:
     """Recovery, forgetting, and accuracy over storage."""
     results = document["results"]
-    by_name = dict(zip(labels(results), results, strict=True))
-    places = {name: (float(r["stored_bytes"]), *_accuracies(r)) for name, r in by_name.items()}
-    names = {id(result): name for name, result in by_name.items()}
-    groups = [{names[id(r)]: places[names[id(r)]] for r in group} for group in comparable(document)]
-    best = [name for group in groups for name in front(group)]
-    lower = {name: (size, min(novel, original)) for name, (size, novel, original) in places.items()}
+    places = {r["label"]: (float(r["stored_bytes"]), *_accuracies(r)) for r in results}
+    lower = {r["label"]: (float(r["stored_bytes"]), float(r["scores"]["worst"]["mean"])) for r in results}
 
     def over_corrections(title: str, tested_on: str, key: str) -> Figure:
-        series = {name: (r["curve"]["at"], r["curve"][key]) for name, r in by_name.items()}
+        series = {r["label"]: (r["curve"]["at"], r["curve"][key]) for r in results}
         caption = f"Accuracy on {tested_on} samples, over corrections given.{_newer(document, tested_on)}"
+        caption += ENDED * any(len(r["seeds"]) > 1 for r in results)
         return Figure(title, caption, lines(series, "corrections"))
 
     storage = (
-        "The lower of final novel and final original accuracy, over bytes kept. Blue, with a dot in the list: no "
-        "other learner under the same settings of the protocol is at least as small and as good on both, and better in "
-        "one of the three."
+        "The lower of final novel and final original accuracy of each run, mean over seeds, over bytes kept. Blue, "
+        "with a dot in the list: no other learner is at least as small and as good on both, and better in one."
     )
     return [
         over_corrections("Recovery", "novel", "value"),
         over_corrections("Retention during recovery", "original", "original"),
-        Figure("Accuracy over storage", storage, points(lower, best, "bytes kept")),
+        Figure("Accuracy over storage", storage, points(lower, front(places), "bytes kept")),
     ]
 
 

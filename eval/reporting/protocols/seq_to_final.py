@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from markupsafe import Markup
@@ -13,36 +13,40 @@ from driftline.eval.protocol import Document
 from driftline.eval.protocols.seq_to_final import published
 from driftline.eval.reporting.markup import render, table
 from driftline.eval.reporting.protocols import Page
+from driftline.eval.scoring.ranking import distinct, labels, protocol_settings
 
 NEAR = 0.02  # as good as the best, or as the oracle [paper, table 2]
 FAR = 0.04  # ours and the paper's differ by more: marked
+NAMED = ("fidelity", "budget", "epochs", "search")  # settings in every table's caption
 ORDER = (
     "baseline", "erm", "irm", "dro", "ft", "lp-ft", "i-ft", "d-ft", "st-1", "st-b", "sft", "sft-linear",
     "sft-exponential", "seq-ewc", "sst-1", "sst-b", "jm", "jst-1", "jst-b", "oracle",
 )  # fmt: skip
+T = TypeVar("T")
 Cells = dict[str, dict[str, float]]  # network → learner → accuracy
-Key = tuple[str, str, int, str, int]  # fidelity, budget, epochs, search, fits
+Groups = dict[str, list[Any]]  # what the numbers may be compared under → results
 
 
-def figures(document: Document) -> list[Figure]:
-    """One table for each budget and fidelity."""
-    return [_figure(key, results) for key, results in _groups(document).items()]
+def whole(document: Document) -> list[Figure]:
+    """A table of methods and networks for each set of settings beside the network."""
+    return [_figure(text, results) for text, results in _groups(document).items()]
 
 
-def _groups(document: Document) -> dict[Key, list[Any]]:
-    """Results by what their numbers may be compared under."""
-    groups: dict[Key, list[Any]] = {}
+def _groups(document: Document) -> Groups:
+    """Results by what their numbers may be compared under, but for the network. Learners that train a network of their
+    own have a group of their own."""
+    groups: dict[str, list[Any]] = {}
+    settings_of: list[dict[str, Any]] = []
     for result in document["results"]:
-        settings = result["settings"]
-        if "network" in settings:
-            key = (
-                settings["fidelity"],
-                settings["budget"],
-                settings["epochs"],
-                settings["search"],
-                settings.get("fits", 0),
-            )
-            groups.setdefault(key, []).append(result)
+        settings = {k: v for k, v in protocol_settings(document, result).items() if k != "network"}
+        settings_of += [settings] * (settings not in settings_of)
+    differ = (
+        [k for k in settings_of[0] if any(s.get(k) != settings_of[0][k] for s in settings_of)] if settings_of else []
+    )
+    for result in document["results"]:
+        settings = protocol_settings(document, result)
+        text = _text(settings) + "".join(f", {k}={settings[k]}" for k in differ if k not in NAMED)
+        groups.setdefault(text + ", networks of their own" * ("rules" in settings), []).append(result)
     return groups
 
 
@@ -77,11 +81,22 @@ def varies(document: Document) -> str:
 
 
 def cells_of(results: Sequence[Mapping[str, Any]]) -> Cells:
-    """Mean accuracies over seeds. The first result of a network and learner counts."""
-    cells: Cells = {}
+    """Mean accuracies over seeds, one for each result."""
+    return _by_network(results, lambda result: float(result["scores"]["final"]["mean"]))
+
+
+def _by_network(
+    results: Sequence[Mapping[str, Any]], value: Callable[[Mapping[str, Any]], T | None]
+) -> dict[str, dict[str, T]]:
+    """Network → label of the learner among those of the network → value, where there is one. A learner that does not
+    obey the protocol's network has its own."""
+    rows: dict[str, list[Any]] = {}
     for result in results:
-        row = cells.setdefault(result["settings"]["network"], {})
-        row.setdefault(result["learner"], float(result["scores"]["final"]["mean"]))
+        rows.setdefault("own" if result.get("rules") else result["settings"].get("network", "–"), []).append(result)
+    cells: dict[str, dict[str, T]] = {}
+    for network, of_network in rows.items():
+        pairs = ((name, value(result)) for name, result in zip(distinct(labels(of_network)), of_network, strict=True))
+        cells[network] = {name: number for name, number in pairs if number is not None}
     return cells
 
 
@@ -117,7 +132,7 @@ def mean_looks(cells: Cells, names: Sequence[str]) -> dict[str, str]:
     return marks
 
 
-def _figure(key: Key, results: Sequence[Any]) -> Figure:
+def _figure(text: str, results: Sequence[Any]) -> Figure:
     cells, theirs = cells_of(results), printed_of(results)
     names = _names(cells)
     rows: list[list[Markup | str]] = []
@@ -132,10 +147,10 @@ def _figure(key: Key, results: Sequence[Any]) -> Figure:
         same = {n: _mean(papers[n]) if len(papers[n]) == len(columns[n]) else None for n in names}
         rows.append(["mean", *(_cell(_mean(columns[n]), look.get(n, ""), same[n], count[n]) for n in names)])
         rows.append(["sd", *(_cell(float(np.std(columns[n])) if columns[n] else None, "", None) for n in names)])
-    fits = {(r["settings"]["network"], r["learner"]): r.get("learner_facts", {}).get("fits") for r in results}
-    rows.append(["fits", *(_numbers({fits[net, n] for net in cells if fits.get((net, n))}) for n in names)])
+    fits = _by_network(results, lambda r: r.get("learner_facts", {}).get("fits"))
+    rows.append(["fits", *(_numbers({of[n] for of in fits.values() if n in of}) for n in names)])
     caption = (
-        f"Accuracy on the last step; {_text(key)}. "
+        f"Accuracy on the last step; {text}. "
         "Fits: points of all grids of a method. Italic: within .02 of the oracle or better. Bold: that, or within .02 "
         "of the network's best. Means of one-layer side modules (-1) leave ConvNets out, as the paper's do."
     )
@@ -153,10 +168,10 @@ def across(documents: Sequence[Document]) -> Section | None:
     italic: within .02 of the best mean, or of the oracle's. None if every sequence has one network."""
     rows: list[tuple[str, Cells, Cells]] = []
     for document in documents:
-        for key, results in _groups(document).items():
+        for text, results in _groups(document).items():
             cells, theirs = cells_of(results), printed_of(results)
             if len(cells) > 1:
-                name = f"{document['stream']['name']}, {len(cells)} networks, {_text(key)}"
+                name = f"{document['stream']['name']}, {len(cells)} networks, {text}"
                 rows.append((name, cells, theirs))
     if not rows:
         return None
@@ -166,8 +181,8 @@ def across(documents: Sequence[Document]) -> Section | None:
         ours = {n: _column(cells, n) for n in names}
         paper = {n: _column(theirs, n) for n in names}
         look = looks({n: float(np.mean(values)) for n, values in ours.items() if values})
-        whole = {n: _mean(paper[n]) if len(paper[n]) == len(ours[n]) else None for n in names}
-        lines.append([name, *(_cell(_mean(ours[n]), look.get(n, ""), whole[n]) for n in names)])
+        printed = {n: _mean(paper[n]) if len(paper[n]) == len(ours[n]) else None for n in names}
+        lines.append([name, *(_cell(_mean(ours[n]), look.get(n, ""), printed[n]) for n in names)])
     text = (
         "Means over networks; one-layer side modules (-1) without ConvNets. Italic: within .02 of the oracle's mean or "
         "better. Bold: that, or within .02 of the best mean. Grey: the paper's mean over the same networks."
@@ -178,17 +193,14 @@ def across(documents: Sequence[Document]) -> Section | None:
 
 def printed_of(results: Sequence[Mapping[str, Any]]) -> Cells:
     """What the paper printed beside each of `cells_of`."""
-    cells: Cells = {}
-    for result in results:
-        row, value = cells.setdefault(result["settings"]["network"], {}), published.value(result)
-        if value is not None:
-            row.setdefault(result["learner"], value)
-    return cells
+    return _by_network(results, published.value)
 
 
 def _column(cells: Cells, name: str) -> list[float]:
     """Accuracies of a learner on the networks that its mean is over."""
-    return [row[name] for net, row in cells.items() if name in row and published.counts_in_mean(net, name)]
+    return [
+        row[name] for net, row in cells.items() if name in row and published.counts_in_mean(net, name.partition(",")[0])
+    ]
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -200,8 +212,8 @@ def _names(cells: Cells) -> list[str]:
     return sorted({n for row in cells.values() for n in row}, key=lambda n: (_place(n), n))
 
 
-def _text(key: Key) -> str:
-    fidelity, budget, epochs, search, _ = key
+def _text(settings: Mapping[str, Any]) -> str:
+    fidelity, budget, epochs, search = (settings[key] for key in NAMED)
     return f"fidelity {fidelity}, budget {budget}, at most {epochs} epochs, {search} grid"
 
 
@@ -211,7 +223,7 @@ def _numbers(found: set[int]) -> str:
 
 
 def _place(name: str) -> int:
-    plain = name.partition("(")[0]
+    plain = name.partition("(")[0].partition(",")[0]
     return ORDER.index(plain) if plain in ORDER else len(ORDER) - 1
 
 
@@ -228,5 +240,5 @@ class SeqToFinal(Page):
     """Of seq-to-final."""
 
     measures_title = "Accuracy on other steps, and how sure the differences are"
-    figures, note = staticmethod(figures), staticmethod(note)
+    whole, note = staticmethod(whole), staticmethod(note)
     varies, across = staticmethod(varies), staticmethod(across)
