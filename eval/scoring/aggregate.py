@@ -57,6 +57,7 @@ def summary(
                 "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
                 **_of_classes(tests),
+                "references": _references(instance, tests, group),
                 "per_class": _mean_by_class([s.by_class for s in scored]),
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "ci95_samples": _over_samples(instance, group[0]),
@@ -156,6 +157,32 @@ def _compare_outcomes(
         result["p_against_best_adjusted"][score.name] = None
     for k, value in zip(rivals, one.adjusted[best].tolist(), strict=True):
         results[k]["p_against_best_adjusted"][score.name] = None if np.isnan(value) else value
+
+
+def _references(protocol: Protocol, tests: Sequence[Sequence[Row]], group: Sequence[Run]) -> dict[str, float]:
+    """What answers without a model reach by the primary score, in mean over seeds: of the class that most training
+    samples so far have, and those that the protocol's records name ("references" in "told")."""
+    reached = [_majority(protocol, rows) for rows in tests]
+    known = [value for value in reached if value is not None]
+    references = {ranking.MAJORITY: float(np.mean(known))} if len(known) == len(reached) and known else {}
+    stated = [run.about.get("told", {}).get("references", {}) for run in group]
+    names = [name for name in stated[0] if all(name in other for other in stated)]
+    return references | {name: float(np.mean([other[name] for other in stated])) for name in names}
+
+
+def _majority(protocol: Protocol, rows: Sequence[Row]) -> float | None:
+    """None for a protocol without decisive tests, and where training labels or those of a test are not known."""
+    if not rows or any(row.constant < 0 or not (row.class_n or row.answers) for row in rows):
+        return None
+    right = np.array([_of_class(row, row.constant) for row in rows], np.float64)
+    return float(protocol.roles.pooled(right, np.array([row.n for row in rows], np.float64)))
+
+
+def _of_class(row: Row, label: int) -> int:
+    """How many samples of a test have a label."""
+    if row.class_n:
+        return row.class_n[label] if label < len(row.class_n) else 0
+    return 0 if row.answers is None else int(np.count_nonzero(row.answers.label == label))
 
 
 def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
