@@ -124,6 +124,7 @@ def test_names_from_outside_are_text_in_the_library_too(browser: Any, tmp_path: 
     page = opened(browser, page_of(tmp_path, *charts))
     for chart in page.locator(".plot").all():
         chart.scroll_into_view_if_needed()
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # scrolled
         mark = chart.locator("[data-row]").last
         page.mouse.move(*place(mark, 1))
         page.locator(".tip").wait_for(state="visible", timeout=5000)
