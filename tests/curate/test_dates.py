@@ -1,4 +1,4 @@
-"""Dates of photos as cameras, phones and programs write them: cases 1, 2, 4, 6 and 8 of inputs that people reported."""
+"""Dates of photos as cameras, phones and programs write them: reported cases 1, 2, 4, 5, 6 and 8."""
 
 from __future__ import annotations
 
