@@ -26,7 +26,7 @@ YEAR = 365 * 86_400
 AFTER = 4_102_444_800  # the year 2100
 NO_DATE = (0, -1, 2**31 - 1)
 NULL_LIKE = {"nan", "null", "none", "na", "n/a", "#n/a", "\\n", "nil", "<na>", "undefined", "nat", "-", "--", "?", "."}
-MOST = 0.9  # share of a column's numbers that one sentence is about
+MOST = 0.5  # share of a column's times that cannot be seconds, from which on the column is refused
 FEW = 10  # numbers that may all lie in 1970 where they look like nothing else
 SHOWN = 10
 
@@ -119,13 +119,16 @@ class _Times:
 
     def __init__(self, unit: str) -> None:
         self.unit = unit
-        self.numbers = self.in_1970 = self.beyond = 0
+        self.values = self.numbers = self.in_1970 = self.beyond = 0
         self.looks: Counter[str] = Counter()
         self.example: int | float = 0
 
     def add(self, value: Any) -> None:
         number = number_of(value)
-        if self.unit != "auto" or number is None or number in NO_DATE:
+        if self.unit != "auto" or value is None or value == "" or number in NO_DATE:
+            return
+        self.values += 1
+        if number is None:
             return
         if isinstance(number, int) and 1000 <= number <= 9999:
             return  # a year
@@ -137,19 +140,19 @@ class _Times:
         if in_1970 or beyond:
             self.looks.update(unit for unit in WORDS if _looks(number, unit))
 
-    def judged(self, column: str, rows: int, table: str) -> str:
+    def judged(self, column: str, table: str) -> str:
         """The unit of the column. Raises BadInput if its numbers as seconds are no plausible dates."""
         strange = self.in_1970 + self.beyond
         if self.numbers and self.looks["day"] == self.numbers:
             return "day"
         kinds = [WORDS[unit] for unit, _ in self.looks.most_common()]
         few = self.numbers < FEW or self.in_1970 < strange
-        if self.unit != "auto" or not self.numbers or strange < MOST * self.numbers or (few and not kinds):
+        if self.unit != "auto" or not self.numbers or strange < MOST * self.values or (few and not kinds):
             return self.unit
-        share = f"{strange / self.numbers:.0%}".replace("%", " %")
+        share = f"{strange / self.values:.0%}".replace("%", " %")
         where = "in 1970" if self.in_1970 >= self.beyond else "after 2100"
         raise BadInput(
-            f"{table}: {column} lies {where} for {share} of {rows:,} rows if {self.example} and others are seconds.",
+            f"{table}: {column} lies {where} for {share} of {self.values:,} rows if {self.example} is in seconds.",
             f"Are these {' or '.join(kinds or list(WORDS.values()))}?",
             f"Set collection.time_unit to one of {', '.join(get_args(TimeUnit)[1:])}.",
         )
@@ -169,9 +172,9 @@ def survey(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], unit: 
     and for ids that a spreadsheet rounded."""
     times = {name: _Times(unit) for name in ("uploaded", "taken") if name in columns}
     labels: Counter[Any] = Counter()
-    ids = whole_ids = other_ids = total = 0
+    ids = whole_ids = other_ids = 0
     example = ""
-    for total, values in enumerate(rows, 1):  # its last value is the number of rows
+    for number, values in enumerate(rows, 1):
         for name, column_times in times.items():
             column_times.add(values.get(columns[name]))
         label = values.get(columns["label"]) if "label" in columns else None
@@ -183,7 +186,7 @@ def survey(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], unit: 
         text = str(value).strip()
         if ROUNDED.fullmatch(text) or (isinstance(value, float) and EXACT <= abs(value) < math.inf):
             raise BadInput(
-                f"{table}: row {total:,} has the id {text}: a spreadsheet or float column rounded it.",
+                f"{table}: row {number:,} has the id {text}: a spreadsheet or float column rounded it.",
                 "Expected ids with all their digits, since several photos may have the same rounded id.",
                 "Export the table again with this column as text, or choose another column for collection.columns.id.",
             )
@@ -192,7 +195,7 @@ def survey(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], unit: 
             whole_ids, example = whole_ids + 1, example or text
         elif not text.isdecimal():
             other_ids += 1
-    units = {name: column_times.judged(name, total, table) for name, column_times in times.items()}
+    units = {name: column_times.judged(name, table) for name, column_times in times.items()}
     notes = [f"{name} is read as {WORDS['day']}." for name, u in units.items() if u == "day" and unit == "auto"]
     plain = set()
     if whole_ids and not other_ids:
