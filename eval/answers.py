@@ -85,8 +85,8 @@ def _labels(learner: Learner, predicted: Any, n: int) -> Labels:
 def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float, **at: int) -> Row:
     """Predict a split in chunks and count; the learner never sees the labels.
 
-    begun: `time.process_time()` when the run began. at: `learned_to`, `seen` and `corrections` of the row. Raises
-    BadArray if the learner's answer has another shape than the labels.
+    begun: `time.process_time()` when the run began. at: `learned_to`, `seen`, `constant` and `corrections` of the
+    row. Raises BadArray if the learner's answer has another shape than the labels.
     """
     tally, whole = Tally(tested_on), len(split) <= CHUNK
     for start in range(0, len(split), CHUNK):

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from operator import attrgetter
@@ -32,6 +32,9 @@ FORMAT = 1
 SKIPPED = "skipped"
 PER_CLASS = ("class_n", "class_correct")
 OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that a second run does not repeat
+DERIVED = ("last_change", "constant")  # from answers and training labels, no counts of their own
+EVIDENCE = 5  # answers of two models that tell them apart, if they differ
+UNSAID = -2  # `Row.last_change` of rows that do not say it
 ROWS_DIGEST = "rows_sha256"  # of the file of rows, in its record
 DIGESTS = {"outcomes.parquet": "outcomes_sha256", "probabilities.parquet": "probabilities_sha256"}  # if they are there
 OUTCOMES_DIGEST, PROBABILITIES_DIGEST = DIGESTS.values()
@@ -91,6 +94,11 @@ class Row:
     """seconds of single predictions, if measured"""
     correcting: float = 0.0
     """seconds of corrections, if measured"""
+    last_change: int = UNSAID
+    """index of the last step that changed the model; -1: none so far; -2: not known (see `new_models`)"""
+    constant: int = -1
+    """class that most training samples so far have, the lowest of equal ones: the best constant answer; -1: not
+    known"""
     class_n: Sequence[int] = ()
     """samples of each label from 0, if counted"""
     class_correct: Sequence[int] = ()
@@ -109,7 +117,7 @@ def changed(row: Row, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> 
 
 
 FIELDS = tuple(f.name for f in fields(Row) if f.name != "answers")
-REPEATED = tuple(name for name in FIELDS if name not in OF_CLOCKS)
+REPEATED = tuple(name for name in FIELDS if name not in (*OF_CLOCKS, *DERIVED))
 _OF_DIGEST = attrgetter(*REPEATED)
 _COUNTED = "{" + ", ".join(f"{name!r}: %r" for name in REPEATED) + "}"  # `counted`, written without the dictionary
 
@@ -164,6 +172,63 @@ def digest(run: Run) -> str:
         texts.append(_COUNTED % (*numbers, list(class_n), list(class_correct)))
     content = f"{json.dumps(about, sort_keys=True, default=str)}[{', '.join(texts)}]"
     return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def last_changes(rows: Sequence[Row], step: Callable[[Row], int | None]) -> dict[int, int]:
+    """`learned_to` of the tests of a run → the last step that changed the model. step: of a row (`Roles.step`).
+
+    A model changed if it answers any test otherwise than the model before, confidences included: a learner that never
+    learns again, whatever it is offered, gives the same answers to the same tests. Answers that any good model gives
+    tell nothing: at least `EVIDENCE` must be wrong, or have a confidence between 0 and 1; else the model changed.
+    """
+    tests: dict[int, dict[int, Row]] = {}
+    for row in rows:
+        if (j := step(row)) is not None and row.n:
+            tests.setdefault(row.learned_to, {})[j] = row
+    changes, before = dict[int, int](), UNSAID
+    for i in sorted(tests):
+        former = tests.get(before, {})
+        shared = [(former[j], row) for j, row in tests[i].items() if j in former]
+        same = all(_answers_alike(a, b) for a, b in shared) and sum(_telling(b) for _, b in shared) >= EVIDENCE
+        changes[i], before = changes[before] if same else i, i
+    return changes
+
+
+def _telling(row: Row) -> int:
+    """How many answers of a test are wrong or, if that is more, have a confidence between 0 and 1."""
+    import numpy as np
+
+    confidence = None if row.answers is None else row.answers.confidence
+    unsure = 0 if confidence is None else int(np.count_nonzero((confidence > 0) & (confidence < 1)))
+    return max(row.n - row.n_correct, unsure)
+
+
+def _answers_alike(a: Row, b: Row) -> bool:
+    """Whether two tests of the same samples have the same answers; the same counts, without records."""
+    if (a.n, a.n_correct, list(a.class_correct)) != (b.n, b.n_correct, list(b.class_correct)):
+        return False
+    import numpy as np
+
+    one, two = a.answers, b.answers
+    if one is None or two is None:
+        return True
+    pairs = [(getattr(one, name), getattr(two, name)) for name in ("sample", "predicted", "confidence")]
+    return all(
+        (x is None) == (y is None) and (x is None or np.array_equal(x, y, equal_nan=x.dtype.kind == "f"))
+        for x, y in pairs
+    )
+
+
+def new_models(rows: Sequence[Row], step: Callable[[Row], int | None]) -> dict[tuple[int, int], Row]:
+    """The tests of each model where it last changed, by that step and the tested one: the model that comes after a step
+    without a change is the one before, and its tests are no others. Rows that do not say it: by `last_changes`."""
+    changes = last_changes(rows, step) if any(row.last_change == UNSAID for row in rows) else {}
+    placed = {}
+    for row in rows:
+        changed_at = changes.get(row.learned_to, UNSAID) if row.last_change == UNSAID else row.last_change
+        if (j := step(row)) is not None and row.n and 0 <= changed_at == row.learned_to:
+            placed[row.learned_to, j] = row
+    return placed
 
 
 def tested(rows: Sequence[Row]) -> str:
@@ -268,6 +333,16 @@ def grouped(runs: Sequence[Run]) -> dict[Key, list[Run]]:
     for run in runs:
         groups.setdefault(key_of(run.about), []).append(run)
     return groups
+
+
+def groups(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that differ in their seed only, together."""
+    by_identity: dict[str, list[Run]] = {}
+    for run in runs:
+        parts = ("learner", "settings", "protocol_settings", "code_of", "edited_while_running")
+        key = json.dumps([run.about.get(part) for part in parts], sort_keys=True)
+        by_identity.setdefault(key, []).append(run)
+    return list(by_identity.values())
 
 
 def key_of(about: Mapping[str, Any]) -> Key:

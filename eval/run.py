@@ -31,6 +31,7 @@ from driftline.eval.results import Results
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring import timeline, versions
 from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.cells import groups_of
 from driftline.eval.scoring.ranking import standing_of
 from driftline.stream_builder.stream import Stream
 
@@ -101,7 +102,7 @@ def evaluate(
     skipped = [{"learner": name, "because": failed[name]} for name in names if name in failed]
     if out is not None:
         keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), [*names, "all"], skipped)
-    scored = summary(runs, stream.name, stream.sha256, grid.name)
+    scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream))
     return Results({**scored, "classes": list(stream.classes), "skipped": skipped})
 
 
@@ -330,9 +331,17 @@ def _finished(folder: Path, grid: Setup) -> bool:
 
 def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     """The run's record, stored if there is a folder."""
-    learner, rows, protocol = ran.learner, ran.rows, grid.protocol
+    learner, protocol = ran.learner, grid.protocol
     alone = learners_per_pass(protocol) == 1  # else the clock ran for other learners, too
-    seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in rows)])
+    seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in ran.rows)])
+    records = outcomes.table(ran.rows)
+    changes = row_files.last_changes(ran.rows, protocol.roles.step)
+    if learner.needs.future:  # it learned all steps before the first test
+        changes = dict.fromkeys(changes, len(stream.steps) - 1)
+    rows = [
+        row_files.changed(row, {"last_change": changes[row.learned_to]}) if row.learned_to in changes else row
+        for row in ran.rows
+    ]
     about = run.identity | {"stored_bytes": stored_bytes(learner), "gradient_steps": learner.gradient_steps}
     about |= {"seconds": round(seconds, 3), "kernel": fused.kind(), "code": code_of(), "tests": row_files.tested(rows)}
     notes = {
@@ -348,7 +357,7 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
     about |= {k: v for k, v in notes.items() if v} | facts(protocol, stream, learner, run.start.seed)
     about |= dict(ran.facts) | chosen
-    records, folder = outcomes.table(rows), run.folder
+    folder = run.folder
     if code_or_name(learner, protocol) != run.identity["code_of"]:
         about["edited_while_running"] = True
         folder = folder and folder.with_name(f"{folder.name}-edited")

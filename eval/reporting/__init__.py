@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from driftline.eval.protocol import Document, Score
 from driftline.eval.scoring.ranking import entry_of, mean_of
 
@@ -61,3 +64,13 @@ def counted(n: int, what: str) -> str:
     ('1 test', '1,200 pairs')
     """
     return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def chance_note(shown: Sequence[Mapping[str, Any]]) -> str:
+    """What chance is, in per cent over the tests."""
+    if not (values := [facts["chance"] for facts in shown if facts["chance"] is not None]):
+        return ""
+    low, high = (f"{100 * end:.1f}" for end in (min(values), max(values)))
+    of = "training" if all(facts["chance_by"] == "training" for facts in shown) else "all test"
+    part = low if low == high else f"{low} to {high}"
+    return f"Chance, {part} %, is the answer that is always the most frequent class of the {of} samples."

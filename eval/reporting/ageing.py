@@ -11,11 +11,11 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import SHADED, Figure, Section, lines
 from driftline.eval.plotting.panels import panels
-from driftline.eval.reporting import counted, markup
+from driftline.eval.reporting import chance_note, counted, markup
 from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
-from driftline.eval.scoring.bands import Band
+from driftline.eval.scoring.bands import Band, mean
 from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.decay import HalfLife
 from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, slices
@@ -106,6 +106,9 @@ def _facts(one: Ageing) -> dict[str, Any]:
         "by_class": _plain(curve.accuracy_of.value),
         "loss": _band(curve.loss),
         "pairs": curve.pairs,
+        "models_in_all": one.models,
+        "chance": _plain(mean(np.concatenate([np.diagonal(one.chance, k) for k in one.lags[one.base :].tolist()]), 0)),
+        "chance_by": one.chance_by,
         "half_life": _half_life(one.half_life),
         "half_life_by_class": [_half_life(half) for half in one.half_life_of],
         "causes": causes,
@@ -371,7 +374,9 @@ def table(document: Mapping[str, Any]) -> Section | None:
         again = learns_again(facts)
         parts = ("older", "harder", "prior")
         values += [interval(causes[cause], at) if again else (UNKNOWN, "never learns again") for cause in parts[:2]]
-        values += [interval(causes["prior"], at), interval(facts["loss"]) if again else (UNKNOWN, "never learns again")]
+        values += [
+            interval(one, k) if again else (UNKNOWN, "") for one, k in ((causes["prior"], at), (facts["loss"], None))
+        ]
         half, ends = half_life_parts(facts["half_life"], unit)
         drawn = _drawn(facts["half_life"])
         values.append((half, Markup("{};<br>{}").format(ends, drawn) if drawn else ends))
@@ -388,6 +393,7 @@ def table(document: Mapping[str, Any]) -> Section | None:
         f"test, by least squares over {counted(first['pairs'], 'pair')}. Half-life: time until half of the accuracy "
         "above chance is gone; it follows the same models over later tests, which may be harder, and says nothing of "
         "times beyond those that were tested. "
+        f"Age counts from the last step at which a model changed. {chance_note([facts for _, facts in shown])} "
         f"What the same models lose {old} has three parts: fresh models do better on the same tests "
         "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."
     ) + _newer_note(document)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftline.eval.protocol import Document
-from driftline.eval.rows import Run
-from driftline.eval.scoring.aggregate import groups
+from driftline.eval.rows import Run, groups
 from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.comparing import Comparison, compare
 from driftline.eval.scoring.ranking import comparable, rival

@@ -56,9 +56,12 @@ def section(document: Mapping[str, Any]) -> tuple[Figure, Section] | None:
         if None not in (*facts["ece"]["low"], *facts["ece"]["high"])
     }
     caption = (
-        "Expected calibration error (15 bins), in points: how far confidence and accuracy are apart. "
-        "A model that is sure and wrong has a high one."
+        "Calibration error (15 bins, without what chance adds to it), in points: how far confidence and accuracy are "
+        "apart. A model that is sure and wrong has a high one."
     )
+    without = [r["learner"] for r in document["results"] if not r.get("calibration")]
+    if without:
+        caption += f" Without probabilities, and so without calibration: {', '.join(without)}."
     chart = Figure("Calibration by age", caption, lines(series, f"{unit} from training to test", bands=bands))
     measures = ("gap", "ece", "brier")
     rows = [

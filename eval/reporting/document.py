@@ -49,6 +49,7 @@ def shown(
         "varies": page.varies(part) if any(len(r["seeds"]) > 1 for r in results) else "",
         "measures": [score_of(kind, name) for name in measures]
         + [score for score in OF_CLASSES if any(ranking.entry_of(score, r) for r in results)],
+        "references": ranking.references(results),
         "recalls": _recall_table(part),
         "texts": page,
         "figures": page.figures(part) if results else [],

@@ -137,7 +137,7 @@ def document_of(runs: Sequence[Run], key: tuple[str, str, str], stream: Stream |
     """The document of runs of one protocol and stream, with what the report says beyond scores. key: hash, protocol and
     name, as `rows.grouped` has it. few: fewer replicates."""
     sha, protocol, name = key
-    document = summary(runs, name, sha, protocol)
+    document = summary(runs, name, sha, protocol, None if stream is None else groups_of(stream))
     if runs and (release := runs[0].about.get("release")) is not None:
         document["release"] = release
     if stream is not None:

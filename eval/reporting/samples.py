@@ -14,9 +14,8 @@ import numpy.typing as npt
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, primary_of, stored_protocol
 from driftline.eval.reporting.markup import Cell, render
-from driftline.eval.rows import Run
+from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.aggregate import groups
 from driftline.eval.scoring.ranking import comparable, ranked
 from driftline.stream_builder.step import CALENDAR
 from driftline.stream_builder.stream import SPLITS, Split, Stream

@@ -17,12 +17,12 @@ from driftline.eval.protocol import Document, primary_of
 from driftline.eval.reporting.compared import p_text
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import document_of, write
-from driftline.eval.rows import Run
+from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.aggregate import groups
 from driftline.eval.scoring.cells import Resampling, groups_of
 from driftline.eval.scoring.comparing import ALPHA, compare
 from driftline.eval.scoring.ranking import bound, labels, mean_of
+from driftline.eval.scoring.significance import LEAST_SEEDS
 from driftline.eval.scoring.versions import Version, refusal, version_of
 from driftline.stream_builder.stream import Stream
 
@@ -121,7 +121,8 @@ def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
         f"Learners in both: {len(differences)}. B scores higher with {higher}, lower with {len(clear) - higher}; "
         f"no significant difference (5 %, Holm): {tested - len(clear)}; not testable: {len(differences) - tested}."
     )
-    why = " Not testable: A and B have other seeds, or rows without outcomes." if tested < len(differences) else ""
+    causes = f" Not testable: other seeds in A and B, fewer than {LEAST_SEEDS}, or rows without outcomes."
+    why = causes if tested < len(differences) else ""
     rows = []
     for e in differences:
         ends = "" if e["interval"] is None else " to ".join(f"{100 * end:+.1f}" for end in e["interval"])

@@ -1,8 +1,9 @@
 """How models age: accuracy against the time since training, half-lives, and why accuracy falls.
 
-Everything follows from R[i, j], the accuracy on step j of a model that was trained up to step i, by class. A lag is
-j − i; the base lag is the smallest one from 0 on that is tested: 1 where no step is tested after it was learned. Bands
-are 95 % percentile intervals of a bootstrap over seeds and test samples (see `cells`).
+Everything follows from R[i, j], the accuracy on step j of a model that last changed at step i, by class: a model that
+learns nothing at later steps has no rows there, and goes on ageing (see `rows.new_models`). A lag is j − i; the base
+lag is the smallest one from 0 on that is tested: 1 where no step is tested after it was learned. Bands are 95 %
+intervals over seeds and test samples (see `cells` and `bands.Layout`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.rows import Run
-from driftline.eval.scoring.aggregate import groups
+from driftline.eval.rows import Run, groups
 from driftline.eval.scoring.bands import Array, Band, Floats, band
 from driftline.eval.scoring.causes import Causes, causes
 from driftline.eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
@@ -43,10 +43,16 @@ class Ageing:
     oldest: Floats
     """(K,) the longest of these times"""
     pairs: npt.NDArray[np.int64]
-    """(K,) number of pairs of training and tested step whose test also has a model at the base lag"""
+    """(K,) number of pairs of training and tested step whose test also has a model at the base lag, its twin; 0 where
+    no test has one"""
+    twins: bool
+    """whether each lag from the base lag on has such a pair; a learner that never learned again has none"""
+    models: int
+    """how many different models were tested: 1 for a learner that never learned again"""
     accuracy: Band
-    """(K,) on the average test: mean of R at the base lag, and the change to it on the same tests (see `by_lag`). With
-    tests on the past alone, the lag nearest to 0 takes the place of the base lag"""
+    """(K,) on the average test: mean of R at the base lag, and the change to it on the same tests; without `twins`, the
+    change of the same models since their first tests, which may be easier (see `by_lag`). With tests on the past alone,
+    the lag nearest to 0 takes the place of the base lag"""
     accuracy_of: Band
     """(C, K) the same for each class"""
     curve: Curve
@@ -62,9 +68,12 @@ class Ageing:
     half_life_of: tuple[HalfLife, ...]
     """(C,) of each class"""
     causes: Causes
-    """of the lags from the base lag on, `lags[base:]`"""
+    """of the lags from the base lag on, `lags[base:]`; NaN where no test has a twin"""
     chance: Floats
-    """(T,) share of each step's most frequent class, which a constant answer reaches; that of a class is 1 / C"""
+    """(T, T) what the best constant answer by training labels reaches: the share of the tested step's samples of the
+    class that most training samples of the model have; NaN: not tested. That of a class is 1 / C"""
+    chance_by: Literal["training", "tests"]
+    """which labels choose the constant answer; "tests", all together, where rows do not say the training labels"""
     seeds: tuple[int, ...]
     """of the runs; with one, bands are over test samples only"""
     basis: Literal["outcomes", "counts"]
@@ -94,11 +103,11 @@ def ageing(
     for k, cells in enumerate(counted):
         if cells is not None:
             tested = (cells.n.sum(0).sum(-1) > 0).tobytes()
-            key = (cells.n.shape[2:], tested, cells.classes, times[k].names, times[k].at.tobytes(), times[k].dates)
+            key = (cells.n.shape, tested, cells.classes, times[k].names, times[k].at.tobytes(), times[k].dates)
             alike.setdefault(key, []).append(k)
     results: dict[int, Ageing] = {}
     for (shape, *_), members in alike.items():
-        at_once = max(1, NUMBERS // (resampling.replicates * int(np.prod(shape))))
+        at_once = max(1, NUMBERS // (resampling.replicates * int(np.prod(shape[2:]))))
         for start in range(0, len(members), at_once):
             part = members[start : start + at_once]
             present = [one for k in part if (one := counted[k]) is not None]
@@ -113,7 +122,7 @@ def _ageing(
 ) -> list[Ageing]:  # fmt: skip
     """Of L learners that were tested on the same steps."""
     right, n = (np.stack([getattr(cells, name).sum(0) for cells in counted]) for name in ("right", "n"))  # (L, T, T, C)
-    drawn_right, drawn_n = replicates(counted, resampling)  # (B, L, T, T, C)
+    drawn_right, drawn_n, layout = replicates(counted, resampling)  # (B + …, L, T, T, C)
     tested, classes = n[0].sum(-1) > 0, counted[0].classes
     steps, width = n.shape[2:]
     lags = np.array([k for k in range(1 - steps, steps) if np.diagonal(tested, k).any()], np.int64)
@@ -129,26 +138,31 @@ def _ageing(
         for k, both in zip(lags.tolist(), pairs, strict=True)
     ]
     age = np.array([of_lag.mean() for of_lag in of_lags])
+    twins = all(both.any() for both in pairs[base:])
     r, drawn = _share(right.sum(-1), n.sum(-1)), _share(drawn_right.sum(-1), drawn_n.sum(-1))
     r_of, drawn_of = (  # (L, C, T, T), (B, L, C, T, T)
         np.moveaxis(_share(a, b), -1, -3)[..., : width if classes else 0, :, :]
         for a, b in ((right, n), (drawn_right, drawn_n))
     )
-    chance = _chance(n, classes)
+    constant = _constant(counted, n)
+    chance, drawn_chance = (_chance(one, constant, classes) for one in (n, drawn_n))
     of_class = r_of.shape[1]
-    halves = half_lives(r, drawn, chance, age[base:], later, loss)
+    halves = half_lives(r, drawn, (chance, drawn_chance), age[base:], later, loss, layout)
     halves_of = half_lives(
         r_of.reshape(-1, steps, steps), drawn_of.reshape(len(drawn_of), -1, steps, steps),
-        np.full((len(counted) * of_class, steps), 1 / width), age[base:], later, loss,
+        (np.array(1 / width), np.array(1 / width)), age[base:], later, loss, layout,
     )  # fmt: skip
     accuracy, accuracy_of = (
-        band(by_lag(one, lags, fresh), by_lag(two, lags, fresh)) for one, two in ((r, drawn), (r_of, drawn_of))
+        band(by_lag(one, lags, fresh, twins), by_lag(two, lags, fresh, twins), layout)
+        for one, two in ((r, drawn), (r_of, drawn_of))
     )
     slopes, slopes_of = (
-        band(slope(one, ages, first), slope(two, ages, first)) for one, two in ((r, drawn), (r_of, drawn_of))
+        band(slope(one, ages, first), slope(two, ages, first), layout) for one, two in ((r, drawn), (r_of, drawn_of))
     )
-    on_same = curves(r, drawn, r_of, drawn_of, ages, later, np.array([both.sum() for both in pairs[base:]], np.int64))
-    matrix, parts = band(r, drawn), causes(right, n, drawn_right, drawn_n, later, classes)
+    shown = pairs[base:] if twins else [np.diagonal(tested, k) for k in later.tolist()]
+    counts = np.array([of_lag.sum() for of_lag in shown], np.int64)
+    on_same = curves(r, drawn, r_of, drawn_of, ages, later, counts, layout)
+    matrix, parts = band(r, drawn, layout), causes(right, n, drawn_right, drawn_n, later, classes, layout)
     return [
         Ageing(
             timeline=times,
@@ -158,6 +172,8 @@ def _ageing(
             youngest=np.array([of_lag.min() for of_lag in of_lags]),
             oldest=np.array([of_lag.max() for of_lag in of_lags]),
             pairs=np.array([both.sum() for both in pairs], np.int64),
+            twins=twins,
+            models=int(tested.any(1).sum()),
             accuracy=accuracy[k],
             accuracy_of=accuracy_of[k],
             curve=on_same[k],
@@ -168,6 +184,7 @@ def _ageing(
             half_life_of=tuple(halves_of[k * of_class : (k + 1) * of_class]),
             causes=Causes(*(getattr(parts, part.name)[k] for part in fields(Causes))),
             chance=chance[k],
+            chance_by="training" if (cells.constant >= 0).any() else "tests",
             seeds=tuple(int(run.about["seed"]) for run in runs),
             basis=cells.basis,
             clustered=cells.outcomes is not None and resampling.groups is not None,
@@ -181,8 +198,19 @@ def _share(right: Array, n: Array) -> Array:
     return np.where(n > 0, right / np.where(n > 0, n, 1), np.nan)
 
 
-def _chance(n: Floats, classes: bool) -> Floats:
-    """(L, T) share of each tested step's most frequent class; 0 where classes are not counted."""
-    of_step = n.max(1)  # (L, T, C): all models are tested on the same samples
-    total = of_step.sum(-1)
-    return np.where(total > 0, of_step.max(-1) / np.maximum(total, 1), 0.0) if classes else np.zeros(total.shape)
+def _constant(counted: Sequence[Cells], n: Floats) -> npt.NDArray[np.int64]:
+    """(L, T) the constant answer of each model, by training labels; else the most frequent class of all tests."""
+    often = n.max(1).sum(1).argmax(-1)  # all models are tested on the same samples
+    stated = np.stack([cells.constant for cells in counted])
+    return np.where(stated >= 0, stated, often[:, None])
+
+
+def _chance(n: Array, constant: npt.NDArray[np.int64], classes: bool) -> Array:
+    """n (..., L, T, T, C), constant (L, T) → (..., L, T, T) share of the samples of that class; 0 where classes are not
+    counted."""
+    if not classes:
+        return np.where(n.sum(-1) > 0, 0.0, np.nan)
+    width = n.shape[-1]
+    at = np.minimum(constant, width - 1)[..., :, None, None]
+    right = np.take_along_axis(n, np.broadcast_to(at, (*n.shape[:-1], 1)), -1)[..., 0]
+    return _share(np.where(constant[..., None] < width, right, 0), n.sum(-1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +11,12 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
 from driftline.eval.experiment.code import ours
 from driftline.eval.experiment.settings import setting_names
-from driftline.eval.protocol import Protocol, Result, Score, score_of, scores_of, stored_protocol
-from driftline.eval.rows import Row, Run, digest
+from driftline.eval.protocol import Protocol, Result, Score, primary_of, score_of, scores_of, stored_protocol
+from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
+from driftline.eval.scoring.bands import Array
+from driftline.eval.scoring.comparing import differences
 from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
 from driftline.eval.scoring.significance import half_width, holm, over_samples, paired
 
@@ -23,18 +24,11 @@ Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs that differ in their seed only, together."""
-    by_identity: dict[str, list[Run]] = {}
-    for run in runs:
-        parts = ("learner", "settings", "protocol_settings", "code_of", "edited_while_running")
-        key = json.dumps([run.about.get(part) for part in parts], sort_keys=True)
-        by_identity.setdefault(key, []).append(run)
-    return list(by_identity.values())
-
-
-def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
-    """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds."""
+def summary(
+    runs: Sequence[Run], stream: str, sha256: str, protocol: str, clusters: Array | None = None
+) -> dict[str, Any]:
+    """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds. clusters:
+    of uploaders and near copies, as of `cells.groups_of`, for tests of differences."""
     results, together = [], groups(runs)
     for group in together:
         about = group[0].about
@@ -63,6 +57,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
                 **_of_classes(tests),
+                "references": _references(instance, tests, group),
                 "per_class": _mean_by_class([s.by_class for s in scored]),
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "ci95_samples": _over_samples(instance, group[0]),
@@ -75,7 +70,8 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
             }
         )
     document = {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
-    answered = {id(result): _answered(group) for result, group in zip(results, together, strict=True)}
+    answered_by = {id(result): group for result, group in zip(results, together, strict=True)}
+    answered = {key: _answered(group) for key, group in answered_by.items()}
     for rivals in comparable(document):
         first: dict[int, str] = {}  # what was answered → the learner that is listed first with it
         for result in rivals:
@@ -84,6 +80,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 result["same_as"] = same
         for score in scores_of(document):
             _compare(rivals, score)
+        _compare_outcomes(rivals, [answered_by[id(result)] for result in rivals], primary_of(document), clusters)
     return document
 
 
@@ -145,6 +142,47 @@ def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
         p[np.ix_(members, members)] = paired(np.array([values[k] for k in members], np.float64))
     for result, value in zip(results, holm(p)[best].tolist(), strict=True):
         result.setdefault("p_against_best_adjusted", {})[score.name] = None if np.isnan(value) else value
+
+
+def _compare_outcomes(
+    results: Sequence[dict[str, Any]], runs: Sequence[Sequence[Run]], score: Score, clusters: Array | None
+) -> None:
+    """The same of the primary score, over other test samples too, where there are outcomes: what the page says."""
+    rivals = [k for k, result in enumerate(results) if rival(result)]
+    bests = ranking.best(score, (results[k] for k in rivals))
+    if len(rivals) < 2 or not bests or (one := differences([runs[k] for k in rivals], clusters)) is None:
+        return
+    best = next(i for i, k in enumerate(rivals) if results[k] is bests[0])
+    for result in results:
+        result["p_against_best_adjusted"][score.name] = None
+    for k, value in zip(rivals, one.adjusted[best].tolist(), strict=True):
+        results[k]["p_against_best_adjusted"][score.name] = None if np.isnan(value) else value
+
+
+def _references(protocol: Protocol, tests: Sequence[Sequence[Row]], group: Sequence[Run]) -> dict[str, float]:
+    """What answers without a model reach by the primary score, in mean over seeds: of the class that most training
+    samples so far have, and those that the protocol's records name ("references" in "told")."""
+    reached = [_majority(protocol, rows) for rows in tests]
+    known = [value for value in reached if value is not None]
+    references = {ranking.MAJORITY: float(np.mean(known))} if len(known) == len(reached) and known else {}
+    stated = [run.about.get("told", {}).get("references", {}) for run in group]
+    names = [name for name in stated[0] if all(name in other for other in stated)]
+    return references | {name: float(np.mean([other[name] for other in stated])) for name in names}
+
+
+def _majority(protocol: Protocol, rows: Sequence[Row]) -> float | None:
+    """None for a protocol without decisive tests, and where training labels or those of a test are not known."""
+    if not rows or any(row.constant < 0 or not (row.class_n or row.answers) for row in rows):
+        return None
+    right = np.array([_of_class(row, row.constant) for row in rows], np.float64)
+    return float(protocol.roles.pooled(right, np.array([row.n for row in rows], np.float64)))
+
+
+def _of_class(row: Row, label: int) -> int:
+    """How many samples of a test have a label."""
+    if row.class_n:
+        return row.class_n[label] if label < len(row.class_n) else 0
+    return 0 if row.answers is None else int(np.count_nonzero(row.answers.label == label))
 
 
 def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:

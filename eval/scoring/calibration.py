@@ -1,8 +1,9 @@
 """Do models become overconfident as they age? Confidence against accuracy, by age; risk against coverage.
 
 A confidence is a learner's probability that its answer is right; everything here is of the answer alone (top label).
-Intervals of errors and gaps are from a delete-a-group jackknife: test samples, or their clusters, in 50 groups at
-random [Kott 2001]; seeds add the variance of their mean.
+The calibration error is the root of the mean squared difference of confidence and accuracy over bins, less its bias:
+with few samples, bins of a calibrated model differ by chance. The bias and all intervals are from a delete-a-group
+jackknife: test samples, or their clusters, in 50 groups at random [Kott 2001]; other seeds add what they add to a mean.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ import numpy.typing as npt
 
 from driftline.eval.outcomes import check_stream
 from driftline.eval.protocol import stored_protocol
-from driftline.eval.rows import Answers, Run
-from driftline.eval.scoring.aggregate import groups
-from driftline.eval.scoring.bands import Array, Band, Floats
-from driftline.eval.scoring.cells import groups_of
+from driftline.eval.rows import Answers, Run, groups, new_models
+from driftline.eval.scoring.bands import Array, Band, Floats, half_width_of, of_other_seeds, variance
+from driftline.eval.scoring.cells import groups_of, spread_out
 from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
 
@@ -44,9 +44,8 @@ class Calibration:
     gap: Band
     """(K,) mean confidence minus accuracy; above 0: overconfident"""
     ece: Band
-    """(K,) expected calibration error: mean of |confidence − accuracy| over bins, weighted by samples"""
-    ece_debiased: Floats
-    """(K,) root of the squared error by bin, less what the binomial noise of each bin adds; 0 at least"""
+    """(K,) calibration error: root of the squared difference of confidence and accuracy, mean over bins by their
+    samples, less its bias; 0 at least"""
     brier: Band
     """(K,) mean squared difference of confidence and being right"""
     aurc: Floats
@@ -80,19 +79,19 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
     kind, times = stored_protocol(runs[0].about["protocol"]), timeline(runs[0].about)
     by_lag: dict[int, list[tuple[int, int, Answers]]] = {}  # seed, trained step, answers
     for s, run in enumerate(runs):
-        for row in run.rows:
-            j = kind.roles.step(row)
-            if j is None or row.learned_to < 0 or not row.n:
-                continue
+        for (i, j), row in new_models(run.rows, kind.roles.step).items():
             if row.answers is None or row.answers.confidence is None:
                 return None
-            by_lag.setdefault(j - row.learned_to, []).append((s, row.learned_to, row.answers))
+            by_lag.setdefault(j - i, []).append((s, i, row.answers))
     if not by_lag:
         return None
     lags, ages = sorted(by_lag), times.ages()
     by_age = [_of_lag(by_lag[k], len(runs), clusters) for k in lags]
     of_lags = [np.array([ages[i, i + k] for _, i, _ in by_lag[k]]) for k in lags]
-    gap, ece, brier = (_band([one.measures[m] for one in by_age]) for m in range(3))
+    gap, ece, brier = (
+        Band(*(np.array([getattr(one.measures[m], end) for one in by_age]) for end in ("value", "low", "high")))
+        for m in range(3)
+    )
     return Calibration(
         timeline=times,
         lags=np.array(lags, np.int64),
@@ -101,7 +100,6 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
         oldest=np.array([of_lag.max() for of_lag in of_lags]),
         gap=gap,
         ece=ece,
-        ece_debiased=np.array([one.debiased for one in by_age]),
         brier=brier,
         aurc=np.array([one.aurc for one in by_age]),
         confidence=np.stack([one.confidence for one in by_age]),
@@ -116,9 +114,8 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
 class _Lag:
     """What `Calibration` says of one lag."""
 
-    measures: list[tuple[float, float]]
-    """gap, ece, brier: value and standard error"""
-    debiased: float
+    measures: list[Band]
+    """gap, ece, brier"""
     aurc: float
     confidence: Floats
     accuracy: Floats
@@ -134,36 +131,28 @@ def _of_lag(tests: Sequence[tuple[int, int, Answers]], seeds: int, clusters: Arr
     seed = np.concatenate([np.full(len(a), s, np.int64) for s, _, a in tests])[confident]
     confidence, right = confidence[confident], right[confident]
     bins = bin_of(confidence)
-    cluster = np.asarray(sample if clusters is None else clusters[sample], np.uint64)
-    group = ((cluster * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)).astype(np.int64) % GROUPS
-    key, shape = (seed * GROUPS + group) * BINS + bins, (seeds, GROUPS, BINS)
+    names, cluster = np.unique(sample if clusters is None else clusters[sample], return_inverse=True)
+    joined = np.arange(len(names)) if len(names) <= GROUPS else spread_out(names) % GROUPS
+    group = np.unique(joined, return_inverse=True)[1][cluster]
+    number = int(group.max(initial=-1)) + 1
+    key, shape = (seed * number + group) * BINS + bins, (seeds, number, BINS)
     counts, sums, hits, squares = (
         np.bincount(key, weights, int(np.prod(shape))).reshape(shape).astype(np.float64)
         for weights in (None, confidence, right, (confidence - right) ** 2)
     )
     all_ = [part.sum((0, 1)) for part in (counts, sums, hits)]
     filled = np.where(all_[0] > 0, all_[0], np.nan)
-    measured = [_with_error(measure, counts, sums, hits, squares) for measure in MEASURES]
+    gap, ece, brier = (_band(measure, k == 1, counts, sums, hits, squares) for k, measure in enumerate(MEASURES))
+    ece = Band(*(np.sqrt(np.maximum(end, 0.0)) for end in (ece.value, ece.low, ece.high)))
     risk, aurc = risk_coverage(confidence, right)
     return _Lag(
-        measured, debiased(*all_), aurc, all_[1] / filled, all_[2] / filled, all_[0].astype(np.int64), risk=risk
+        [gap, ece, brier], aurc, all_[1] / filled, all_[2] / filled, all_[0].astype(np.int64), risk=risk
     )  # fmt: skip
 
 
 def bin_of(confidence: Array) -> npt.NDArray[np.int64]:
     """Number of the bin of each confidence; a border belongs to the bin below, as in Guo et al. 2017."""
     return np.clip(np.ceil(np.asarray(confidence, np.float64) * BINS - 1e-6).astype(np.int64) - 1, 0, BINS - 1)
-
-
-def debiased(n: Floats, confidence: Floats, right: Floats) -> float:
-    """Sums by bin → √max(0, Σ n/N ((c̄ − ā)² − ā(1 − ā)/(n − 1))) [Kumar, Liang & Ma 2019, eq. 3]; bins of one answer
-    are left out."""
-    more = n > 1
-    n, confidence, right = n[more], confidence[more] / n[more], right[more] / n[more]
-    if not len(n):
-        return float("nan")
-    squared = (confidence - right) ** 2 - right * (1 - right) / (n - 1)
-    return float(np.sqrt(max(0.0, float((n * squared).sum() / n.sum()))))
 
 
 def risk_coverage(confidence: Array, right: Array) -> tuple[Floats, float]:
@@ -178,22 +167,29 @@ def risk_coverage(confidence: Array, right: Array) -> tuple[Floats, float]:
     return risks[at], float(risks.mean())
 
 
-MEASURES: tuple[Callable[..., Floats], ...] = (  # of sums by bin; gap, ECE and Brier score
+MEASURES: tuple[Callable[..., Floats], ...] = (  # of sums by bin: gap, squared calibration error and Brier score
     lambda n, confidence, right, squares: (confidence.sum(-1) - right.sum(-1)) / n.sum(-1),
-    lambda n, confidence, right, squares: np.abs(confidence - right).sum(-1) / n.sum(-1),
+    lambda n, confidence, right, squares: ((confidence - right) ** 2 / np.maximum(n, 1)).sum(-1) / n.sum(-1),
     lambda n, confidence, right, squares: squares.sum(-1) / n.sum(-1),
 )
 
 
-def _with_error(function: Callable[..., Floats], *sums: Floats) -> tuple[float, float]:
-    """Sums (S, G, M) → mean over seeds of a measure, and its standard error: over groups, and over seeds."""
+def _band(function: Callable[..., Floats], debiased: bool, *sums: Floats) -> Band:
+    """Sums (S, G, M) → mean over seeds of a measure with its interval over groups and seeds. debiased: less the bias
+    that a jackknife finds."""
+    seeds, number = sums[0].shape[:2]
     of_seeds = function(*(part.sum(1) for part in sums))  # (S,)
-    without = function(*(part.sum(1, keepdims=True) - part for part in sums)).mean(0)  # (G,)
-    samples = (GROUPS - 1) / GROUPS * float(((without - without.mean()) ** 2).sum())
-    seeds = float(np.var(of_seeds, ddof=1)) / len(of_seeds) if len(of_seeds) > 1 else 0.0
-    return float(of_seeds.mean()), float(np.sqrt(samples + seeds))
-
-
-def _band(estimates: Sequence[tuple[float, float]]) -> Band:
-    value, error = np.array(estimates).T
-    return Band(value, value - 1.96 * error, value + 1.96 * error)
+    if number < 2:
+        return Band(of_seeds.mean(), np.array(np.nan), np.array(np.nan))
+    without = function(*(part.sum(1, keepdims=True) - part for part in sums))  # (S, G)
+    if debiased:
+        of_seeds = of_seeds + (number - 1) * (of_seeds - without.mean(1))
+    scale = (number - 1) / number
+    of_samples, of_single = (
+        scale * ((one - one.mean(-1, keepdims=True)) ** 2).sum(-1) for one in (without.mean(0), without)
+    )
+    single = (of_single.mean() - of_samples) / max(1, seeds - 1)
+    more = of_other_seeds(variance(of_seeds, 0) / seeds, single, seeds)
+    half = half_width_of(of_samples, np.array(number), more, seeds)
+    value = of_seeds.mean()
+    return Band(value, value - half, value + half)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Array, Band, Floats, band, mean
+from driftline.eval.scoring.bands import Array, Band, Floats, Layout, band, mean
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,20 @@ class Causes:
 
 
 def causes(
-    right: Floats, n: Floats, drawn_right: Array, drawn_n: Array, lags: npt.NDArray[np.int64], classes: bool = True
-) -> Causes:
+    right: Floats, n: Floats, drawn_right: Array, drawn_n: Array, lags: npt.NDArray[np.int64], classes: bool = True,
+    layout: Layout | None = None,
+) -> Causes:  # fmt: skip
     """Counts (..., T, T, C) and their replicates (B, ..., T, T, C) → the causes, with leading axes as given. lags:
     (K,) from the base lag on. classes: False if C is 1 since classes are not counted."""
     points, draws = _parts(right, n, lags), _parts(drawn_right, drawn_n, lags)
     prior, harder, older = (
-        band(p, d) for p, d in zip(*((one[0], one[1].sum(-2), one[2].sum(-2)) for one in (points, draws)), strict=True)
+        band(p, d, layout)
+        for p, d in zip(*((one[0], one[1].sum(-2), one[2].sum(-2)) for one in (points, draws)), strict=True)
     )
-    drop = band(*(one[0] + one[1].sum(-2) + one[2].sum(-2) for one in (points, draws)))
+    drops = [one[0] + one[1].sum(-2) + one[2].sum(-2) for one in (points, draws)]
+    drop = band(drops[0], drops[1], layout)
     counted = n.shape[-1] if classes else 0
-    of = [band(points[part][..., :counted, :], draws[part][..., :counted, :]) for part in (1, 2)]
+    of = [band(points[part][..., :counted, :], draws[part][..., :counted, :], layout) for part in (1, 2)]
     return Causes(drop, prior, harder, older, *of)
 
 

@@ -1,8 +1,8 @@
 """Runs of one learner → right answers by training step, tested step and class, and their bootstrap replicates.
 
-The bootstrap is hierarchical: seeds are drawn, and clusters of test samples. Samples of one uploader or group of near
-copies are one cluster; elsewhere each sample is its own. The same draw of samples serves all learners, seeds and
-training steps, so that differences between them are paired. Clusters have Poisson(1) weights [Chamandy et al. 2012].
+Clusters of test samples are drawn, with Poisson(1) weights [Chamandy et al. 2012]. Samples of one uploader or group of
+near copies are one cluster; elsewhere each sample is its own. The same draw serves all learners, seeds and training
+steps, so that differences between them are paired. What other seeds would change is not drawn: see `bands.Layout`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from driftline.eval.outcomes import check_stream
 from driftline.eval.protocol import stored_protocol
-from driftline.eval.rows import Answers, Row, Run
+from driftline.eval.rows import Answers, Run, new_models
+from driftline.eval.scoring.bands import Layout
 from driftline.stream_builder.stream import SPLITS, Stream
 
 Array = npt.NDArray[Any]
@@ -26,6 +27,7 @@ BLOCK = 2**10  # clusters drawn at once
 CHUNK = 2**13  # samples weighted at once
 CELLS = 2**27  # numbers of all replicates of one learner, at most
 FEWEST = 200  # replicates
+SINGLES = 250  # replicates of single seeds
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Cells:
     """False: the rows do not count classes, and C is 1"""
     outcomes: tuple[Outcomes | None, ...] | None
     """(T,) by tested step; None: a run has no records"""
+    constant: npt.NDArray[np.int64]
+    """(T,) class that most training samples up to each step have, with most of the seeds; -1: not known"""
 
     @property
     def basis(self) -> Literal["outcomes", "counts"]:
@@ -100,12 +104,17 @@ class Resampling:
         return 1 / count + np.sqrt(count / (count - 1)) * (drawn / count - 1 / count)
 
 
-def weighted_sums(resampling: Resampling, samples: Array, values: Array) -> Array:
-    """samples (N,) positions in the stream, values (K, N) → (B, K) float32 weighted sums."""
-    sums = np.zeros((len(values), resampling.replicates), np.float32)
+def spread_out(clusters: Array) -> Array:
+    """Numbers of clusters → (N,) int64, as if at random."""
+    return ((clusters.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)).astype(np.int64)
+
+
+def weighted_sums(resampling: Resampling, samples: Array, values: Array, part: slice = slice(None)) -> Array:
+    """samples (N,) positions in the stream, values (K, N) → (B, K) float32 weighted sums. part: of the replicates."""
+    sums = np.zeros((len(values), len(range(resampling.replicates)[part])), np.float32)
     for low in range(0, len(samples), CHUNK):
-        part = slice(low, low + CHUNK)
-        sums += values[:, part].astype(np.float32) @ resampling.weights(samples[part]).astype(np.float32)
+        chunk = slice(low, low + CHUNK)
+        sums += values[:, chunk].astype(np.float32) @ resampling.weights(samples[chunk])[:, part].astype(np.float32)
     return sums.T
 
 
@@ -127,13 +136,11 @@ def draws_for(runs: Sequence[Run], stream: Stream | None, resampling: Resampling
 
 
 def cells_of(runs: Sequence[Run]) -> Cells | None:
-    """The counts of one learner's runs (seeds); None if its protocol does not test models on steps."""
+    """The counts of one learner's runs (seeds), of each model where it last changed; None if its protocol does not test
+    models on steps, or it never learned."""
     about = runs[0].about
     kind, steps = stored_protocol(about["protocol"]), about["steps"]
-    tests: list[dict[tuple[int, int], Row]] = []
-    for run in runs:
-        placed = {(row.learned_to, kind.roles.step(row)): row for row in run.rows}
-        tests.append({(i, j): row for (i, j), row in placed.items() if i >= 0 and j is not None and row.n})
+    tests = [new_models(run.rows, kind.roles.step) for run in runs]
     rows = [row for test in tests for row in test.values()]
     if not rows:
         return None
@@ -144,14 +151,23 @@ def cells_of(runs: Sequence[Run]) -> Cells | None:
         for (i, j), row in test.items():
             counted = (row.class_correct, row.class_n) if by_class else ([row.n_correct], [row.n])
             right[s, i, j, : len(counted[0])], n[s, i, j, : len(counted[1])] = counted
+    labels = [{i: row.constant for (i, _), row in test.items()} for test in tests]
+    constant = np.array([_most([of.get(i, -1) for of in labels]) for i in range(steps)], np.int64)
     if not all(row.answers is not None for row in rows):
-        return Cells(right, n, by_class, None)
+        return Cells(right, n, by_class, None, constant)
     answers: list[dict[tuple[int, int], Answers]] = [{} for _ in range(steps)]
     for s, test in enumerate(tests):
         for (i, j), row in test.items():
             if row.answers is not None:
                 answers[j][s, i] = row.answers
-    return Cells(right, n, by_class, tuple(_outcomes(of_step, len(runs), steps) for of_step in answers))
+    of_steps = tuple(_outcomes(of_step, len(runs), steps) for of_step in answers)
+    return Cells(right, n, by_class, of_steps, constant)
+
+
+def _most(classes: Sequence[int]) -> int:
+    """The class that comes most often, the lowest of equal ones; -1 of none."""
+    counts = np.bincount([c for c in classes if c >= 0])
+    return int(counts.argmax()) if len(counts) else -1
 
 
 def _outcomes(answers: Mapping[tuple[int, int], Answers], seeds: int, steps: int) -> Outcomes | None:
@@ -173,20 +189,38 @@ def _outcomes(answers: Mapping[tuple[int, int], Answers], seeds: int, steps: int
     return Outcomes(sample[order], label[order], right[..., order], tested[..., order])
 
 
-def replicates(learners: Sequence[Cells], resampling: Resampling) -> tuple[Array, Array]:
-    """Right answers and test samples (B, L, T, T, C) float32 of every bootstrap replicate, weighted sums over seeds, of
-    L learners with equally many steps and classes.
+def layout_of(seeds: int, size: int, clusters: int = 0) -> Layout:
+    """What the first axis of replicates has, of so many seeds, with `size` replicates."""
+    return Layout(size, max(2, min(SINGLES, size) // seeds) * seeds if seeds > 1 else 0, seeds, clusters)
+
+
+def _clusters(cells: Cells, resampling: Resampling) -> int:
+    """Clusters of a tested step, on average, times models."""
+    tested = cells.n.sum((0, 3)) > 0  # (T, T)
+    if cells.outcomes is None:
+        counts = [int(one) for one in cells.n.sum(3).max((0, 1)) if one]
+    else:
+        samples = [outcomes.sample for outcomes in cells.outcomes if outcomes is not None]
+        counts = [len(s if resampling.groups is None else np.unique(resampling.groups[s])) for s in samples]
+    return int(np.mean(counts) * tested.any(1).sum())
+
+
+def replicates(learners: Sequence[Cells], resampling: Resampling) -> tuple[Array, Array, Layout]:
+    """Right answers and test samples (B + …, L, T, T, C) float32 of every bootstrap replicate, means over seeds, of L
+    learners with equally many seeds, steps and classes.
 
     From counts alone, right answers of each cell are drawn from a normal distribution with the binomial's variance,
     the same for all seeds, since these test the same samples.
     """
-    steps, width = learners[0].n.shape[2:]
+    seeds, steps, _, width = learners[0].n.shape
     size = min(resampling.replicates, max(FEWEST, CELLS // (steps * steps * width)))
-    right, n = np.zeros((2, size, len(learners), steps, steps, width), np.float32)
+    layout = layout_of(seeds, size, min(_clusters(cells, resampling) for cells in learners))
+    rows = size if seeds == 1 else size + layout.singles + seeds
+    right, n = np.zeros((2, rows, len(learners), steps, steps, width), np.float32)
     same: dict[tuple[Any, ...], list[int]] = {}  # learners that were tested on the same samples of a step
     for k, cells in enumerate(learners):
         if cells.outcomes is None:
-            right[:, k], n[:, k] = _from_counts(cells, resampling, resampling.seeds(len(cells.n))[:size])
+            right[:, k], n[:, k] = _from_counts(cells, resampling, layout)
             continue
         for j, outcomes in enumerate(cells.outcomes):
             if outcomes is not None:
@@ -195,44 +229,75 @@ def replicates(learners: Sequence[Cells], resampling: Resampling) -> tuple[Array
     for (j, classes, *_), members in same.items():
         of_members = [outcomes for k in members if (outcomes := (learners[k].outcomes or ())[j]) is not None]
         of_step = right[:, :, :, j], n[:, :, :, j]
-        for whole, part in zip(of_step, _weighted(of_members, resampling, size, width if classes else 1), strict=True):
+        for whole, part in zip(
+            of_step, _weighted(of_members, resampling, layout, width if classes else 1), strict=True
+        ):
             whole[:, members] = part
-    return right, n
+    return right, n, layout
 
 
-def _weighted(outcomes: Sequence[Outcomes], resampling: Resampling, size: int, width: int) -> tuple[Array, Array]:
-    """(B, L, T, C) right answers and samples of one tested step, of learners that were tested on the same samples."""
+def laid_out(resampling: Resampling, layout: Layout, samples: Array, values: Array) -> Array:
+    """samples (N,) positions in the stream, values (S, K, N) → (B + …, K) float32 weighted sums, means over seeds."""
+    seeds, size = layout.seeds, layout.replicates
+    if seeds == 1:
+        return weighted_sums(resampling, samples, values[0])[:size]
+    every = weighted_sums(resampling, samples, values.sum(0, dtype=np.float32))[:size] / np.float32(seeds)
+    one = np.empty((layout.singles, values.shape[1]), np.float32)
+    for s in range(seeds):
+        one[s::seeds] = weighted_sums(resampling, samples, values[s], slice(s, layout.singles, seeds))
+    return np.concatenate([every, one, values.sum(-1, dtype=np.float32)])
+
+
+def arranged(layout: Layout, drawn: Array, exact: Array) -> Array:
+    """Replicates of each seed (B, S, ...) and its exact numbers (S, ...) → (B + …, ...)."""
+    if layout.seeds == 1:
+        return drawn[:, 0]
+    place = np.arange(layout.singles)
+    return np.concatenate([drawn.mean(1), drawn[place, place % layout.seeds], exact])
+
+
+def _weighted(outcomes: Sequence[Outcomes], resampling: Resampling, layout: Layout, width: int) -> tuple[Array, Array]:
+    """(B + …, L, T, C) right answers and samples of one tested step, of learners that were tested on the same
+    samples."""
     sample, label = outcomes[0].sample, outcomes[0].label
     learners, (seeds, steps, n) = len(outcomes), outcomes[0].right.shape
-    of_seeds = resampling.seeds(seeds)[:size].astype(np.float32)
-    hits, tested = (np.stack([getattr(one, name) for one in outcomes]) for name in ("right", "tested"))  # (L, S, T, N)
+    hits, tested = (np.stack([getattr(one, name) for one in outcomes], 1) for name in ("right", "tested"))  # S, L, T, N
     everywhere = bool((tested.any(-1) == tested.all(-1)).all())  # each cell tests all or nothing
-    right, count = np.zeros((2, size, learners, steps, width), np.float32)
-    cell = np.einsum("bs,lst->blt", of_seeds, tested.any(-1).astype(np.float32))
+    cell = np.asarray(tested.any(-1), np.float32)
+    cells = _over_seeds(layout, cell)
     edges = np.searchsorted(label, np.arange(width + 1)) if width > 1 else np.array([0, n])
+    right, count = np.zeros((2, len(cells), learners, steps, width), np.float32)
     for c in range(width):
         part = slice(int(edges[c]), int(edges[c + 1]))
 
         def summed(what: Array, part: slice = part) -> Array:
-            sums = weighted_sums(resampling, sample[part], what.reshape(-1, n)[:, part])
-            return np.einsum("blst,bs->blt", sums[:size].reshape(size, learners, seeds, steps), of_seeds)
+            flat = what[..., part].reshape(seeds, learners * steps, part.stop - part.start)
+            return laid_out(resampling, layout, sample[part], flat).reshape(-1, learners, steps)
 
         right[..., c] = summed(hits)
         if everywhere:
-            ones = np.ones((1, part.stop - part.start), np.uint8)
-            count[..., c] = weighted_sums(resampling, sample[part], ones)[:size, :, None] * cell
+            ones = np.ones((seeds, 1, part.stop - part.start), np.uint8)
+            count[..., c] = laid_out(resampling, layout, sample[part], ones)[:, :, None] * cells
         else:
             count[..., c] = summed(tested)
     return right, count
 
 
-def _from_counts(cells: Cells, resampling: Resampling, of_seeds: Array) -> tuple[Array, Array]:
+def _over_seeds(layout: Layout, values: Array) -> Array:
+    """Values (S, ...) that samples do not change → (B + …, ...): their mean, and those of single seeds."""
+    seeds = layout.seeds
+    every = np.repeat(values.mean(0, keepdims=True), layout.replicates, 0)
+    return np.concatenate([every, values[np.arange(layout.singles) % seeds], values]) if seeds > 1 else every
+
+
+def _from_counts(cells: Cells, resampling: Resampling, layout: Layout) -> tuple[Array, Array]:
     """The same from counts."""
-    rng, of_seeds = np.random.default_rng([resampling.seed, 3]), of_seeds.astype(np.float32)
+    rng, size = np.random.default_rng([resampling.seed, 3]), layout.replicates
     share = cells.right / np.maximum(cells.n, 1)  # (S, T, T, C)
-    deviation = np.sqrt(cells.n * share * (1 - share))
-    n = np.einsum("bs,sijc->bijc", of_seeds, cells.n)
-    right = np.einsum("bs,sijc->bijc", of_seeds, cells.right) + rng.standard_normal(n.shape) * np.einsum(
-        "bs,sijc->bijc", of_seeds, deviation
+    n, right, deviation = (
+        _over_seeds(layout, values) for values in (cells.n, cells.right, np.sqrt(cells.n * share * (1 - share)))
     )
+    drawn = rng.standard_normal((size, *n.shape[1:]))
+    right[:size] += drawn * deviation[:size]
+    right[size : size + layout.singles] += drawn[: layout.singles] * deviation[size : size + layout.singles]
     return np.clip(right, 0, n).astype(np.float32), n.astype(np.float32)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Array, Band, Floats, band, mean, quantiles
+from driftline.eval.scoring.bands import Array, Band, Floats, Layout, band, mean, quantiles
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,27 @@ class HalfLife:
     """why there is none"""
 
 
-def by_lag(r: Array, lags: npt.NDArray[np.int64], fresh: int) -> Array:
+def by_lag(r: Array, lags: npt.NDArray[np.int64], fresh: int, twins: bool = True) -> Array:
     """(..., K) accuracy at each lag as on the average test: the mean of the models at lag `fresh` on all their tests,
     and what models at the lag differ from those on the same tests. Steps differ in how hard they are, and each lag has
-    other ones: means of all tests at a lag would take hard last steps for age."""
-    own = np.full((*r.shape[:-2], r.shape[-1]), np.nan, r.dtype)  # (..., T) on each test
-    own[..., columns_of(fresh)] = np.diagonal(r, fresh, -2, -1)
-    changes = [mean(np.diagonal(r, k, -2, -1) - own[..., columns_of(k)], -1) for k in lags.tolist()]
+    other ones: means of all tests at a lag would take hard last steps for age. twins: False where no model is fresh on
+    the tests of some lag, as of a learner that never learns again: what the same models differ from their first tests.
+    """
+    at = columns_of if twins else rows_of
+    own = np.full((*r.shape[:-2], r.shape[-1]), np.nan, r.dtype)  # (..., T) on each test, or of each model
+    own[..., at(fresh)] = np.diagonal(r, fresh, -2, -1)
+    changes = [mean(np.diagonal(r, k, -2, -1) - own[..., at(k)], -1) for k in lags.tolist()]
     return np.asarray(mean(own, -1)[..., None] + np.stack(changes, -1))
 
 
 def columns_of(lag: int) -> slice:
     """The tested steps of a lag's pairs, in the order of `np.diagonal`."""
     return slice(lag, None) if lag >= 0 else slice(None, lag)
+
+
+def rows_of(lag: int) -> slice:
+    """Their models."""
+    return slice(-lag, None) if lag < 0 else slice(None, -lag or None)
 
 
 def slope(r: Array, ages: Floats, base: int) -> Array:
@@ -64,7 +72,7 @@ def slope(r: Array, ages: Floats, base: int) -> Array:
 
 def left_over(r: Array, chance: Array, lags: npt.NDArray[np.int64]) -> Array:
     """(..., K) share of its accuracy above chance that a model still has at each lag: a ratio of sums over the models
-    that are tested there. lags: from the base lag on. chance: (..., 1, T) of each tested step."""
+    that are tested there. lags: from the base lag on. chance: (..., T, T), or what takes its shape."""
     base = int(lags[0])
     above = r - chance
     shares = []
@@ -101,17 +109,20 @@ def first_below(values: Array, level: float, ages: Floats) -> Array:
 
 
 def half_lives(
-    r: Array, drawn: Array, chance: Array, ages: Floats, lags: npt.NDArray[np.int64], loss: float | None
-) -> list[HalfLife]:
-    """r (M, T, T), drawn (B, M, T, T), chance (M, T), ages (K,) and lags (K,) from the base lag on → M half-lives, or
-    times to a loss."""
+    r: Array, drawn: Array, chance: tuple[Array, Array], ages: Floats, lags: npt.NDArray[np.int64],
+    loss: float | None, layout: Layout | None = None,
+) -> list[HalfLife]:  # fmt: skip
+    """r (M, T, T), drawn (B + …, M, T, T), chance of both, ages (K,) and lags (K,) from the base lag on → M half-lives,
+    or times to a loss."""
     if len(lags) < 2:
         return [HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")] * len(r)
-    since, above = ages - ages[0], chance[:, None, :]
-    if loss is None:
-        values, times = (first_below(left_over(one, above, lags), 0.5, since) for one in (r, drawn))
-    else:
-        values, times = (first_below(-lost(one, lags), -loss, since) for one in (r, drawn))
+    since = ages - ages[0]
+    of = [
+        left_over(*one, lags) if loss is None else -lost(one[0], lags) for one in zip((r, drawn), chance, strict=True)
+    ]
+    if layout is not None:
+        of[1] = layout.widened(*of)
+    values, times = (first_below(one, 0.5 if loss is None else -loss, since) for one in of)
     present, reached = (~np.isnan(times)).sum(0), np.isfinite(times).sum(0)
     low, high = quantiles(times, (0.025, 0.975))
     return [
@@ -178,7 +189,7 @@ def loss(r: Array, ages: Floats, base: int) -> Array:
 
 def curves(
     r: Array, drawn: Array, r_of: Array, drawn_of: Array, ages: Floats, lags: npt.NDArray[np.int64],
-    pairs: npt.NDArray[np.int64],
+    pairs: npt.NDArray[np.int64], layout: Layout,
 ) -> list[Curve]:  # fmt: skip
     """r (L, T, T), drawn (B, L, T, T), of classes r_of (L, C, T, T) and drawn_of (B, L, C, T, T), ages (T, T), lags and
     pairs (K,) from the base lag on → L curves."""
@@ -186,11 +197,11 @@ def curves(
     times = np.where(np.isnan(r[0]), np.nan, ages)
     by_test = bool((~np.isnan(placed(times, shown))).all(-1).any())
     accuracy, accuracy_of = (
-        band(mean(placed(one, shown, by_test), -2), mean(placed(two, shown, by_test), -2))
+        band(mean(placed(one, shown, by_test), -2), mean(placed(two, shown, by_test), -2), layout)
         for one, two in ((r, drawn), (r_of, drawn_of))
     )
     base = int(lags[0]) if len(lags) else r.shape[-1]
-    losses = band(loss(r, ages, base), loss(drawn, ages, base))
+    losses = band(loss(r, ages, base), loss(drawn, ages, base), layout)
     times = placed(times, shown, by_test)
     whole = np.flatnonzero(~np.isnan(times).any(-1))
     times = times[whole] if len(whole) else np.full((1, len(shown)), np.nan)

@@ -11,6 +11,7 @@ from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import Document, Protocol, Score, kind_of, primary_of
 
+MAJORITY = "most frequent class so far"  # by training labels: the answer of a reference in each table
 Result = dict[str, Any]  # one of a document's results
 
 
@@ -189,6 +190,17 @@ def parts(document: Document) -> list[dict[str, Any]]:
         ]
         alone.append({**document, "results": results, "setting": setting})
     return alone or whole
+
+
+def references(results: Sequence[Result]) -> dict[str, float]:
+    """What answers without a model reach by the primary score of comparable results: one number where all agree, else
+    the first, which differs by what a seed draws. Without the class that `majority` answers, if it is among them."""
+    reached: dict[str, float] = {}
+    for result in results:
+        reached = {**result.get("references", {}), **reached}
+    if any(result["learner"] == "majority" for result in results):
+        reached.pop(MAJORITY, None)
+    return reached
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.eval.protocol import stored_protocol
-from driftline.eval.rows import Run
-from driftline.eval.scoring.aggregate import groups
+from driftline.eval.rows import Run, groups
 from driftline.eval.scoring.bands import Array, Band, Floats, band
-from driftline.eval.scoring.cells import Resampling, draws_for, weighted_sums
+from driftline.eval.scoring.cells import Resampling, arranged, draws_for, layout_of, weighted_sums
 from driftline.stream_builder.stream import SPLITS, Stream
 
 MOST = 50  # slices; the rest becomes one
@@ -138,12 +137,14 @@ def slices(
             for k, (a, s, *_) in enumerate(members, 1):
                 right[a][s, v], n[a][s, v] = exact[k], exact[0]
                 right_drawn[a][:, s, v], n_drawn[a][:, s, v] = drawn[:, k], drawn[:, 0]
-    weights = [resampling.seeds(len(group))[:, :, None] for group in tests]
-    points = [(r.sum(0), m.sum(0)) for r, m in zip(right, n, strict=True)]
-    draws = [((r * w).sum(1), (m * w).sum(1)) for r, m, w in zip(right_drawn, n_drawn, weights, strict=True)]
-    both = [[_accuracy_and_gap(*counts) for counts in all_] for all_ in (points, draws)]
+    bands = []
+    for counts in zip(right, n, right_drawn, n_drawn, strict=True):
+        layout = layout_of(len(counts[0]), resampling.replicates)
+        of_draws = (arranged(layout, pair[1], pair[0]) for pair in (counts[::2], counts[1::2]))
+        points, draws = _accuracy_and_gap(*(exact.sum(0) for exact in counts[:2])), _accuracy_and_gap(*of_draws)
+        bands.append([band(points[k], draws[k], layout) for k in (0, 1)])
     accuracy, gap = (
-        band(np.stack([one[k] for one in both[0]]), np.stack([one[k] for one in both[1]], 1)) for k in (0, 1)
+        Band(*(np.stack([getattr(one[k], end) for one in bands]) for end in ("value", "low", "high"))) for k in (0, 1)
     )
     return Slices(names, np.bincount(number, minlength=size), accuracy, gap)
 

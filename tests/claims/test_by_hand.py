@@ -21,9 +21,10 @@ from driftline.eval.learner import Task
 from driftline.eval.learners.label_shift import Bbse
 from driftline.eval.outcomes import check_stream
 from driftline.eval.protocols.ocrr.score import scored
+from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.cells import Resampling
-from driftline.eval.scoring.comparing import _p_of_scores, _ties
+from driftline.eval.scoring.comparing import _ties, differences
 from driftline.eval.scoring.decay import half_lives
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.builders.sampling import quotas
@@ -36,21 +37,35 @@ def test_a_half_life_has_the_middle_95_percent_of_its_replicates() -> None:
     times = 0.5 + 0.5 * np.arange(1001) / 1000
     drawn = np.ones((1001, 1, 2, 2))
     drawn[:, 0, 0, 1] = 1 - 0.5 / times
-    (found,) = half_lives(drawn[500], drawn, np.zeros((1, 2)), np.array([0.0, 1.0]), np.array([0, 1]), None)
+    (found,) = half_lives(drawn[500], drawn, (np.zeros(()), np.zeros(())), np.array([0.0, 1.0]), np.array([0, 1]), None)
     assert (found.value, found.low, found.high) == pytest.approx((0.75, 0.5125, 0.9875), abs=1e-9)
     assert found.reached == 1
 
 
-def test_freedom_is_satterthwaites() -> None:
-    """Three seeds; the variance of the gap is twice that of the seeds' mean: 2² × (3 − 1) degrees of freedom."""
-    points = [np.array([0.5, 0.6, 0.7]), np.array([0.5, 0.5, 0.5])]
-    of_mean = np.var(points[0] - points[1], ddof=1) / 3
-    drawn = np.zeros((2, 2, 2))
-    drawn[:, 0, 1] = np.sqrt(2 * of_mean) * np.array([-1.0, 1.0])
-    drawn[:, 1, 0] = -drawn[:, 0, 1]
-    gaps = np.array([[0.0, 0.1], [-0.1, 0.0]])
-    p = _p_of_scores(gaps, drawn, points)
-    assert p[0, 1] == pytest.approx(2 * student.sf(0.1 / np.sqrt(2 * of_mean), 8))
+def test_p_of_a_difference_is_students_over_seeds_and_samples() -> None:
+    """Three seeds on 40 samples: the variance over samples of the mean of the seeds, and that over seeds less what the
+    samples of single seeds add to it; two degrees of freedom."""
+    hits = np.random.default_rng(0).random((2, 3, 40)) < np.array([[0.9, 0.8, 0.6], [0.3, 0.5, 0.4]])[..., None]
+    about = {"protocol": "clear-streaming", "settings": {}, "protocol_settings": {}, "steps": 2, "stream": {}}
+    runs = []
+    for learner, of_seeds in zip("ab", hits, strict=True):
+        group = []
+        for seed, right in enumerate(of_seeds):
+            answers = Outcomes(np.arange(40), np.zeros(40, np.uint8), (~right).astype(np.uint8))
+            row = Row("1", 40, int(right.sum()), 0, answers=answers)
+            group.append(Run({**about, "learner": learner, "seed": seed}, [row]))
+        runs.append(group)
+    gap = hits[0].astype(float) - hits[1]  # (S, n)
+    of_samples = np.var(gap.mean(0), ddof=1) / 40
+    single = gap - gap.mean(0) - gap.mean(1, keepdims=True) + gap.mean()
+    of_seeds = np.var(gap.mean(1), ddof=1) / 3 - (single**2).sum() / (2 * 39 * 40) / 3
+    assert of_seeds > 0
+    found = differences(runs, None)
+    assert found is not None
+    error = np.sqrt(of_samples + of_seeds)
+    assert found.p[0, 1] == pytest.approx(2 * student.sf(gap.mean() / error, 2))
+    half = (found.difference.high - found.difference.low)[0, 1] / 2
+    assert half == pytest.approx(student.ppf(0.975, 2) * error)
 
 
 def test_no_two_learners_of_a_tie_differ() -> None:

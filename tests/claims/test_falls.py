@@ -176,7 +176,7 @@ def _runs(r: Any, years: Sequence[float]) -> list[Run]:
         "timeline": {"names": [str(year) for year in years], "dates": [round(year * YEAR) for year in years]},
     }  # fmt: skip
     cells = [(i, j) for i in range(len(r)) for j in range(len(r)) if not np.isnan(r[i, j])]
-    return [Run(about, [Row(str(j), 10_000, round(10_000 * r[i, j]), i) for i, j in cells])]
+    return [Run(about, [Row(str(j), 10_000, round(10_000 * r[i, j]), i, last_change=i) for i, j in cells])]
 
 
 def test_curves_by_age_are_flat_where_only_the_last_steps_are_harder() -> None:

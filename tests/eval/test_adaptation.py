@@ -146,6 +146,8 @@ class TestOrder:
         told = [result["told"]["neighbours"] for result in (shuffled, given)]
         assert [about["correlated"] for about in told] == [False, True]
         assert told[1]["majority"] > 0.95 > 0.8 > told[0]["majority"]
+        for result, about in zip((shuffled, given), told, strict=True):
+            assert result["references"]["most frequent label of each batch"] == about["majority"]
         notes = [Page.note({"results": [result]}) for result in (shuffled, given)]
         assert ["gives labels away" in note for note in notes] == [False, True]
 

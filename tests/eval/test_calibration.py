@@ -21,9 +21,9 @@ from driftline.eval.scoring.calibration import (
     BINS,
     COVERAGES,
     Calibration,
+    _calibration,
     bin_of,
     calibration,
-    debiased,
     risk_coverage,
 )
 from driftline.eval.scoring.comparing import compare
@@ -57,15 +57,20 @@ def drawn(n: int, over: float, seed: int = 0) -> tuple[Floats, npt.NDArray[np.bo
 
 
 class TestMeasures:
-    @pytest.mark.parametrize("over", [0.0, 0.2])
-    def test_ece_is_that_of_torchmetrics(self, over: float) -> None:
+    def test_the_error_is_that_of_torchmetrics_less_its_bias(self) -> None:
+        """Of the squared error; the bias by leaving out each sample."""
         from torchmetrics.functional.classification import binary_calibration_error
 
-        confidence, right = drawn(500, over)
-        found = of(answered(confidence, right))
-        preds = torch.from_numpy(confidence.astype(np.float32))
-        expected = binary_calibration_error(preds, torch.from_numpy(right.astype(int)), n_bins=BINS, norm="l1")
-        assert found.ece.value[0] == pytest.approx(float(expected), abs=1e-5)
+        confidence, right = drawn(40, 0.2)
+        preds, target = torch.from_numpy(confidence.astype(np.float32)), torch.from_numpy(right.astype(int))
+
+        def squared(part: Any) -> float:
+            return float(binary_calibration_error(preds[part], target[part], n_bins=BINS, norm="l2")) ** 2
+
+        without = [squared(np.arange(40) != k) for k in range(40)]
+        expected = 40 * squared(slice(None)) - 39 * float(np.mean(without))
+        assert expected > 0
+        assert of(answered(confidence, right)).ece.value[0] == pytest.approx(np.sqrt(expected), rel=1e-3)
 
     def test_brier_is_that_of_scikit_learn(self) -> None:
         from sklearn.metrics import brier_score_loss
@@ -88,20 +93,25 @@ class TestMeasures:
         expected = 1.96 * np.std(confidence - right) / np.sqrt(4000)
         assert (gap.high - gap.low)[0] / 2 == pytest.approx(expected, rel=0.3)
 
-    def test_debiased_is_near_0_where_the_plain_error_is_noise(self) -> None:
-        plain, corrected = [], []
-        for seed in range(40):
-            found = of(answered(*drawn(200, 0.0, seed)))
-            plain.append(found.ece.value[0])
-            corrected.append(found.ece_debiased[0])
-        assert np.mean(corrected) < 0.6 * np.mean(plain)
+    def test_the_interval_of_a_calibrated_and_of_a_sure_model_covers(self) -> None:
+        for over in (0.0, 0.2):
+            bands = [of(answered(*drawn(200, over, seed))).ece for seed in range(60)]
+            held = np.mean([band.low[0] <= over <= band.high[0] for band in bands])
+            assert held >= 0.9
+            assert np.median([band.value[0] for band in bands]) == pytest.approx(over, abs=0.03)
 
-    def test_debiased_keeps_a_real_error(self) -> None:
-        assert of(answered(*drawn(20_000, 0.2))).ece_debiased[0] == pytest.approx(0.2, abs=0.02)
-
-    def test_debiased_by_hand(self) -> None:
-        n, confidence, right = np.array([10.0, 1.0]), np.array([9.0, 1.0]), np.array([5.0, 0.0])
-        assert debiased(n, confidence, right) == pytest.approx(np.sqrt(0.4**2 - 0.25 / 9))
+    def test_samples_of_one_uploader_are_one(self) -> None:
+        """Five copies of each sample: the same error, with the same interval."""
+        confidence, right = drawn(40, 0.2)
+        many = answered(np.repeat(confidence, 5), np.repeat(right, 5))
+        one, five = (
+            _calibration([Run(ABOUT, [row])], None, clusters)
+            for row, clusters in ((answered(confidence, right), None), (many, np.arange(200) // 5))
+        )
+        assert one is not None
+        assert five is not None
+        for end in ("value", "low", "high"):
+            assert getattr(one.ece, end) == pytest.approx(getattr(five.ece, end))
 
     @pytest.mark.parametrize(("value", "expected"), [(0.0, 0), (1 / 15, 0), (0.0667, 1), (0.5, 7), (1.0, 14)])
     def test_borders_of_bins(self, value: float, expected: int) -> None:
@@ -145,7 +155,7 @@ def test_of_real_runs_beside_learners_without_confidence() -> None:
     assert mean is None
     assert nap is not None
     assert majority is not None
-    assert nap.lags.tolist() == list(range(-3, 4))
+    assert nap.lags.tolist() == [0, 1, 2, 3], "it never learns again"
     assert nap.timeline.unit == "days"
     assert (nap.ece.value >= 0).all()
     assert (nap.aurc <= 1).all()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.helpers import drifting
 
@@ -24,7 +26,7 @@ from driftline.eval.reporting.report import results_of, write
 from driftline.eval.results import Results
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.ranking import comparable, differing, parts, ranked
+from driftline.eval.scoring.ranking import MAJORITY, comparable, differing, parts, ranked, references
 from driftline.eval.training.sgd_learner import RATES
 
 NEAR_FUTURE = {  # learner → online, near-future: the blind classifier repeats labels and knows nothing
@@ -302,3 +304,17 @@ def test_a_row_that_is_not_tuned_is_marked_beside_those_that_are(
     assert '>finetune</a><br><span class="sd">lr not tuned</span></th>' in write([both], tmp_path).read_text()
     alone = evaluate(drifting(steps=2), "clear-iid", ["finetune"], settings={"epochs": 1})
     assert [place.shown for place in ranked(alone)] == ["finetune"]
+
+
+@pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "adaptation"])
+def test_the_reference_of_a_table_is_what_the_learner_majority_reaches(protocol: str) -> None:
+    """Every result has it, and the table shows it unless that learner is among them."""
+    unequal = drifting(steps=3, n=90)
+    rows = {name: np.flatnonzero(np.arange(len(unequal.steps[0][name])) % 9 != 2) for name in ("train", "test")}
+    steps = [replace(s, splits={name: s[name].take(rows[name]) for name in rows}) for s in unequal.steps]
+    document = evaluate(replace(unequal, steps=steps), protocol, ["nearest-mean", "majority"], [0, 1])
+    other, majority = document["results"]
+    reached = majority["scores"][primary_of(document).name]["mean"]
+    assert other["references"][MAJORITY] == majority["references"][MAJORITY] == pytest.approx(reached)
+    assert MAJORITY not in references([other, majority])
+    assert MAJORITY in printed({**document, "results": [other]})

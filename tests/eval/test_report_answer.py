@@ -147,7 +147,7 @@ def test_samples_that_are_lost_are_named_with_their_date(aged: tuple[Path, Strea
 def test_a_difference_is_significant_only_if_its_interval_leaves_zero_out(tmp_path: Path) -> None:
     """Replicates that draw no sample of a tiny test have no score."""
     stream = drifting(steps=3, n=8, noise=2.0)
-    evaluate(stream, "clear-iid", ["nearest-mean", "majority", "reservoir(epochs=1)"], [0, 1], out=tmp_path)
+    evaluate(stream, "clear-iid", ["nearest-mean", "majority", "reservoir(epochs=1)"], [0, 1, 2], out=tmp_path)
     (document,) = results_of([tmp_path])
     for pair in document["compared"][0]["pairs"]:
         _, low, high = pair["difference"]
@@ -293,7 +293,7 @@ def test_learners_of_one_shape_are_computed_at_once(aged: tuple[Path, Stream], m
         ageing, "replicates", lambda learners, draws: sizes.append(len(learners)) or real(learners, draws)
     )
     results_of([aged[0] / "runs"], [aged[1]])
-    assert sizes == [len(LEARNERS)]
+    assert sizes == [2, 2], "two learn at every step, two give the same answers as before"
 
 
 def test_runs_share_what_they_were_tested_on(aged: tuple[Path, Stream]) -> None:

@@ -254,9 +254,9 @@
     const pText = (p) => (p === null ? "not testable" : p < 0.001 ? "p < 0.001" : `p = ${p < 0.1 ? Number(p.toPrecision(2)) : p.toFixed(2)}`);
     const sentence = ([one, other, value, low, high, p, ofSamples]) => {
       const range = low === null || high === null ? "" : ` (${signed(low)} to ${signed(high)})`;
-      const exact = ofSamples === null ? "" : `; sample by sample (exact McNemar), ${pText(ofSamples)}`;
-      const differ = p !== null && p < 0.05 ? "a significant" : "no significant";
-      return `${one} minus ${other}: ${signed(value)} points${range}; ${pText(p)}: ${differ} difference at 5 %${exact}. Adjusted for all pairs (Holm).`;
+      const models = ofSamples === null ? "" : `; of these trained models alone, over other samples, ${pText(ofSamples)}`;
+      const differ = p === null ? "" : `: ${p < 0.05 ? "a" : "no"} significant difference at 5 %`;
+      return `${one} minus ${other}: ${signed(value)} points${range}; ${pText(p)}${differ}${models}. Adjusted for all pairs (Holm).`;
     };
     const show = () => {
       const [a, b] = [first, second].map((select) => learners.find((one) => one.name === select.value));

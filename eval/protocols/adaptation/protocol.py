@@ -111,10 +111,11 @@ class Adaptation(Protocol):
             for twin, half in zip(twins, _halves(step.visible(), rng), strict=True):
                 learn_step(twin, half)
         frozen, model, held = deepcopy(learner), learner, join([step["test"] for step in source])
-        at = {"learned_to": self.source - 1, "seen": sum(len(step["train"]) for step in source)}
-        labels, sure, _ = sure_answers(frozen, held.x, len(held))
-        right, tally = labels == held.y, Tally("source")
-        tally.add(held.position, held.y, labels, sure)
+        labels = np.concatenate([step["train"].y for step in source])
+        at = {"learned_to": self.source - 1, "seen": len(labels), "constant": int(np.bincount(labels).argmax())}
+        answered, sure, _ = sure_answers(frozen, held.x, len(held))
+        right, tally = answered == held.y, Tally("source")
+        tally.add(held.position, held.y, answered, sure)
         yield tally.row(by_class=True, seconds=time.process_time() - begun, **at)
         for t, step in enumerate(stream.steps[self.source :], self.source):
             if self.reset == "step":
@@ -148,7 +149,8 @@ class Adaptation(Protocol):
     def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """How far neighbours among the test samples share their label, see `neighbours_of`."""
         labels = [np.asarray(self.tests_of(step, seed).y) for step in stream.steps[self.source :]]
-        return {"told": {"neighbours": neighbours_of(labels, self.batch)}}
+        order = neighbours_of(labels, self.batch)
+        return {"told": {"neighbours": order, "references": {"most frequent label of each batch": order["majority"]}}}
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """adapted, frozen: means over later steps; errors of the estimates."""

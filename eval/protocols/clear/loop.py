@@ -40,7 +40,7 @@ def iid(stream: Stream, learner: Learner) -> Iterator[Row]:
     A learner that sees all steps at once (`joint`) learns them first; its rows are equal.
     """
     steps = stream.steps
-    begun, seen = time.process_time(), 0
+    begun, seen, labels = time.process_time(), 0, np.zeros(len(stream.classes), np.int64)
     for j, other in enumerate(steps if learner.knows else ()):
         yield evaluate_split(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
     if learner.needs.future:
@@ -48,9 +48,10 @@ def iid(stream: Stream, learner: Learner) -> Iterator[Row]:
     for i, step in enumerate(steps):
         if not learner.needs.future:
             learn_step(learner, step.visible())
-        seen += len(step["train"])
+        seen, labels = seen + len(step["train"]), labels + np.bincount(step["train"].y, minlength=len(labels))
         for j, other in enumerate(steps):
-            yield evaluate_split(learner, other["test"], str(j), begun, learned_to=i, seen=seen)
+            at = {"learned_to": i, "seen": seen, "constant": int(labels.argmax())}
+            yield evaluate_split(learner, other["test"], str(j), begun, **at)
 
 
 def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
@@ -61,10 +62,11 @@ def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Ite
     if learner.needs.future:
         problem = "It learns from all steps at once, and in streaming every later step is a test."
         raise IncompatibleStream(problem, "Expected a learner that takes step after step.", "Use clear-iid.")
-    begun, seen = time.process_time(), 0
+    begun, seen, labels = time.process_time(), 0, np.zeros(len(stream.classes), np.int64)
     steps = [step.past() for step in stream.steps]
     for i, step in enumerate(steps[:-1]):
         learn_step(learner, step)
-        seen += len(step["train"])
+        seen, labels = seen + len(step["train"]), labels + np.bincount(step["train"].y, minlength=len(labels))
         for j in range(i + 1, len(steps)):
-            yield evaluate_split(learner, steps[j]["train"], str(j), begun, learned_to=i, seen=seen)
+            at = {"learned_to": i, "seen": seen, "constant": int(labels.argmax())}
+            yield evaluate_split(learner, steps[j]["train"], str(j), begun, **at)

@@ -8,7 +8,7 @@ from driftline.eval.experiment.tune import choice_text
 from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
 from driftline.eval.reporting import remarks, spread, value_text
 from driftline.eval.reporting.document import recalls
-from driftline.eval.scoring.ranking import entry_of, parts
+from driftline.eval.scoring.ranking import entry_of, parts, references
 
 FEW_CLASSES, CLASS_NAME = 10, 16  # classes that have their recall here; letters of a name
 
@@ -31,7 +31,11 @@ def scores_text(document: Document) -> str:
             half = r.get("ci95_samples", {}).get(primary.name)
             of_tests = [value_text(primary, half), f"{r['tests']:,}" if "tests" in r else "–"] if counted else []
             rows.append([r["label"], *(spread(score, r) for score in scores), *of_tests])
+        for name, value in references(results).items():
+            cells = [value_text(primary, value) if score == primary else "" for score in scores]
+            rows.append([f"({name})", *cells, *["", ""][: 2 * counted]])
         notes = ["", *("".join(f"  ({remark})" for remark in remarks(r)) for r in results)]
+        notes += [""] * (len(rows) - len(notes))
         lines += [line + note for line, note in zip(_columns(rows), notes, strict=True)] + _recalls(part)
         lines += [f"  {text}" for text in map(choice_text, results) if text]
     reasons: dict[str, list[str]] = {}
