@@ -57,7 +57,8 @@ class Parquet(TableSource):
 
     def cells(self, at: Workplace, names: Collection[str]) -> Iterator[dict[str, Any]]:
         """Every row of the columns called `names` whose type leaves open what a value means."""
-        for path in self.inputs(at) or [self.path]:
+        files: Sequence[Path | str] = self.inputs(at) or [self.path]
+        for path in files:
             with readable(path, "Expected Parquet."), _open_bytes(path) as file:
                 parquet = pq.ParquetFile(file)
                 if chosen := [c.name for c in parquet.schema_arrow if c.name in names and not _is_a_time(c.type)]:

@@ -60,7 +60,5 @@ def near_borders(context: Context, table: pa.Table) -> int | None:
     _, buckets = assign(times, whole(table["id"]), context.config.buckets)
     ends = {border for bucket in buckets for border in (bucket.start, bucket.end) if border is not None}
     borders = np.array(sorted(ends), np.int64)
-    before, after = (
-        np.searchsorted(borders, times[clock] + shift, side) for shift, side in ((-ZONES, "left"), (ZONES, "right"))
-    )
-    return int((before < after).sum())
+    first = np.searchsorted(borders, times[clock] - ZONES, "left")
+    return int((first < np.searchsorted(borders, times[clock] + ZONES, "right")).sum())
