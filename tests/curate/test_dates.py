@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from driftline.curate.core.outside.dates import clock, seconds_of, takeout_names
+from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.sources.folder import Folder
 
 ORIGINAL, DIGITIZED, OFFSET, OFFSET_ORIGINAL, OFFSET_DIGITIZED = 0x9003, 0x9004, 0x9010, 0x9011, 0x9012
@@ -223,6 +224,31 @@ class TestCase8XmpWithSeveralDates:
         photo(tmp_path / "a.jpg")
         (tmp_path / "a.xmp").write_text('<x photoshop:DateCreated="1985"/>', encoding="utf-16")
         assert utc(tmp_path) == "1985-01-01 00:00:00"
+
+
+def seconds(*texts: str) -> list[int]:
+    return [seconds_of(text) for text in texts]
+
+
+class TestCase5ClocksThatWereReset:
+    @pytest.mark.parametrize("year", [1970, 1980, 2000, 2010])
+    def test_a_default_of_clocks_is_named_among_many_photos_of_its_year(self, year: int) -> None:
+        times = [seconds_of(str(year)) + i for i in range(1, 6)] + [seconds_of(f"{year}-07-01") + i for i in range(99)]
+        assert reset_clocks(times) == {f"{year}-01-01": 5}
+
+    def test_another_year_is_named_if_most_of_its_photos_are_there(self) -> None:
+        start = seconds_of("2007-01-01T00:00:01")
+        assert reset_clocks([start, start + 60, start + 3000]) == {"2007-01-01": 3}
+        assert reset_clocks([start, start + 60, start + 3000, *seconds(*["2007-07-01"] * 4)]) == {}
+
+    def test_dates_of_a_year_are_no_clock(self) -> None:
+        times = seconds(*["2000"] * 9)
+        assert reset_clocks(times) == {}
+        assert reset_clocks(times, ['{"date_precision": "year"}'] * 9) == {}
+        assert reset_clocks(times, ['{"date_precision": "second"}'] * 9) == {"2000-01-01": 9}
+
+    def test_new_years_eve_is_no_spike(self) -> None:
+        assert reset_clocks(seconds("1999-12-31T23:59:59", "2000-01-01T00:10:00", "2000-01-01T01:00:01")) == {}
 
 
 @pytest.mark.parametrize(
