@@ -141,7 +141,7 @@ def _check_effect(
         raise BadConfig(
             f"{spec.name}: {dead[0]} has no effect under {protocol}, where all learners share a budget of updates.",
             "Expected a setting that changes something.",
-            f"Set {protocol}.updates, or evaluate {protocol} in a command of its own.",
+            f"Leave {dead[0]} out there, and set {protocol}.updates.",
         )
     own = spec.with_name if spec.instance is None else changed_settings(spec.instance)
     for key, value in {**own, **changed}.items():

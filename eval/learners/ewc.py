@@ -80,7 +80,7 @@ class Ewc(NetLearner):
 
     def on_correction(self) -> Rule | None:
         """The same penalty."""
-        return Penalty(self.anchors, self.strength) if self.anchors else None
+        return Penalty(self.anchors, self.strength, self.correct_lr) if self.anchors else None
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the penalty, then set the anchor."""

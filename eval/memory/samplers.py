@@ -59,15 +59,19 @@ class Sampler(ABC):
 class Fifo(Sampler):
     """The last n samples, oldest first: a queue [EvalOCL]."""
 
+    longest: int = 0
+    """samples of the longest draw"""
+
     def grow(self, past: Past) -> None:
         """Nothing is stored."""
 
     def stored(self, past: Past) -> int:
-        """Size of the newest batch."""
-        return past.seen - past.start
+        """Samples of the longest draw, at least those of the newest batch."""
+        return min(past.seen, max(past.seen - past.start, self.longest))
 
     def draw(self, past: Past, n: int) -> Positions:
         """[seen − n, seen)."""
+        self.longest = max(self.longest, n)
         return np.arange(max(0, past.seen - n), past.seen)
 
 

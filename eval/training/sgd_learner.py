@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from driftline.curate.core.errors import BadArray, BadConfig, IncompatibleStream
+from driftline.curate.core.errors import BadArray, BadConfig, Diverged, IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import KINDS
@@ -229,7 +229,7 @@ class NetLearner(NetworkLearner):
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD on the sample, without momentum, with the method's rule. Raises BadArray for a class that the
-        head does not have."""
+        head does not have, Diverged if the weights are not finite."""
         import torch
 
         self.check_declared(y)
@@ -237,6 +237,8 @@ class NetLearner(NetworkLearner):
             data, labels = on(self.inputs(x), self.head), on(np.asarray(y, np.int64), self.head)
             plain = LinearSettings(lr=self.correct_lr, momentum=0.0)
             step(self.head, self.head.view(data), labels, self.correct_lr, plain, self.on_correction())
+            if not bool(torch.isfinite(self.head.params[-1]).all()):
+                raise Diverged("The head's weights are not finite.", "", f"Lower correct_lr (it is {self.correct_lr}).")
         self.gradient_steps += 1
 
     def check_declared(self, y: Labels) -> None:

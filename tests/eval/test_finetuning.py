@@ -31,7 +31,7 @@ from driftline.eval.learners.seq_to_final import Ft, ToFinal
 from driftline.eval.nets import build
 from driftline.eval.nets.chain import Net
 from driftline.eval.protocols.seq_to_final.protocol import SeqToFinal, grids
-from driftline.eval.reporting.protocols.seq_to_final import figures
+from driftline.eval.reporting.protocols.seq_to_final import whole as figures
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 

@@ -24,7 +24,8 @@ from driftline.eval.finetuning.samples import pooled, samples
 from driftline.eval.finetuning.trained_networks import between
 from driftline.eval.plotting.finetuning import draw, networks
 from driftline.eval.protocols.seq_to_final.published import EXACT, means, table, value
-from driftline.eval.reporting.protocols.seq_to_final import across, cells_of, figures, looks, mean_looks, note
+from driftline.eval.reporting.protocols.seq_to_final import across, cells_of, looks, mean_looks, note
+from driftline.eval.reporting.protocols.seq_to_final import whole as figures
 from driftline.eval.rows import Run, find
 from driftline.eval.run import evaluate
 from driftline.stream_builder.shifts.grammar import sizes_of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.errors import BadConfig, Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.abilities import check_needs, correct, learn_from, spent, stored_bytes
 from driftline.eval.engine.deep import Deep
@@ -217,3 +217,22 @@ def test_the_record_says_where_each_setting_comes_from() -> None:
     text = plan(STREAM, "near-future", ["fc-only"], [0], changed, preset="cglm").settings["fc-only"]
     assert "weight_decay 0.0001 (preset cglm)" in text
     assert "momentum" not in text  # the protocol's is the learner's own
+
+
+def test_ewc_is_held_on_corrections_as_in_training() -> None:
+    """Where the learning rate times the pull is above 2, each step would go further beyond the anchor."""
+    learner: Any = begun("ewc", strength=1e4)
+    learner.learn(of_step(0).x, of_step(0).y)
+    for i in range(40):
+        correct(learner, of_step(1).x[i : i + 1], of_step(1).y[i : i + 1])
+    (anchor,) = learner.anchors
+    assert max(float((p - old).abs().max()) for p, old in zip(learner.head.params, anchor.params, strict=True)) < 1
+
+
+def test_a_correction_that_diverges_is_an_error() -> None:
+    learner: Any = begun("finetune", correct_lr=0.5)
+    learner.learn(of_step(0).x, of_step(0).y)
+    x, y = of_step(1).x[:1] * np.float32(1e37), (of_step(1).y[:1] + 1) % 4
+    correct(learner, x, y)
+    with pytest.raises(Diverged, match=r"Lower correct_lr \(it is 0\.5\)"):
+        correct(learner, x, (y + 1) % 4)

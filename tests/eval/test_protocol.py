@@ -178,27 +178,6 @@ def test_a_name_of_a_module_is_imported_for_the_user_and_never_for_a_file(stream
     assert "How &lt;fast&gt; a model ages." in page
 
 
-def test_ones_own_protocol_is_submitted_run_again_and_ranked(stream: Stream, module: Path) -> None:
-    folder, out, archive = module.parent / "S", module.parent / "runs", module.parent / "ours.zip"
-    stream.save(folder)
-    ours = ["--plugin", "ageing:Ageing"]
-    words = ["--protocol", "ageing:Ageing", "--learners", "nearest-mean,majority", "--seeds", "0-2", "--out", str(out)]
-    assert driftline("eval", str(folder), *words, here=module).returncode == 0
-    refused = driftline("submit", str(out), "--name", "Ours", "--out", str(archive), here=module)
-    assert (refused.returncode, "--plugin" in refused.stderr) == (1, True)
-    done = driftline("submit", str(out), "--name", "Ours", "--out", str(archive), *ours, here=module)
-    assert done.returncode == 0, done.stderr
-
-    checked = driftline("verify", str(archive), "--stream", str(folder), "--again", "1", "--json", *ours, here=module)
-    assert checked.returncode == 0, checked.stderr
-    (again,) = json.loads(checked.stdout)["again"]
-    assert (again["protocol"], again["differs"]) == ("ageing:Ageing", "")
-    board = ["leaderboard", str(archive), "--stream", str(folder), "--again", "0", "--out", str(module / "board.md")]
-    done = driftline(*board, *ours, here=module)
-    assert done.returncode == 0, done.stderr
-    assert "ageing:Ageing" in (module / "board.md").read_text()
-
-
 def test_worker_processes_run_it(module: Path) -> None:
     made = drifting().save(module.parent / "S")
     instance = PROTOCOLS.resolve("ageing:Ageing")(step=1)

@@ -28,7 +28,7 @@ YEAR = 31_556_952
 def dated(**facts: str) -> Stream:
     """Four steps of 2010 to 2013; samples of the last two are harder to tell apart."""
     steps = []
-    for t, step in enumerate(drifting(drift=0.0, n=90).steps):
+    for t, step in enumerate(drifting(drift=0.1, n=90).steps):
         noise = np.random.default_rng(t).normal(0, 2.5 if t > 1 else 0, (135, 8)).astype(np.float32)
         splits = {
             name: replace(split, x=split.x + noise[: len(split)], time=np.full(len(split), (40 + t) * YEAR + 1))
@@ -139,7 +139,7 @@ def test_ageing_curves_say_which_of_their_tests_are_newer(rows: Path, cutoff: st
     stream = dated(encoder_cutoff=cutoff)
     full = shown(part_of(document(rows, stream)), stream)
     for figure in (full["curves"], full["by_class"]):
-        assert (text or "†") in figure.caption if text else "†" not in figure.caption
+        assert (text or "†") in figure.caption if text else "†" not in figure.caption, figure.caption
     heads = re.findall(r"<th scope='col'>(fresh|after)([^<]*)</th>", full["ageing_table"].html)
     assert [head.endswith("†") for _, head in heads] == [cutoff == "2011"] * 2
 
