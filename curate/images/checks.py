@@ -101,7 +101,7 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
                 if width * height > limits.max_pixels or max(width, height) > limits.max_edge:
                     return ImageCheck("too_many_pixels", f"{width} × {height}")  # a later page
                 with suppress(Exception):  # damaged EXIF is no reason to drop an image
-                    date, _ = from_exif(image.getexif())
+                    date = from_exif(image.getexif()).date
                 shown = joined(*picture.steps)
                 if format_ in NAMES:
                     converted, changes = as_plain(image, picture)
@@ -118,7 +118,7 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("too_small", f"{width} × {height}")
     if limits.max_aspect is not None and max(width, height) > limits.max_aspect * min(width, height):
         return ImageCheck("too_long", f"{width} × {height}")
-    taken = None if date is None else date[0]
+    taken = None if date is None else date.taken
     return ImageCheck(
         None, None, EXTENSIONS[format_], width, height=height, converted=converted, taken=taken, changes=changes,
         shown=shown,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
 from driftline.curate.core.errors import BadInput, did_you_mean
-from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.outside.names import in_either_form
+from driftline.curate.metadata.column_survey import AS_IT_IS, Reading
 from driftline.curate.metadata.columns import COLUMNS, safe_id
 
 if TYPE_CHECKING:
@@ -86,11 +86,13 @@ def _value(scalar: pa.Scalar) -> Any:
         return Unreadable(scalar.type)
 
 
-def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, root: Path) -> dict[str, Any]:
+def record_of(
+    values: Mapping[str, Any], columns: Mapping[str, str], row: int, root: Path, reading: Reading = AS_IT_IS
+) -> dict[str, Any]:
     """values: column of the file → value. Returns a record, or a record with `fault` and `raw`.
 
-    Times: see `seconds_of`. Paths are relative to `root` and must stay below it. The id defaults to path or url. Tags
-    are a list, or text with commas.
+    reading: of the whole columns, by `survey`. Times: see `seconds_of`. Paths are relative to `root` and stay below it.
+    The id defaults to path or url. Tags are a list, or text with commas.
     """
 
     def bad(fault: str) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
             if not is_utf8(value):
                 return bad("not_utf8")
             value = value.strip().replace("\x00", "\ufffd")
-        record[name] = None if value is None or value == "" else value
+        record[name] = reading.cell(name, value)
     if record.get("path") is not None:
         target = in_either_form(root, str(record["path"])).resolve()
         if not target.is_relative_to(root):
@@ -114,7 +116,7 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
     for name, fault in TIME_FAULTS.items():
         if record.get(name) is not None:
             try:
-                record[name] = seconds_of(record[name])
+                record[name] = reading.seconds(name, record[name])
             except (ValueError, OverflowError):
                 return bad(fault)
     for name, limit in (("longitude", 180.0), ("latitude", 90.0)):

@@ -8,6 +8,7 @@ table (an id that occurs twice, a user with many photos) are in `filtering.py`.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from driftline.curate.metadata.schema import TABLE, as_mask, whole
 from driftline.curate.metadata.settings import FilterSettings
 
 SENTINELS = (0, -1, 2**31 - 1)  # "no date" as various programs write it: 1970-01-01 and 2038-01-19
+ZONES = 14 * 3600  # seconds: a clock without offset counts as UTC, and may be this much later
 # http or https, a host without user or password, a port if any, and printable ASCII to the end
 URL = r"^(?i:https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:0*[1-9][0-9]{0,4})?([/?#][!-~]*)?$"
 Filter = Callable[[pa.Table], pa.Array]
@@ -69,14 +71,13 @@ def check(settings: FilterSettings) -> None:
 
 
 def impossible_date(table: pa.Table, settings: FilterSettings) -> pa.Array:
-    """Upload times that stand for "unknown", or outside [earliest, latest)."""
+    """Upload times that stand for "unknown", or outside [earliest, latest), which ends with the run by default."""
     times = table["uploaded"]
     mask = pc.is_in(times, value_set=pa.array(SENTINELS, pa.int64()))
     if settings.earliest is not None:
         mask = pc.or_(mask, pc.less(times, settings.earliest))
-    if settings.latest is not None:
-        mask = pc.or_(mask, pc.greater_equal(times, settings.latest))
-    return mask
+    latest = time.time() + ZONES if settings.latest is None else settings.latest
+    return pc.or_(mask, pc.greater_equal(times, int(latest)))
 
 
 def outside_box(table: pa.Table, settings: FilterSettings) -> pa.Array:

@@ -22,7 +22,7 @@ class FilterSettings(Section):
     earliest: Time | None = None
     """earlier upload times are wrong (a date, or null)"""
     latest: Time | None = None
-    """upload times from this one on are wrong (a date, or null)"""
+    """upload times from this one on are wrong (a date, or null: 14 hours after the run, as its latest zone has it)"""
     licences: tuple[Prefix, ...] = ()
     """allowed licences: how their name or address begins, any case, e.g. [Attribution License] (empty: all)"""
     box: Annotated[tuple[float, float, float, float] | None, BOX] = None

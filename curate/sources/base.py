@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -13,6 +14,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.settings import PLACE, SPEED, PathText, Section, resolve_path
+from driftline.curate.metadata.column_survey import SURVEYED, Reading, TimeUnit, survey
 from driftline.curate.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -93,6 +95,31 @@ class FileSource(Source):
         """An address is part of it, a path is not: its content is."""
         address = {"address": self.path} if stage == "ingest" and "://" in self.path else {}
         return super().identity(stage) | address
+
+
+class TableSource(FileSource):
+    """A file source whose user says which column is which."""
+
+    columns: dict[str, str]
+    """column of the collection → column of the table"""
+    time_unit: TimeUnit = "auto"
+    """what numbers in columns of times are: year, month (201903), day (20190304), excel (days since 1899-12-30), s, ms,
+    us or ns since 1970; auto: years of four digits, days if all others read as days, else seconds, unless nearly all
+    of them would lie in 1970 or after 2100"""
+    records_version: ClassVar[int] = 2
+
+    @abstractmethod
+    def cells(self, at: Workplace, names: Collection[str]) -> Iterator[Mapping[str, Any]]:
+        """Every row: column of the table → value, at least for the columns of the table called `names`."""
+
+    def survey(self, at: Workplace = HERE) -> Reading:
+        """Look at all rows of the columns whose values have one rule. Raises BadInput (see `survey`)."""
+        columns = {name: self.columns[name] for name in SURVEYED if name in self.columns}
+        return survey(self._until_damage(at, set(columns.values())), columns, self.time_unit, self.path)
+
+    def _until_damage(self, at: Workplace, names: Collection[str]) -> Iterator[Mapping[str, Any]]:
+        with suppress(BadInput):  # which `batches` raises in its place, after the rows before
+            yield from self.cells(at, names)
 
 
 def numbered(

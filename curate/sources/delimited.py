@@ -8,7 +8,7 @@ import io
 import json
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,8 @@ from driftline.curate.core.errors import BadInput, MissingFile, reason
 from driftline.curate.core.outside.limits import CELL, ROW_LINES
 from driftline.curate.core.settings import PLACE, PathText
 from driftline.curate.metadata.column_mapping import check_columns, is_utf8, printable, record_of
-from driftline.curate.sources.base import HERE, FileSource, Workplace
+from driftline.curate.metadata.column_survey import Reading
+from driftline.curate.sources.base import HERE, TableSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 JSON_LINES = (".jsonl", ".ndjson")
 
 
-class Delimited(FileSource):
+class Delimited(TableSource):
     """A CSV or TSV table with a header, or JSON lines (.jsonl, .ndjson), in UTF-8; also compressed (.gz).
 
-    Times: four digits are a year (its first second, UTC), other integers are seconds since 1970, the rest is ISO 8601
+    Times: four digits are a year (its first second, UTC), other numbers are what `time_unit` says, the rest is ISO 8601
     (without zone: UTC).
     """
 
@@ -56,14 +57,18 @@ class Delimited(FileSource):
 
         (path,) = self.inputs(at)
         root = (path.parent if self.root is None else at.path(self.root)).resolve()
-        row = skip
+        row, reading = skip, self.survey(at)
+        rest = islice(self.cells(at), skip, None)
+        while chunk := list(islice(rest, rows)):
+            yield batch_of([_record(values, self.columns, row + i, root, reading) for i, values in enumerate(chunk)])
+            row += len(chunk)
+
+    def cells(self, at: Workplace, names: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+        """Every row with all its columns, or `fault` and `raw`."""
+        (path,) = self.inputs(at)
         with _open_text(path) as file:
             is_json = path.name.removesuffix(".gz").endswith(JSON_LINES)
-            records = self._json(file) if is_json else self._csv(file, path)
-            rest = islice(records, skip, None)
-            while chunk := list(islice(rest, rows)):
-                yield batch_of([_record(values, self.columns, row + i, root) for i, values in enumerate(chunk)])
-                row += len(chunk)
+            yield from self._json(file) if is_json else self._csv(file, path)
 
     def _csv(self, file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
         csv.field_size_limit(CELL)
@@ -157,10 +162,12 @@ class _Lines:
         self.ended = False
 
 
-def _record(values: dict[str, Any], columns: Mapping[str, str], row: int, root: Path) -> dict[str, Any]:
+def _record(
+    values: dict[str, Any], columns: Mapping[str, str], row: int, root: Path, reading: Reading
+) -> dict[str, Any]:
     if values.keys() == {"fault", "raw"}:
         return {"row": row, "fault": values["fault"], "raw": printable(values["raw"])}
-    return record_of(values, columns, row, root)
+    return record_of(values, columns, row, root, reading)
 
 
 def _open_text(path: Path) -> IO[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.dates import DATES, Date, exif, from_exif
+from driftline.curate.core.outside.dates import DATES, Tags, exif, from_exif
 from driftline.curate.core.outside.image_kinds import missing_extra
 from driftline.curate.images import camera_raw
 from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw
@@ -27,20 +27,23 @@ class Folder(FileSource):
     show the same) and what is no photo. Where a photo's date may be:
 
     - `exif`: DateTimeOriginal, else DateTimeDigitized (DateTime, the last edit, is not used);
-    - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`) or PHOTO.xmp beside the photo
-      (DateTimeOriginal, else DateCreated, else CreateDate);
+    - `sidecar`: PHOTO.json beside the photo (Google Takeout's photoTakenTime under all its names, or `date`) or
+      PHOTO.xmp (DateTimeOriginal, else DateCreated, else DateTimeDigitized, else CreateDate);
     - `path`: a date in the name or its folders (2012-05-01, IMG_20120501_100000), a month (1941-07_…, 1941/07/…), or
       the year of a folder (1905/…, 1905 harbour/…): their first second counts;
     - `file`: the time of the file, which changes when the file is copied.
 
-    The column `extra` keeps where a date was found and its precision (year, month, day, second). If the UTC offset is
-    known, `uploaded` is exact; else the local clock counts as UTC.
+    The column `extra` keeps where a date was found (`date_from`), its precision (`date_precision`: year, month, day,
+    minute, second), the clock's offset from UTC in seconds if it is recorded or follows from the time of GPS
+    (`date_offset`), and EXIF's values that are no date (`date_refused`). If the offset is known, `uploaded` is exact;
+    else the local clock counts as UTC.
     """
 
     label: Literal["none", "parent"] = "none"
     """parent: the name of a photo's folder is its known label"""
     dates: tuple[Literal["exif", "sidecar", "path", "file"], ...] = ("exif", "sidecar", "path")
     """where to look for a photo's date: the first that has one counts"""
+    records_version: ClassVar[int] = 2
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The folder itself, and its XMP sidecars: named, so that runs that took a scan's date from them read again."""
@@ -89,30 +92,33 @@ class Folder(FileSource):
         if (missing := missing_extra(kind)) is not None:
             return {"id": safe_id(name), "row": row, "fault": missing[0], "raw": f"{name}: {missing[1]}"}
         try:
-            own, camera = _exif(path, kind)
+            tags = _exif(path, kind)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
-        dates = ((place, own if place == "exif" else DATES[place](path, name)) for place in self.dates)
+        dates = ((place, tags.date if place == "exif" else DATES[place](path, name)) for place in self.dates)
         place, date = next(((place, date) for place, date in dates if date is not None), ("", None))
-        taken, offset, precision = date or (None, 0, "")
+        extra: dict[str, Any] = {}
+        if date is not None:
+            extra |= {"date_from": place, "date_precision": date.precision}
+            extra |= {} if date.offset is None else {"date_offset": date.offset}
+        extra |= {"date_refused": tags.refused} if tags.refused and "exif" in self.dates else {}
         return {
             "id": safe_id(name),
             "row": row,
             "path": str(path.resolve()),
-            "uploaded": None if taken is None else taken - offset,
-            "taken": taken,
+            "uploaded": None if date is None else date.utc,
+            "taken": None if date is None else date.taken,
             "title": path.stem,
-            "camera": camera,
+            "camera": tags.model,
             "media": "photo",
-            "extra": None if date is None else json.dumps({"date_from": place, "date_precision": precision}),
+            "extra": json.dumps(extra) if extra else None,
             "label": path.parent.name if self.label == "parent" and path.parent != root else None,
         }
 
 
-def _exif(path: Path, kind: str | None) -> tuple[Date | None, str | None]:
-    """Capture time with its offset, camera model."""
+def _exif(path: Path, kind: str | None) -> Tags:
     if not is_raw(path, kind) and (kind is not None or path.suffix.lower() in SUFFIXES):
         return exif(path)
     with path.open("rb") as file:
         tags = camera_raw.details(file)
-    return (None, None) if tags is None else from_exif(tags)
+    return Tags(None, None, {}) if tags is None else from_exif(tags)

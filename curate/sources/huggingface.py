@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +15,9 @@ from driftline.curate.core.errors import BadInput, MissingFile, reason
 from driftline.curate.core.outside.tables import check_offsets
 from driftline.curate.images.local_files import cell_path
 from driftline.curate.metadata.column_mapping import check_columns, check_names, record_of, rows_of_batch
+from driftline.curate.metadata.column_survey import Reading
 from driftline.curate.metadata.schema import batch_of, rebatch
-from driftline.curate.sources.base import HERE, FileSource, Workplace
+from driftline.curate.sources.base import HERE, TableSource, Workplace
 
 IMAGE = {"image": "image"}  # where images are, unless `columns` says otherwise
 
@@ -26,7 +27,7 @@ def _checked(columns: dict[str, str]) -> dict[str, str]:
     return columns
 
 
-class HuggingFace(FileSource):
+class HuggingFace(TableSource):
     """A Hugging Face `datasets` folder: .parquet files (as on the hub) or .arrow files (`save_to_disk`), in name order.
 
     Labels of the type ClassLabel are read as names. The images themselves are read by the stage fetch.
@@ -50,9 +51,15 @@ class HuggingFace(FileSource):
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a row, files in name order."""
-        yield from rebatch(self._read(self.inputs(at), at.path(self.path), skip), rows)
+        yield from rebatch(self._read(self.inputs(at), at.path(self.path), skip, self.survey(at)), rows)
 
-    def _read(self, files: Sequence[Path], folder: Path, skip: int) -> Iterator[pa.RecordBatch]:
+    def cells(self, at: Workplace, names: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Every row without its image."""
+        for path in self.inputs(at):
+            for batch, _ in _batches(path, IMAGE | self.columns):
+                yield from rows_of_batch(batch)
+
+    def _read(self, files: Sequence[Path], folder: Path, skip: int, reading: Reading) -> Iterator[pa.RecordBatch]:
         row = 0
         columns = IMAGE | self.columns
         plain = {name: column for name, column in columns.items() if name != "image"}
@@ -68,7 +75,7 @@ class HuggingFace(FileSource):
                                 values[column] = labels[values[column]]
                         inside = row + i - begin
                         name = f"{path.relative_to(folder).with_suffix('').as_posix()}-{inside}"
-                        record = record_of({"": name, **values}, {"id": "", **plain}, row + i, root)
+                        record = record_of({"": name, **values}, {"id": "", **plain}, row + i, root, reading)
                         if "fault" not in record:
                             record["path"] = cell_path(path.resolve(), columns["image"], inside)
                         records.append(record)

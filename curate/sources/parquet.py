@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,16 +12,18 @@ import pyarrow.parquet as pq
 from pydantic import AfterValidator
 
 from driftline.curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.outside.tables import readable
 from driftline.curate.core.settings import PLACE, PathText
 from driftline.curate.images.local_files import cell_path
 from driftline.curate.metadata.column_mapping import check_columns, check_names, record_of, rows_of_batch
+from driftline.curate.metadata.column_survey import Reading
 from driftline.curate.metadata.schema import batch_of, rebatch
-from driftline.curate.sources.base import HERE, FileSource, Workplace
+from driftline.curate.sources.base import HERE, TableSource, Workplace
 
 READ = 4096  # rows that are read at a time
 
 
-class Parquet(FileSource):
+class Parquet(TableSource):
     """A Parquet file, a folder of them, or the http(s) address of one, of which only the needed parts are read.
 
     Times and paths are read as by `delimited`. Images in a column are read by the stage fetch.
@@ -50,9 +52,22 @@ class Parquet(FileSource):
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a row, files in name order."""
         files: Sequence[Path | str] = self.inputs(at) or [self.path]
-        yield from rebatch(self._read(files, None if self.root is None else at.path(self.root), skip), rows)
+        root = None if self.root is None else at.path(self.root)
+        yield from rebatch(self._read(files, root, skip, self.survey(at)), rows)
 
-    def _read(self, files: Sequence[Path | str], root: Path | None, skip: int) -> Iterator[pa.RecordBatch]:
+    def cells(self, at: Workplace, names: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Every row of the columns called `names` whose type leaves open what a value means."""
+        files: Sequence[Path | str] = self.inputs(at) or [self.path]
+        for path in files:
+            with readable(path, "Expected Parquet."), _open_bytes(path) as file:
+                parquet = pq.ParquetFile(file)
+                if chosen := [c.name for c in parquet.schema_arrow if c.name in names and not _is_a_time(c.type)]:
+                    for batch in parquet.iter_batches(READ, columns=chosen):
+                        yield from rows_of_batch(batch)
+
+    def _read(
+        self, files: Sequence[Path | str], root: Path | None, skip: int, reading: Reading
+    ) -> Iterator[pa.RecordBatch]:
         row = 0
         plain = {name: column for name, column in self.columns.items() if name != "image"}
         for path in files:
@@ -68,7 +83,7 @@ class Parquet(FileSource):
                     begin = row
                     for batch in parquet.iter_batches(READ, columns=list(set(plain.values()))):
                         if row + len(batch) > skip:
-                            records = [self._record(values, plain, row + i, row + i - begin, path, start)
+                            records = [self._record(values, plain, row + i, row + i - begin, path, start, reading)
                                        for i, values in enumerate(rows_of_batch(batch))]  # fmt: skip
                             yield batch_of(records).slice(max(0, skip - row))
                         row += len(batch)
@@ -79,16 +94,28 @@ class Parquet(FileSource):
             raise BadInput(f"{self.path} is empty.", "Expected one row a photo.")
 
     def _record(
-        self, values: dict[str, Any], plain: Mapping[str, str], row: int, inside: int, path: Path | str, root: Path
+        self,
+        values: dict[str, Any],
+        plain: Mapping[str, str],
+        row: int,
+        inside: int,
+        path: Path | str,
+        root: Path,
+        reading: Reading,
     ) -> dict[str, Any]:
         """row: number in the table. inside: number in the file `path`. root: folder that image paths start from."""
         if "image" not in self.columns:
-            return record_of(values, plain, row, root)
+            return record_of(values, plain, row, root, reading)
         name = f"{Path(path).stem}-{inside}"
-        record = record_of({"": name, **values}, {"id": "", **plain}, row, root)
+        record = record_of({"": name, **values}, {"id": "", **plain}, row, root, reading)
         if "fault" not in record:
             record["path"] = cell_path(Path(path).absolute(), self.columns["image"], inside)
         return record
+
+
+def _is_a_time(kind: pa.DataType) -> bool:
+    """Whether values of this type say what they are."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def _open_bytes(path: Path | str) -> Any:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -32,6 +32,7 @@ from driftline.curate.sources.folder import Folder
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
+from driftline.pipelines.forecast.contents import column_notes, files, near_borders, place_of, resets
 from driftline.pipelines.run.plan import Plan, make
 from driftline.pipelines.run.stage import Context, Stage, parts_of
 from driftline.pipelines.run.state import beside, done_of, folder_of
@@ -62,6 +63,8 @@ class Sample:
     """what was counted"""
     dropped: dict[str, int]
     """of the sample: reason → records that the filters drop"""
+    reset_clocks: dict[str, int] = field(default_factory=dict)
+    """of the sample before its filters: day → photos of `resets`"""
 
 
 def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
@@ -101,7 +104,10 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
             "share_known_by": basis, "known_by": sample.known_by, "sample_dropped": sample.dropped,
         },
-        "files": _noted(problems, lambda: _files(context)) if "ingest" in todo else None,
+        "files": _noted(problems, lambda: files(context)) if "ingest" in todo else None,
+        "columns": _noted(problems, lambda: column_notes(context)) or [] if "ingest" in todo else [],
+        "reset_clocks": {} if sample is None else sample.reset_clocks,
+        "near_borders": None if buckets is None else near_borders(context, sample.table),
         "buckets": buckets,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "candidates": wanted,
@@ -145,7 +151,7 @@ def sample_of(context: Context, todo: set[str]) -> Sample | None:
     source = context.config.collection
     if not isinstance(source, FileSource) or "://" in source.path or not source.starts_at_once:
         return None
-    place = Workplace(context.root, context.root / "downloads")
+    place = place_of(context)
     batches = source.batches(SAMPLE, 0, place)
     table = judge_times(pa.Table.from_batches([next(batches)]))
     rows, exact = _rows_of(source, place) if len(table) == SAMPLE else (len(table), True)
@@ -169,7 +175,8 @@ def _filtered(context: Context, table: pa.Table, rows: int, known_by: str) -> Sa
         filtered = pa.concat_tables([pq.ParquetFile(part).read() for part in parts_of(Path(folder, "out"))])
     if len(table) < rows:
         known_by += f", by the first {len(table):,}"
-    return Sample(filtered, rows * len(filtered) / max(1, len(table)), known_by, dict(counts.plain()["dropped"]))
+    dropped = dict(counts.plain()["dropped"])
+    return Sample(filtered, rows * len(filtered) / max(1, len(table)), known_by, dropped, resets(table))
 
 
 def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
@@ -183,15 +190,6 @@ def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
             n, counted = _lines(file) if file.suffix != ".parquet" else (pq.read_metadata(file).num_rows, True)
             total, exact = total + n, exact and counted
     return total, exact
-
-
-def _files(context: Context) -> dict[str, Any] | None:
-    """What is in a folder of photos: format → photos, and reason → suffix → files that are left out."""
-    source = context.config.collection
-    if not isinstance(source, Folder) or "://" in source.path:
-        return None
-    files = source.files(Workplace(context.root, context.root / "downloads"))
-    return {"photos": files.formats(), "left_out": files.counts()}
 
 
 def _lines(path: Path) -> tuple[int, bool]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from driftline.curate.images.folder_files import counts_text
+from driftline.curate.metadata.clocks import reset_sentence
 from driftline.pipelines.forecast.again import lines as lines_of
 from driftline.pipelines.run.plan import Plan, duration
 
@@ -25,6 +26,15 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     if (files := needs["files"]) is not None:
         left = f"; left out: {counts_text(files['left_out'])}" if files["left_out"] else ""
         add("files", f"{', '.join(f'{name} {n:,}' for name, n in files['photos'].items())}{left}")
+    for note in needs["columns"]:
+        add("columns", note)
+    for day, photos in needs["reset_clocks"].items():
+        add("dates", reset_sentence(day, photos, "taken"))
+    if needs["near_borders"]:
+        add(
+            "dates",
+            f"{needs['near_borders']:,} photos without offset lie within 14 hours of a bucket's border",
+        )
     if (buckets := needs["buckets"]) is not None:
         shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
         add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")

@@ -16,6 +16,7 @@ from driftline.curate.core.group_split import describe_splits, draw_sides
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.images.changes import KINDS, NONE, kinds_of
 from driftline.curate.images.near_duplicates import copy_report, hashes_of, near_copies
+from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
 from driftline.pipelines.reporting.leaks import leaks
@@ -79,6 +80,7 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
         "balance": balance(columns["class"], columns["bucket"]),
         "near_copies": copies | {"bits": bits, "apart": _apart(copies["examples"], columns["id"], splits)},
         "prepared": prepared(table["changes"].to_pylist(), columns["bucket"]),
+        "reset_clocks": reset_clocks(columns["uploaded"]),
         "uploaders": {name: uploaders(columns["user"], sides) for name, sides in splits.items()},
         "splits": _splits(release, columns, splits),
         "label_correlation": correlation_of(y[time_order(uploaded, columns["id"])])

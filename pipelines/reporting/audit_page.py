@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from driftline.curate.core.errors import DriftlineError
+from driftline.curate.metadata.clocks import reset_sentence
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import lines as line_chart
 from driftline.pipelines.browse.collection import Collection
@@ -199,6 +200,8 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
     for kind, of in findings.get("prepared", {}).items():
         shares = ", ".join(f"{findings['bucket_names'].get(b, b)} {n:,}" for b, n in of.items())
         sentences.append(f"pictures with another {kind} than stored: {sum(of.values()):,} ({shares})")
+    for day, photos in findings.get("reset_clocks", {}).items():
+        sentences.append(f"dates: {reset_sentence(day, photos, 'uploaded')}")
     if u := _uploaders(findings):
         sentences.append(
             f"uploaders: {u['on_both_sides']} of {u['uploaders']:,} in both parts of {u['split']} "

@@ -41,7 +41,7 @@ def from_folder_by_time(
             date = next((d for place in PLACES if (d := DATES[place](file, name)) is not None), None)
         except Exception:  # Pillow raises many kinds for damaged files
             raise BadInput(f"{file} cannot be read as an image.", "", "Remove it, or copy it again.") from None
-        times.append(0 if date is None else date[0] - date[1])
+        times.append(0 if date is None else date.utc)
         undated += [name] if date is None else []
     if undated:
         raise BadInput(

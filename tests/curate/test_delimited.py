@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.metadata.column_mapping import seconds_of
+from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.sources.delimited import Delimited
 
 

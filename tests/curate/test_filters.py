@@ -87,6 +87,14 @@ def test_believed_span_is_half_open() -> None:
     assert outcome(rules, uploaded=1_300_000_001) == "impossible_upload_date"
 
 
+@pytest.mark.parametrize("later", [2 * 86_400, 365 * 86_400, 4_039_372_800 - 1_800_000_000])
+def test_case_5_a_photo_after_the_run_is_wrong_unless_a_setting_says_otherwise(later: int) -> None:
+    future = {"uploaded": int(time.time()) + later, "taken": 1_200_000_000}
+    assert outcome(FilterSettings(), **future) == "impossible_upload_date"
+    assert outcome(FilterSettings(latest=2**40), **future) == "kept"
+    assert outcome(FilterSettings(), uploaded=int(time.time()) - 60, taken=1_200_000_000) == "kept"
+
+
 @pytest.mark.parametrize(
     ("rules", "changes", "expected"),
     [

@@ -79,6 +79,15 @@ def test_photos_without_uploaders_have_no_sentence_about_them(release: Release) 
     assert "Uploaders" not in page(findings)
 
 
+def test_photos_of_a_reset_clock_are_named(release: Release) -> None:
+    """Case 5."""
+    findings = audit_release(release)
+    assert findings["reset_clocks"] == {"1970-01-01": 16}, "its times are small numbers"
+    (line,) = [line for line in lines(findings) if "clocks" in line]
+    assert line.startswith("dates: 16 photos on the first hour of 1970-01-01")
+    assert not any("clocks" in line for line in lines(findings | {"reset_clocks": {}}))
+
+
 def test_an_uploader_on_both_sides_is_counted_with_the_images() -> None:
     found = uploaders(["ann", "ann", "bob", None], ["train", "test", "train", "test"])
     assert found == {

@@ -289,6 +289,39 @@ def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path) -> No
     assert photos["expected"] == pytest.approx(30_000, rel=0.25 if packed else 0.02)
 
 
+def test_case_4_and_5_photos_of_reset_clocks_and_near_borders_are_named(own: Path) -> None:
+    def add(name: str, taken: str, offset: str | None = None) -> None:
+        exif = Image.Exif()
+        exif.get_ifd(0x8769).update({0x9003: taken} | ({0x9011: offset} if offset else {}))
+        Image.effect_noise((60, 40), 99).save(own / "photos" / "bus" / name, "JPEG", exif=exif)
+
+    for i in range(4):
+        add(f"a{i}.jpg", f"2000:01:01 00:00:0{i}")
+    add("b.jpg", "2098:01:01 12:00:00")
+    add("c.jpg", "2011:12:31 23:30:00")
+    add("d.jpg", "2011:12:31 23:30:00", "+08:00")
+    here = context(own, "collection.dates=[exif, path]")
+    document = forecast(here, plan(here))
+    assert document["reset_clocks"] == {"2000-01-01": 4}
+    assert document["photos"]["sample_dropped"] == {"impossible_upload_date": 1}
+    assert document["near_borders"] == 5, "four at the beginning of 2000, one at the end of 2011"
+    lines = text(plan(here), document)
+    assert "4 photos on the first hour of 2000-01-01" in lines
+    assert "taken NOT BETWEEN 946684800 AND 946688399" in lines
+
+
+def test_case_33_what_is_odd_in_a_table_is_in_the_plan(own: Path) -> None:
+    rows = "".join(f"photos/bus/2010-05-{i:02d}.jpg,2010.0,{'NaN' if i < 4 else 'bus'}\n" for i in range(1, 11))
+    (own / "t.csv").write_text("file,year,kind\n" + rows)
+    table = "{source: delimited, path: t.csv, columns: {path: file, uploaded: year, label: kind}}"
+    document = found(own, f"collection={table}")
+    (note,) = document["columns"]
+    assert note.startswith("`NaN` is a label of 3 photos")
+    (own / "t.csv").write_text("file,year,kind\n" + rows.replace("2010.0", "43528"))
+    (problem,) = [p for p in found(own, f"collection={table}")["problems"] if "1970" in p]
+    assert "uploaded lies in 1970 for 100 % of 10 rows" in problem
+
+
 def test_the_command_ends_where_it_is_told(own: Path) -> None:
     planned = json.loads(driftline("plan", str(own), "--until", "bucket", "--json").stdout)
     assert [p["stage"] for p in planned["plan"]] == ["ingest", "filter", "fetch", "bucket"]

@@ -6,15 +6,29 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from driftline.curate.core.outside.names import is_count
 
 EPOCH = datetime(1970, 1, 1)
-EXIF_IFD, ORIGINAL, DIGITIZED, OFFSET, MODEL = 0x8769, 0x9003, 0x9004, 0x9011, 0x0110
+YEAR_AS_FLOAT = re.compile(r"[12]\d{3}\.0+")  # of a column in which one year is missing
+EXIF_IFD, GPS_IFD, MODEL = 0x8769, 0x8825, 0x0110
+# name, tag, and the tag of its own offset from UTC
+EXIF_DATES = (("DateTimeOriginal", 0x9003, 0x9011), ("DateTimeDigitized", 0x9004, 0x9012))
+GPS_TIME, GPS_DATE = 7, 29
+# 2016:02:26 13:14:15.123+0100 with its separators as programs write them, blanks for zeros, and ends left out
+CLOCK = re.compile(
+    r"(\d{4})(?:([-:/. ]) *(\d{1,2})(?:\2 *(\d{1,2})"
+    r"(?:(?: +|T) *(\d{1,2})[:.] *(\d{1,2})(?:[:.] *(\d{1,2})(?:[.,:]\d+)?)?"
+    r"(?: *([AaPp])\.?[Mm]\.?)? *(Z|[-+\u2212]\d{1,2}(?::?\d\d)?)?)?)?)?"
+)
+COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)(?:[ T](\d\d)(\d\d)(\d\d))?(?=$|\D)")  # 20160226T131415
+FIRST_YEAR, LAST_YEAR = 1000, 9998  # years 1 and 9999 stand for "no date"
+OFFSETS = (-12 * 3600, 14 * 3600)  # of the zones on earth, seconds
 # 2012-05-01, 20120501_100000, 2012/05/01, "Screenshot 2012-05-01 at 9.00.00 AM": years 1800-2099, real months and days
 DATE_IN_PATH = re.compile(
     r"(?<!\d)(1[89]\d\d|20\d\d)([-_./]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])"
@@ -25,19 +39,54 @@ MONTH_IN_PATH = re.compile(r"(?<!\d)(1[89]\d\d|20\d\d)(?:[-_.](0[1-9]|1[0-2])(?!
 YEAR_IN_PATH = re.compile(r"(?:^|/)(1[89]\d\d|20\d\d)(?:[ _-]+[^\d/][^/]*)?(?=/)")
 # The capture before the scan, wherever they stand: CreateDate is when the file was made, ModifyDate is not used.
 DATES_IN_XMP = tuple(
-    re.compile(tag + r"(?:=[\"']|>\s*)(\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?)?)")
-    for tag in ("exif:DateTimeOriginal", "photoshop:DateCreated", "xmp:CreateDate")
+    re.compile(rf"\b\w+:{tag}(?:\s*=\s*[\"']|\s*>)([^\"'<>]*)")
+    for tag in ("DateTimeOriginal", "DateCreated", "DateTimeDigitized", "CreateDate")
 )
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 PRECISIONS = {4: "year", 7: "month", 10: "day"}  # of an ISO date, by its length
 LARGEST_SIDECAR = 1 << 20  # bytes
-# time on the camera's clock (seconds), its offset from UTC (seconds), precision: year, month, day or second
-Date = tuple[int, int, str]
+SUPPLEMENTAL = "supplemental-metadata"
+LONGEST_TITLE = 51 - len(".json")  # characters of a sidecar's name in Google Takeout
+COUNTED = re.compile(r"(.*)(\(\d+\))")
+EDITED = (
+    "-edited", "-effects", "-smile", "-mix", "-bearbeitet", "-bewerkt", "-edytowane", "-editado", "-ha editado",
+    "-editat", "-modificato", "-modifié", "-編集済み",
+)  # fmt: skip
+"""what Google Photos adds to the name of an edited copy, by language"""
+
+
+class Date(NamedTuple):
+    """A time as a clock showed it."""
+
+    taken: int
+    """seconds since 1970 on the clock"""
+    offset: int | None
+    """of the clock from UTC, seconds; None: not known"""
+    precision: str
+    """year, month, day, minute or second"""
+
+    @property
+    def utc(self) -> int:
+        """Seconds since 1970, UTC; a clock of unknown offset counts as UTC."""
+        return self.taken - (self.offset or 0)
+
+
+class Tags(NamedTuple):
+    """What EXIF says of the capture."""
+
+    date: Date | None
+    """the first date that can be read"""
+    model: str | None
+    """of the camera"""
+    refused: dict[str, str]
+    """name of a tag → its value, which is no date"""
 
 
 def seconds_of(value: Any) -> int:
     """A time → seconds since the epoch, UTC. Raises ValueError.
 
-    Four digits are a year (its first second), other numbers are seconds, text is ISO 8601 (without zone: UTC).
+    Four digits are a year (its first second), also as a float or text such as 2019.0 (from 1000 to 2999); other numbers
+    are seconds, text is ISO 8601 (without zone: UTC).
 
     >>> seconds_of("1970"), seconds_of("86400"), seconds_of("1970-01-01T00:01:00+00:00"), seconds_of(1.5)
     (0, 86400, 60, 1)
@@ -51,10 +100,12 @@ def seconds_of(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{type(value).__name__} is not a time")
     text = str(value)
+    if YEAR_AS_FLOAT.fullmatch(text):
+        text = text[:4]
     if is_count(text) and len(text) == 4:
         return int(datetime(int(text), 1, 1, tzinfo=UTC).timestamp())
     try:
-        number = int(text) if not isinstance(value, float) else math.floor(value)
+        number = math.floor(value) if isinstance(value, float) else int(text.removesuffix(".0"))
     except ValueError:
         return seconds_of(datetime.fromisoformat(text))
     if abs(number) >= 2**62:
@@ -71,75 +122,157 @@ def iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def exif(path: Path) -> tuple[Date | None, str | None]:
-    """Capture time with its offset, camera model."""
+def clock(text: str) -> Date:
+    """A date and time as cameras, phones and programs write them. Raises ValueError.
+
+    A month or day of 0 is unknown. 24:00:00 is the next midnight.
+
+    >>> clock("2008: 5: 1  9: 3: 2"), clock("1985-07")
+    (Date(taken=1209632582, offset=None, precision='second'), Date(taken=489024000, offset=None, precision='month'))
+    """
+    spaced = COMPACT.sub(
+        lambda m: "-".join(m.group(1, 2, 3)) + (f"T{':'.join(m.group(4, 5, 6))}" if m[4] else ""), text, 1
+    )
+    match = CLOCK.fullmatch(spaced.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a date")
+    year, _, month, day, hour, minute, second, half, zone = match.groups()
+    if not FIRST_YEAR <= int(year) <= LAST_YEAR:
+        raise ValueError(f"{text!r} stands for no date")
+    if not int(month or 0):
+        return Date(_since_1970(datetime(int(year), 1, 1)), None, "year")
+    if not int(day or 0):
+        return Date(_since_1970(datetime(int(year), int(month), 1)), None, "month")
+    midnight = _since_1970(datetime(int(year), int(month), int(day)))
+    if hour is None:
+        return Date(midnight, None, "day")
+    hours = int(hour) % 12 + 12 * (half in "Pp") if half else int(hour)
+    within = 3600 * hours + 60 * int(minute) + int(second or 0)
+    if within > 86_400 or int(minute) > 59 or int(second or 0) > 60:
+        raise ValueError(f"{text!r} has a time that no clock shows")
+    return Date(midnight + within, _offset(zone or ""), "minute" if second is None else "second")
+
+
+def _since_1970(moment: datetime) -> int:
+    return int((moment - EPOCH).total_seconds())
+
+
+def _offset(text: str) -> int | None:
+    """`+02:00` → 7200; anything else → None.
+
+    >>> _offset("+02:00"), _offset("-0930"), _offset("Z"), _offset("?")
+    (7200, -34200, 0, None)
+    """
+    match = re.fullmatch(r"Z|([-+\u2212])(\d{1,2})(?::?(\d\d))?", text)
+    if match is None:
+        return None
+    seconds = 3600 * int(match[2] or 0) + 60 * int(match[3] or 0)
+    seconds = seconds if match[1] in (None, "+") else -seconds
+    return seconds if OFFSETS[0] <= seconds <= OFFSETS[1] else None
+
+
+def exif(path: Path) -> Tags:
+    """What the EXIF of a photo says."""
     from PIL import Image
 
     with Image.open(path) as image:
         return from_exif(image.getexif())
 
 
-def from_exif(exif: Any) -> tuple[Date | None, str | None]:
-    """The same of tags that Pillow has read."""
+def from_exif(exif: Any) -> Tags:
+    """The same of tags that Pillow has read. A date without offset gets that of the time of GPS, which is UTC."""
     details = exif.get_ifd(EXIF_IFD)
-    model = str(exif.get(MODEL) or "").replace("\x00", "").strip() or None
-    for tag in (ORIGINAL, DIGITIZED):
+    refused: dict[str, str] = {}
+    model = _text(exif.get(MODEL)) or None
+    for name, tag, own_offset in EXIF_DATES:
+        value = _text(details.get(tag))
         try:
-            text = str(details.get(tag, "")).strip("\x00 ")
-            taken = int((datetime.strptime(text, "%Y:%m:%d %H:%M:%S") - EPOCH).total_seconds())
+            date = clock(value)
         except ValueError:
+            refused |= {name: value[:60]} if value else {}
             continue
-        return (taken, _offset(str(details.get(OFFSET, ""))), "second"), model
-    return None, model
+        if date.offset is None and date.precision in ("minute", "second"):
+            offset = _offset(_text(details.get(own_offset)))
+            date = date._replace(offset=_offset_by_gps(exif, date.taken) if offset is None else offset)
+        return Tags(date, model, refused)
+    return Tags(None, model, refused)
 
 
-def _offset(text: str) -> int:
-    """`+02:00` → 7200; anything else → 0.
+def _text(value: Any) -> str:
+    """The value of a tag up to its first NUL."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
+    return text.split("\x00")[0].strip()
 
-    >>> _offset("+02:00"), _offset("-09:30"), _offset("?")
-    (7200, -34200, 0)
-    """
+
+def _offset_by_gps(exif: Any, taken: int) -> int | None:
+    """The offset of a clock that showed `taken` at the date and time of GPS, rounded to 15 minutes as zones are."""
+    gps = exif.get_ifd(GPS_IFD)
     try:
-        moment = datetime.strptime(text.strip("\x00 "), "%z")
-    except ValueError:
-        return 0
-    return int((moment.utcoffset() or timedelta()).total_seconds())
+        hours, minutes, seconds = map(float, gps[GPS_TIME])
+        difference = taken - (clock(_text(gps[GPS_DATE])).taken + 3600 * hours + 60 * minutes + seconds)
+        offset = 900 * round(difference / 900)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
+        return None
+    return offset if OFFSETS[0] <= offset <= OFFSETS[1] else None
 
 
 def from_sidecar(path: Path, name: str) -> Date | None:
-    """PHOTO.jpg.json, PHOTO.json, PHOTO.jpg.xmp, PHOTO.xmp: the first that holds a date."""
-    for sidecar in (path.with_name(path.name + ".json"), path.with_suffix(".json")):
+    """A file beside the photo: JSON (Google Takeout's under each of its names), then XMP; the first with a date."""
+    for sidecar in (*map(path.with_name, takeout_names(path.name)), path.with_suffix(".json")):
         try:
             value = json.loads(_small(sidecar))
             date = value.get("photoTakenTime", value.get("date"))
-            seconds = seconds_of(date["timestamp"] if isinstance(date, dict) else date)
-            return seconds, 0, PRECISIONS.get(len(date), "second") if isinstance(date, str) else "second"
+            if isinstance(date, str):
+                with suppress(ValueError):
+                    return clock(date)
+            return Date(seconds_of(date["timestamp"] if isinstance(date, dict) else date), 0, "second")
         except (OSError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
             continue
     for sidecar in (path.with_name(path.name + ".xmp"), path.with_suffix(".xmp")):
         try:
-            text = _small(sidecar)
-            first = next((match for date in DATES_IN_XMP if (match := date.search(text))), None)
-            if first:
-                moment = datetime.fromisoformat(first[1])
-                offset = int((moment.utcoffset() or timedelta()).total_seconds())
-                precision = PRECISIONS.get(len(first[1]), "second")
-                return int((moment.replace(tzinfo=None) - EPOCH).total_seconds()), offset, precision
-        except (OSError, ValueError):
+            text = COMMENT.sub("", _small(sidecar))
+        except OSError:
             continue
+        for value in (value for tag in DATES_IN_XMP for value in tag.findall(text)):
+            with suppress(ValueError):
+                return clock(value)
     return None
+
+
+def takeout_names(name: str) -> list[str]:
+    """The names that Google Takeout gives to the sidecar of a photo, the exact one first.
+
+    NAME.json (until 2024), NAME.supplemental-metadata.json; the name is cut to 51 characters with `.json`, so that any
+    beginning of "supplemental-metadata" occurs, or none and a part of NAME. The counter of IMG(1).jpg may stand before
+    `.json`. An edited photo has the sidecar of its original.
+
+    >>> takeout_names("a(1).jpg")[:2]
+    ['a(1).jpg.supplemental-metadata.json', 'a(1).jpg.json']
+    """
+    stem, dot, suffix = name.rpartition(".")
+    bare, counter = match.groups() if (match := COUNTED.fullmatch(stem)) else (stem, "")
+    originals = {bare: counter} | {part: counter for word in EDITED if (part := bare.removesuffix(word)) != bare}
+    names = []
+    for original, count in originals.items():
+        forms = {(f"{original}{count}{dot}{suffix}", ""), (f"{original}{dot}{suffix}", count)}
+        for title, after in sorted(forms, key=lambda form: form[1]):
+            whole = f"{title}.{SUPPLEMENTAL}"
+            cuts = [whole[:LONGEST_TITLE], title, *(whole[:end] for end in range(len(whole) - 1, len(title) + 1, -1))]
+            names += [f"{cut}{after}.json" for cut in (*cuts, title[:LONGEST_TITLE])]
+    return list(dict.fromkeys(names))
 
 
 def _small(path: Path) -> str:
     with path.open("rb") as file:
-        return file.read(LARGEST_SIDECAR).decode("utf-8", "replace")
+        data = file.read(LARGEST_SIDECAR)
+    return data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig", "replace")
 
 
 def from_path(path: Path, name: str) -> Date | None:
     """The last date in the path, because it is the nearest to the photo's own name; else the last month, else year.
 
     >>> from_path(Path("x"), "2011/trip/IMG_20120501_100000.jpg"), from_path(Path("x"), "1970 harbour/a.jpg")
-    ((1335866400, 0, 'second'), (0, 0, 'year'))
+    (Date(taken=1335866400, offset=None, precision='second'), Date(taken=0, offset=None, precision='year'))
     """
     for match in reversed(list(DATE_IN_PATH.finditer(name))):
         year, _, month, day, hour, minute, second, half = match.groups()
@@ -148,21 +281,20 @@ def from_path(path: Path, name: str) -> Date | None:
             moment = datetime(int(year), int(month), int(day), hours, int(minute or 0), int(second or 0))
         except ValueError:  # 30 February
             continue
-        return int((moment - EPOCH).total_seconds()), 0, "day" if hour is None else "second"
+        return Date(_since_1970(moment), None, "day" if hour is None else "second")
     for match in reversed(list(MONTH_IN_PATH.finditer(name))):
-        moment = datetime(int(match[1]), int(match[2] or match[3]), 1)
-        return int((moment - EPOCH).total_seconds()), 0, "month"
+        return Date(_since_1970(datetime(int(match[1]), int(match[2] or match[3]), 1)), None, "month")
     for match in reversed(list(YEAR_IN_PATH.finditer(name))):
-        return int((datetime(int(match[1]), 1, 1) - EPOCH).total_seconds()), 0, "year"
+        return Date(_since_1970(datetime(int(match[1]), 1, 1)), None, "year")
     return None
 
 
 def from_file(path: Path, name: str) -> Date | None:
-    return int(path.stat().st_mtime), 0, "second"
+    return Date(int(path.stat().st_mtime), 0, "second")
 
 
 DATES: Mapping[str, Callable[[Path, str], Date | None]] = {
-    "exif": lambda path, name: exif(path)[0],
+    "exif": lambda path, name: exif(path).date,
     "sidecar": from_sidecar,
     "path": from_path,
     "file": from_file,

@@ -1,0 +1,181 @@
+"""Tables as people keep them: cases 9, 10, 12, 31 and 33 of inputs that people reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.sources.base import TableSource
+from driftline.curate.sources.delimited import Delimited
+from driftline.curate.sources.parquet import Parquet
+
+DAY = 86_400
+
+
+def source(folder: Path, form: str, column: str, values: Sequence[Any], **settings: Any) -> TableSource:
+    """A table with the columns file, year and, if it is another one, `column`."""
+    names = {"uploaded": "year", column: "odd"}
+    rows = [{"file": f"{i}.jpg", "year": 2010, "odd": value} for i, value in enumerate(values)]
+    path, columns = folder / f"t.{form}", {"path": "file", **names}
+    if form == "csv":
+        text = [f"{row['file']},2010,{'' if row['odd'] is None else row['odd']}\n" for row in rows]
+        path.write_text("file,year,odd\n" + "".join(text))
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return Parquet(path=path, columns=columns, **settings)
+    return Delimited(path=path, columns=columns, **settings)
+
+
+def read(folder: Path, form: str, column: str, values: Sequence[Any], **settings: Any) -> list[Any]:
+    """The column of the collection; of a row that cannot be read its fault."""
+    rows = pa.Table.from_batches(source(folder, form, column, values, **settings).batches()).to_pylist()
+    return [row["fault"] or row[column] for row in rows]
+
+
+def days(*texts: str | None) -> list[int | None]:
+    return [None if text is None else seconds_of(text) for text in texts]
+
+
+class TestCase9DatesAsPlainNumbers:
+    @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+    def test_days_are_read_if_all_rows_read_as_days(self, tmp_path: Path, form: str) -> None:
+        assert read(tmp_path, form, "uploaded", [20190304, None, 20200229]) == days("2019-03-04", None, "2020-02-29")
+        assert source(tmp_path, form, "uploaded", [20190304]).survey().notes == (
+            "uploaded is read as days (YYYYMMDD).",
+        )
+
+    @pytest.mark.parametrize(
+        ("values", "words"),
+        [
+            ([201903, 201904], "in 1970 .*months"),
+            ([43528, 43529], "in 1970 .*Excel days"),
+            ([43528.5, 43529.25], "in 1970 .*Excel days"),
+            ([1546300800000, 1546300900000], "after 2100 .*milliseconds"),
+            ([1546300800000000], "after 2100 .*microseconds"),
+            ([20190304, 20190230], "in 1970 .*days"),
+            (list(range(1, 40)), "in 1970 .*Excel days"),
+            ([20190304, 201903, 43528, 1546300800000], "in 1970"),
+        ],
+    )
+    def test_others_are_refused_in_one_sentence(self, tmp_path: Path, values: list[Any], words: str) -> None:
+        match = f"uploaded lies {words}.*collection.time_unit"
+        share = f"100 % of {len(values)} rows"
+        with pytest.raises(BadInput, match=match) as refusal:
+            next(iter(source(tmp_path, "csv", "uploaded", values).batches()))
+        assert share in str(refusal.value)
+
+    @pytest.mark.parametrize(
+        ("unit", "value", "date"),
+        [
+            ("excel", 43528, "2019-03-04"),
+            ("excel", 43528.5, "2019-03-04T12:00:00"),
+            ("month", 201903, "2019-03-01"),
+            ("day", 20190304, "2019-03-04"),
+            ("ms", 1546300800999, "2019-01-01"),
+            ("us", 1546300800000001, "2019-01-01"),
+            ("ns", 1546300800000000001, "2019-01-01"),
+            ("s", 43528, "1970-01-01T12:05:28"),
+            ("year", 2019, "2019-01-01"),
+        ],
+    )
+    @pytest.mark.parametrize("form", ["csv", "parquet"])
+    def test_the_unit_that_is_set_counts(self, tmp_path: Path, form: str, unit: str, value: Any, date: str) -> None:
+        assert read(tmp_path, form, "uploaded", [value, None], time_unit=unit) == days(date, None)
+
+    def test_what_is_not_of_the_set_unit_is_the_fault_of_its_row(self, tmp_path: Path) -> None:
+        read_as_days = read(tmp_path, "csv", "uploaded", [20190304, 20190230, "2019-03-05"], time_unit="day")
+        assert read_as_days == [seconds_of("2019-03-04"), "bad_upload_time", seconds_of("2019-03-05")]
+
+    def test_seconds_with_few_strange_rows_are_seconds(self, tmp_path: Path) -> None:
+        values = [1_300_000_000 + DAY * i for i in range(20)] + [43528]
+        assert read(tmp_path, "csv", "uploaded", values) == values
+
+    def test_values_that_stand_for_no_date_are_not_counted(self, tmp_path: Path) -> None:
+        assert read(tmp_path, "csv", "uploaded", [0, -1, 2**31 - 1]) == [0, -1, 2**31 - 1]
+
+
+class TestCase10YearsAsFloats:
+    @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+    @pytest.mark.parametrize("column", ["uploaded", "taken"])
+    def test_a_year_is_a_year_in_all_forms(self, tmp_path: Path, form: str, column: str) -> None:
+        assert read(tmp_path, form, column, [2019.0, None, 1909.0]) == days("2019-01-01", None, "1909-01-01")
+
+    def test_a_float_that_is_not_a_number_is_missing(self, tmp_path: Path) -> None:
+        assert read(tmp_path, "parquet", "uploaded", [2019.0, float("nan")]) == days("2019-01-01", None)
+
+    @pytest.mark.parametrize("value", ["2019.5", "2019.", "20l9"])
+    def test_a_text_that_is_nearly_one_is_the_fault_of_its_row(self, tmp_path: Path, value: str) -> None:
+        assert read(tmp_path, "csv", "uploaded", [value]) == ["bad_upload_time"]
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("2025-06-01 00:00:01", "2025-06-01T00:00:01"),
+        ("2025-06-01", "2025-06-01T00:00:00"),
+        ("2025-06-01T00:00+0530", "2025-05-31T18:30:00"),
+        ("2025-06-01 00:00:00", "2025-06-01T00:00:00"),
+        ("2025-06-01T00:00:00.000Z", "2025-06-01T00:00:00"),
+    ],
+)
+def test_case_12_midnight_keeps_its_time(tmp_path: Path, text: str, date: str) -> None:
+    assert read(tmp_path, "csv", "uploaded", [text]) == days(date)
+
+
+class TestCase31IdsThatASpreadsheetChanged:
+    @pytest.mark.parametrize("value", ["3.55779E+09", "4E+17", '"3,55779E+09"', "1.2e+018"])
+    def test_rounded_ids_refuse_the_column(self, tmp_path: Path, value: str) -> None:
+        with pytest.raises(BadInput, match=r"row 2 has the id .*E\+.*rounded|row 2 has the id .*e\+.*rounded"):
+            read(tmp_path, "csv", "id", ["3557794192", value])
+
+    def test_floats_beyond_their_digits_refuse_the_column(self, tmp_path: Path) -> None:
+        with pytest.raises(BadInput, match="rounded"):
+            read(tmp_path, "parquet", "id", [1.0, float(2**60)])
+
+    @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+    def test_zeros_of_whole_numbers_are_removed_and_named(self, tmp_path: Path, form: str) -> None:
+        values = [3557794192.0, 3557794193.0]
+        assert read(tmp_path, form, "id", values) == ["3557794192", "3557794193"]
+        (note,) = source(tmp_path, form, "id", values).survey().notes
+        assert ".0 is removed from 2 of 2 ids, such as 3557794192.0" in note
+
+    @pytest.mark.parametrize("others", [["v1.0", "2.0"], ["1.5", "2.0"], ["0x1E", "2.0"], ["1E10", "2.0"]])
+    def test_where_other_ids_are_no_whole_numbers_all_stay(self, tmp_path: Path, others: list[str]) -> None:
+        assert all("2-0" in id_ for id_ in read(tmp_path, "csv", "id", others)[1:])
+
+
+class TestCase33LabelsThatAreNotLabels:
+    def test_numbers_are_one_class_in_each_form(self, tmp_path: Path) -> None:
+        assert read(tmp_path, "jsonl", "label", [1, 1.0, "1", "01", True, None, 2.5, "cat"]) == [
+            "1", "1", "1", "01", "True", None, "2.5", "cat",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("form", ["csv", "parquet"])
+    def test_a_column_of_numbers_that_became_floats(self, tmp_path: Path, form: str) -> None:
+        assert read(tmp_path, form, "label", [1.0, 2.0, None]) == ["1", "2", None]
+
+    def test_versions_beside_words_stay(self, tmp_path: Path) -> None:
+        assert read(tmp_path, "csv", "label", ["1.0", "one"]) == ["1.0", "one"]
+
+    @pytest.mark.parametrize("text", ["NaN", "\\N", "None", "NA", "null", "#N/A", "<NA>", "n/a"])
+    def test_texts_that_may_mean_nothing_are_named_with_their_count(self, tmp_path: Path, text: str) -> None:
+        table = source(tmp_path, "jsonl", "label", ["cat"] + [text] * 3)
+        (note,) = table.survey().notes
+        assert note.startswith(f"`{text}` is a label of 3 photos")
+
+    def test_spellings_of_one_word_or_number_are_named(self, tmp_path: Path) -> None:
+        notes = source(tmp_path, "jsonl", "label", ["Car", "car", "car", "01", "1", "bus"]).survey().notes
+        assert notes == (
+            "`Car` (1 photos), `car` (2 photos) are different labels.",
+            "`01` (1 photos), `1` (1 photos) are different labels.",
+        )
