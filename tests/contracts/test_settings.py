@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
+from contracts.test_protocols import SMALL
 from support.helpers import described, drifting, hinted
 
 from driftline.curate.core.errors import BadConfig
@@ -43,6 +44,12 @@ ELSEWHERE = {  # setting → where it has an effect, or why it has none by inten
 }
 
 
+STEPS_ALONE = {  # protocol → settings that say how steps follow each other, of which it has one, or none
+    "near-future": {"agem.variant"},
+    "ocrr": {"agem.variant", "ewc.mode", "ewc.keep", "lwf.ramp"},
+}
+
+
 @cache
 def stream() -> Stream:
     """Three steps that conflict; half of the samples of two classes are missing."""
@@ -69,8 +76,10 @@ def alternatives(name: str, setting: str, value: Any) -> list[Any]:
     return [value / 3 or 0.3, value * 3] if isinstance(value, float) else [2, 3, value + 5]
 
 
-def did(name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...] | str:
-    """Answers, scores, bytes and updates of a learner; or why it was refused."""
+def did(
+    name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, protocol: str = "clear-iid"
+) -> tuple[Any, ...] | str:
+    """Answers, scores, bytes and updates of a learner, behind its settings; or why it was refused."""
     learners: list[Learner] = []
 
     def noted(learner: Learner) -> dict[str, Any]:
@@ -79,11 +88,11 @@ def did(name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) ->
 
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "metadata", noted)
-        short = {key: value for key, value in {"epochs": 3, "batch": 8}.items() if key in setting_names(LEARNERS[name])}
-        short |= {"decay_after": 2} if "decay_after" in setting_names(LEARNERS[name]) else {}
-        given = {"lr": 0.5} | short if "lr" in setting_names(LEARNERS[name]) else short
+        short = {"lr": 0.5} | ({} if protocol == "near-future" else {"epochs": 3, "batch": 8, "decay_after": 2})
+        given = {key: value for key, value in short.items() if key in setting_names(LEARNERS[name])}
         given = {f"{name}.{key}": value for key, value in (given | settings).items()}
-        found = evaluate(stream(), "clear-iid", [name], settings=given)
+        more = {"updates": 9} if protocol == "near-future" else {}  # several a batch, also of the dearest
+        found = evaluate(stream(), protocol, [name], settings=SMALL.get(protocol, {}) | more | given)
     if found["skipped"]:
         assert "It crashed" not in found["skipped"][0]["because"]
         return str(found["skipped"][0]["because"])
@@ -92,28 +101,42 @@ def did(name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) ->
     parts = answers if isinstance(answers, tuple) else (answers,)
     scores = learner.scores(stream().steps[-1]["test"].x) if type(learner).scores is not Learner.scores else ""
     result = found["results"][0]
+    given_by = [np.asarray(part).tobytes() for part in (*parts, scores)]
     return (
-        result["matrix"], *(np.asarray(part).tobytes() for part in (*parts, scores)), result["stored_bytes"],
+        result["settings"],
+        result["matrix"],
+        result["scores"],
+        *given_by,
+        result["stored_bytes"],
         result["gradient_steps"],
-    )  # fmt: skip
+    )
 
 
 HERE = [n for n, k in LEARNERS.items() if not (k.needs.all_steps or k.needs.texts or k.needs.images)]
 
 
+@pytest.mark.parametrize("protocol", ["clear-iid", "near-future", "ocrr"])
 @pytest.mark.parametrize("name", [name for name in HERE if setting_names(LEARNERS[name])])
-def test_each_setting_changes_something_or_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_setting_changes_something_or_is_refused(
+    name: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, dead = setting_names(LEARNERS[name]), []
-    plain = did(name, {}, monkeypatch)
-    for setting in (key for key in own if not {key, f"{name}.{key}"} & set(ELSEWHERE)):
-        beside = {key: value for key, value in WITH.get(setting, {}).items() if key in own}
-        before = did(name, beside, monkeypatch) if beside else plain
-        for other in alternatives(name, setting, beside.get(setting, getattr(LEARNERS[name](), setting))):
-            try:
-                if did(name, beside | {setting: other}, monkeypatch) != before:
+    plain = did(name, {}, monkeypatch, protocol)
+    if isinstance(plain, str):
+        return
+    left_out = set(ELSEWHERE) | STEPS_ALONE.get(protocol, set())
+    for setting in (key for key in own if not {key, f"{name}.{key}"} & left_out):
+        try:
+            beside = {key: value for key, value in WITH.get(setting, {}).items() if key in own}
+            before = did(name, beside, monkeypatch, protocol) if beside else plain
+            recorded = plain[0] if isinstance(before, str) else before[0]
+            if setting not in recorded:  # a budget decides, see `Learner.budgeted`
+                continue
+            for other in alternatives(name, setting, recorded[setting]):
+                if did(name, beside | {setting: other}, monkeypatch, protocol)[1:] != before[1:]:
                     break
-            except BadConfig:
-                break
-        else:
-            dead.append(setting)
+            else:
+                dead.append(setting)
+        except BadConfig:  # refused
+            continue
     assert not dead
