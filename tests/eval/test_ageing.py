@@ -22,9 +22,9 @@ from driftline.eval import outcomes, rows
 from driftline.eval.learner import Learner, Task
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.ageing import Ageing, ageing
+from driftline.eval.scoring.ageing import Ageing, _chance, ageing
 from driftline.eval.scoring.aggregate import summary
-from driftline.eval.scoring.cells import Resampling, groups_of
+from driftline.eval.scoring.cells import Resampling, groups_of, laid_out, layout_of
 from driftline.eval.scoring.decay import slope
 from driftline.eval.scoring.timeline import timeline
 
@@ -131,6 +131,16 @@ class TestHalfLife:
         assert found.half_life.low < 6 < found.half_life.high
         assert found.half_life.reached == 1
         assert found.half_life_of[0].value == pytest.approx(6, abs=0.05)
+
+    def test_seeds_that_age_differently_widen_it(self) -> None:
+        """Five seeds with half-lives about three steps, of many samples; or five times the same."""
+        widths = []
+        for spread in (0.0, 0.3):
+            rates = [math.log(2) / 3 * (1 + spread * k) for k in (-1, -0.5, 0, 0.5, 1)]
+            runs = [counted(decaying(rate), steps=8, n=20_000, seeds=5)[s] for s, rate in enumerate(rates)]
+            half_life = one(runs).half_life
+            widths.append(half_life.high - half_life.low)
+        assert widths[1] > 3 * widths[0]
 
     def test_not_reached(self) -> None:
         found = one(counted(decaying(0.01), years=1))
@@ -531,3 +541,18 @@ class TestBadInput:
         """Seconds of the years 1 to 9999, as many as steps."""
         about = {"steps": 3, "stream": {"sha256": "s"}, "timeline": {"names": ["a", "b", "c"], "dates": dates}}
         assert timeline(about).unit == unit
+
+
+def test_replicates_of_single_seeds_are_of_each_seed_in_turn() -> None:
+    """Seed s is right s + 1 times as often on every sample."""
+    resampling, samples = Resampling(60), np.arange(20)
+    layout = layout_of(3, 60, 20)
+    ones = np.ones((3, 1, 20), np.float32)
+    of_ones = laid_out(resampling, layout, samples, ones)[60 : 60 + layout.singles, 0]
+    several = laid_out(resampling, layout, samples, ones * np.arange(1, 4)[:, None, None])[60 : 60 + layout.singles, 0]
+    assert np.allclose(several / of_ones, np.arange(layout.singles) % 3 + 1)
+
+
+def test_chance_is_that_of_the_class_which_training_names() -> None:
+    n = np.array([30.0, 10.0]).reshape(1, 1, 1, 2)
+    assert [float(_chance(n, np.array([[k]]), True)[0, 0, 0]) for k in (0, 1, 2)] == [0.75, 0.25, 0.0]

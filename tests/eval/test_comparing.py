@@ -113,6 +113,16 @@ class TestDifferences:
         assert together.p_outcomes[0, 1] == pytest.approx(compared(right).p_outcomes[0, 1])
         assert alone.p_outcomes[0, 1] < together.p_outcomes[0, 1]
 
+    def test_samples_of_one_uploader_are_one_in_the_p_of_means(self) -> None:
+        """Five copies of each sample tell no more than one, where seeds change no answer."""
+        right = {name: np.repeat(hits, 2, 0) for name, hits in drawn({"a": 0.8, "b": 0.7}, 1, 100).items()}
+        copies = {name: np.repeat(hits, 5, 1) for name, hits in right.items()}
+        together, alone = (
+            compared(copies, resampling=Resampling(50, groups=groups)) for groups in (np.arange(500) // 5, None)
+        )
+        assert together.p_score[0, 1] == pytest.approx(compared(right).p_score[0, 1], rel=0.2)
+        assert alone.p_score[0, 1] < together.p_score[0, 1] / 3
+
     def test_outcomes_of_several_seeds_count_once(self) -> None:
         right = drawn({"a": 0.8, "b": 0.7}, 1, 100)
         copies = {name: np.repeat(hits, 3, 0) for name, hits in right.items()}
