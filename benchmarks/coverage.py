@@ -4,7 +4,7 @@
 
 One JSON line a case. `intervals`: the share of simulations
 whose 95 % interval holds the true half-life, slope, curve and accuracy. `calibration`: the same of the calibration
-error. `ties`: the share of tables of equal learners in which any two of them are told apart.
+error. `ties`: the share of tables of equal learners in which any two of them are said to differ.
 
 A world has 6 steps. A sample is right if its difficulty, which all models share, and noise of each answer are below
 what a model of that age reaches, so that answers of seeds and ages agree as those of real models do (`shared`: the
@@ -141,25 +141,25 @@ def covered(world: World, simulations: int) -> dict[str, float]:
         "accuracy": float(np.mean([r[i, i + 1] for i in world.models if i + 1 < STEPS])),
     }
     curve = by_lag(r, lags, 0, world.learner == "retrained")[lags > 0]
-    held: dict[str, list[float]] = {}
+    inside: dict[str, list[float]] = {}
     for start in range(0, simulations, AT_ONCE):
         runs = runs_of(rng, world, [f"learner-{k}" for k in range(min(AT_ONCE, simulations - start))])
         draws = Resampling(REPLICATES, start, clusters_of(world))
         compared = compare(runs, None, draws)
         assert compared is not None
-        for k, one in enumerate(ageing(runs, resampling=draws)):
-            assert isinstance(one, Ageing)
-            half = one.half_life
+        for k, aged in enumerate(ageing(runs, resampling=draws)):
+            assert isinstance(aged, Ageing)
+            half = aged.half_life
             within = {
                 "half-life": half.low <= true["half-life"] <= half.high,
-                "slope": one.slope.low <= true["slope"] <= one.slope.high,
+                "slope": aged.slope.low <= true["slope"] <= aged.slope.high,
                 "accuracy": compared.score.low[k] <= true["accuracy"] <= compared.score.high[k],
             }
-            low, high = (end[lags > 0] for end in (one.accuracy.low, one.accuracy.high))
+            low, high = (end[lags > 0] for end in (aged.accuracy.low, aged.accuracy.high))
             within["curve"] = float(np.mean((low <= curve) & (curve <= high)))
             for name, value in within.items():
-                held.setdefault(name, []).append(float(value))
-    return {name: round(float(np.mean(values)), 3) for name, values in held.items()}
+                inside.setdefault(name, []).append(float(value))
+    return {name: round(float(np.mean(values)), 3) for name, values in inside.items()}
 
 
 def told_apart(world: World, learners: int, simulations: int) -> dict[str, float]:
@@ -169,10 +169,10 @@ def told_apart(world: World, learners: int, simulations: int) -> dict[str, float
     for _ in range(simulations):
         runs = runs_of(rng, world, [f"learner-{k}" for k in range(learners)], same_tests=True)
         by_learner = [runs[k : k + world.seeds] for k in range(0, len(runs), world.seeds)]
-        one = differences(by_learner, clusters_of(world))
-        assert one is not None
-        testable += not np.isnan(one.adjusted).all()
-        tables.append(bool((one.adjusted < 0.05).any()))
+        apart = differences(by_learner, clusters_of(world))
+        assert apart is not None
+        testable += not np.isnan(apart.adjusted).all()
+        tables.append(bool((apart.adjusted < 0.05).any()))
     return {"rejected": round(float(np.mean(tables)), 3), "testable": round(testable / simulations, 3)}
 
 
@@ -187,7 +187,7 @@ def calibrated(gap: float, n: int, seeds: int, clusters: bool, simulations: int)
     many = confidences(sure, 1_000_000)
     of_bins = [np.bincount(bin_of(many), weights, BINS) for weights in (None, many - np.clip(many - gap, 0, 1))]
     truth = math.sqrt(float((of_bins[1] ** 2 / np.maximum(of_bins[0], 1)).sum() / len(many)))
-    held, cluster = [], np.arange(n) // OF_CLUSTER if clusters else np.arange(n)
+    inside, cluster = [], np.arange(n) // OF_CLUSTER if clusters else np.arange(n)
     for _ in range(simulations):
         confidence, label = confidences(rng, n), np.zeros(n, np.uint8)
         difficulty = math.sqrt(0.5) * (rng.normal(size=n) + rng.normal(size=cluster[-1] + 1)[cluster])
@@ -198,10 +198,10 @@ def calibrated(gap: float, n: int, seeds: int, clusters: bool, simulations: int)
             answers = Answers(np.arange(n), label, (~right).astype(np.uint8), confidence.astype(np.float32))
             row = Row("0", n, int(right.sum()), 0, last_change=0, answers=answers)
             runs.append(Run({**ABOUT, "learner": "l", "seed": seed}, [row]))
-        one = _calibration(runs, None, cluster)
-        assert one is not None
-        held.append(bool(one.ece.low[0] <= truth <= one.ece.high[0]))
-    return round(float(np.mean(held)), 3)
+        calibrated = _calibration(runs, None, cluster)
+        assert calibrated is not None
+        inside.append(bool(calibrated.ece.low[0] <= truth <= calibrated.ece.high[0]))
+    return round(float(np.mean(inside)), 3)
 
 
 def worlds() -> Iterator[World]:

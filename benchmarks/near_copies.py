@@ -58,12 +58,12 @@ def measured(path: Path, most: int) -> dict[str, object]:
         names = [names[i] for i in np.sort(rng_for(0, "near copies").permutation(len(names))[:most])]
         pictures = [Image.open(io.BytesIO(archive.read(name))).convert("RGB") for name in names]
     originals = hashes_of(encoded(picture, 95) for picture in pictures)
-    found: dict[str, object] = {"pictures": len(names)}
+    shares: dict[str, object] = {"pictures": len(names)}
     for kind, copy in COPIES.items():
         apart = np.bitwise_count(originals ^ hashes_of(encoded(*copy(picture)) for picture in pictures))
-        found[kind] = {str(bits): round(float((apart <= bits).mean()), 3) for bits in BITS}
+        shares[kind] = {str(bits): round(float((apart <= bits).mean()), 3) for bits in BITS}
     pairs = {str(bits): len(pairs_by_hash(originals, bits)) for bits in BITS}
-    return found | {"pairs per thousand": {bits: round(1000 * n / len(names), 2) for bits, n in pairs.items()}}
+    return shares | {"pairs per thousand": {bits: round(1000 * n / len(names), 2) for bits, n in pairs.items()}}
 
 
 def main() -> None:

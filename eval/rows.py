@@ -209,10 +209,10 @@ def _answers_alike(a: Row, b: Row) -> bool:
         return False
     import numpy as np
 
-    one, two = a.answers, b.answers
-    if one is None or two is None:
+    first, second = a.answers, b.answers
+    if first is None or second is None:
         return True
-    pairs = [(getattr(one, name), getattr(two, name)) for name in ("sample", "predicted", "confidence")]
+    pairs = [(getattr(first, name), getattr(second, name)) for name in ("sample", "predicted", "confidence")]
     return all(
         (x is None) == (y is None) and (x is None or np.array_equal(x, y, equal_nan=x.dtype.kind == "f"))
         for x, y in pairs

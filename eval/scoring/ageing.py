@@ -153,11 +153,12 @@ def _ageing(
         (np.array(1 / width), np.array(1 / width)), age[base:], later, loss, layout,
     )  # fmt: skip
     accuracy, accuracy_of = (
-        band(by_lag(one, lags, fresh, twins), by_lag(two, lags, fresh, twins), layout)
-        for one, two in ((r, drawn), (r_of, drawn_of))
+        band(by_lag(exact, lags, fresh, twins), by_lag(draws, lags, fresh, twins), layout)
+        for exact, draws in ((r, drawn), (r_of, drawn_of))
     )
     slopes, slopes_of = (
-        band(slope(one, ages, first), slope(two, ages, first), layout) for one, two in ((r, drawn), (r_of, drawn_of))
+        band(slope(exact, ages, first), slope(draws, ages, first), layout)
+        for exact, draws in ((r, drawn), (r_of, drawn_of))
     )
     shown = pairs[base:] if twins else [np.diagonal(tested, k) for k in later.tolist()]
     counts = np.array([of_lag.sum() for of_lag in shown], np.int64)

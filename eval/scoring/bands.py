@@ -52,8 +52,8 @@ class Layout:
             return np.zeros(drawn.shape[1:])
         single, own = np.split(drawn[self.replicates :].astype(np.float64), [self.singles])
         by_seed = single.reshape(-1, self.seeds, *single.shape[1:])
-        one, every = variance(by_seed, 0).mean(0), variance(drawn[: self.replicates], 0)
-        of_mean, single = variance(own, 0) / self.seeds, (one - every) / (self.seeds - 1)
+        of_one, of_all = variance(by_seed, 0).mean(0), variance(drawn[: self.replicates], 0)
+        of_mean, single = variance(own, 0) / self.seeds, (of_one - of_all) / (self.seeds - 1)
         return np.asarray(student(self.seeds) ** 2 * of_other_seeds(of_mean, single, self.seeds))
 
     def widened(self, value: Array, drawn: Array) -> Array:
@@ -65,7 +65,7 @@ class Layout:
 
 def of_other_seeds(of_mean: Array, of_samples: Array, seeds: int) -> Array:
     """The variance that other seeds give a mean over seeds, from s² / S and what samples of single seeds add to it. Of
-    two seeds nothing is subtracted: one degree of freedom tells them not apart."""
+    two seeds nothing is subtracted: one degree of freedom cannot separate them."""
     return np.maximum(0.0, of_mean - (np.maximum(0.0, of_samples) if seeds > 2 else 0.0))
 
 

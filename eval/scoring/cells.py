@@ -198,7 +198,7 @@ def _clusters(cells: Cells, resampling: Resampling) -> int:
     """Clusters of a tested step, on average, times models."""
     tested = cells.n.sum((0, 3)) > 0  # (T, T)
     if cells.outcomes is None:
-        counts = [int(one) for one in cells.n.sum(3).max((0, 1)) if one]
+        counts = [int(n) for n in cells.n.sum(3).max((0, 1)) if n]
     else:
         samples = [outcomes.sample for outcomes in cells.outcomes if outcomes is not None]
         counts = [len(s if resampling.groups is None else np.unique(resampling.groups[s])) for s in samples]
@@ -242,10 +242,10 @@ def laid_out(resampling: Resampling, layout: Layout, samples: Array, values: Arr
     if seeds == 1:
         return weighted_sums(resampling, samples, values[0])[:size]
     every = weighted_sums(resampling, samples, values.sum(0, dtype=np.float32))[:size] / np.float32(seeds)
-    one = np.empty((layout.singles, values.shape[1]), np.float32)
+    single = np.empty((layout.singles, values.shape[1]), np.float32)
     for s in range(seeds):
-        one[s::seeds] = weighted_sums(resampling, samples, values[s], slice(s, layout.singles, seeds))
-    return np.concatenate([every, one, values.sum(-1, dtype=np.float32)])
+        single[s::seeds] = weighted_sums(resampling, samples, values[s], slice(s, layout.singles, seeds))
+    return np.concatenate([every, single, values.sum(-1, dtype=np.float32)])
 
 
 def arranged(layout: Layout, drawn: Array, exact: Array) -> Array:

@@ -38,8 +38,8 @@ class Comparison:
     """(L, L) two-sided p of the difference, over other seeds and other test samples; NaN: not testable, see
     `of_differences`"""
     p_outcomes: Floats
-    """(L, L) p of these trained models alone, over other test samples; it says nothing about methods, which train
-    anew with each seed. NaN: other samples"""
+    """(L, L) p of these trained models alone, over other test samples; it says nothing about methods, whose
+    training differs by seed. NaN: other samples"""
     adjusted: Floats
     """(L, L) `p_score` after Holm, over all pairs"""
     adjusted_outcomes: Floats
@@ -72,20 +72,20 @@ def compare(
     roles = stored_protocol(names.pop()).roles
     resampling = draws_for(runs, stream, resampling)
     learners = groups(runs)
-    one = differences(learners, resampling.groups)
-    if one is None:
+    apart = differences(learners, resampling.groups)
+    if apart is None:
         return None
     tests = [[roles.decisive(run.rows) for run in group] for group in learners]
     together = _together(tests)
     drawn = _drawn(roles, tests, together, resampling)  # (B, S) each
     total = np.stack([(d * resampling.seeds(d.shape[1])).sum(1) for d in drawn], -1)  # (B, L)
-    order = np.argsort(-one.score.value, kind="stable")
+    order = np.argsort(-apart.score.value, kind="stable")
     stability, same_best = _stability(_halves(roles, tests, together, resampling))
-    p_outcomes = _p_of_outcomes(tests, one.same, resampling.groups)
+    p_outcomes = _p_of_outcomes(tests, apart.same, resampling.groups)
     return Comparison(
-        score=one.score, difference=one.difference, p_score=one.p, p_outcomes=p_outcomes, adjusted=one.adjusted,
-        adjusted_outcomes=holm(p_outcomes), order=order, ties=_ties(order, one.adjusted),
-        rank=band(ranks_of(one.score.value), ranks_of(total)), stability=stability, same_best=same_best,
+        score=apart.score, difference=apart.difference, p_score=apart.p, p_outcomes=p_outcomes, adjusted=apart.adjusted,
+        adjusted_outcomes=holm(p_outcomes), order=order, ties=_ties(order, apart.adjusted),
+        rank=band(ranks_of(apart.score.value), ranks_of(total)), stability=stability, same_best=same_best,
     )  # fmt: skip
 
 

@@ -197,8 +197,8 @@ def curves(
     times = np.where(np.isnan(r[0]), np.nan, ages)
     by_test = bool((~np.isnan(placed(times, shown))).all(-1).any())
     accuracy, accuracy_of = (
-        band(mean(placed(one, shown, by_test), -2), mean(placed(two, shown, by_test), -2), layout)
-        for one, two in ((r, drawn), (r_of, drawn_of))
+        band(mean(placed(exact, shown, by_test), -2), mean(placed(draws, shown, by_test), -2), layout)
+        for exact, draws in ((r, drawn), (r_of, drawn_of))
     )
     base = int(lags[0]) if len(lags) else r.shape[-1]
     losses = band(loss(r, ages, base), loss(drawn, ages, base), layout)

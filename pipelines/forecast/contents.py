@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from driftline.curate.bucketing.assign import assign
-from driftline.curate.metadata.clocks import reset_clocks
+from driftline.curate.metadata.clocks import PRECISION, reset_clocks
 from driftline.curate.metadata.schema import whole
 from driftline.curate.sources.base import FileSource, TableSource, Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.pipelines.run.stage import Context
 
 ZONES = 14 * 3600  # seconds that a clock may be from UTC
-CLOCK = re.compile(r'"date_precision": "(?:minute|second)"(?!, "date_offset")')
+EXACT = ("minute", "second")  # precisions of a time that a clock showed
 
 
 def place_of(context: Context) -> Workplace:
@@ -56,9 +55,15 @@ def near_borders(context: Context, table: pa.Table) -> int | None:
     if not isinstance(context.config.collection, Folder) or "extra" not in table.column_names:
         return None
     times = table["uploaded"].to_numpy().astype(np.int64)
-    clock = np.array([CLOCK.search(extra or "") is not None for extra in table["extra"].to_pylist()], bool)
+    clock = np.array([_without_offset(extra or "") for extra in table["extra"].to_pylist()], bool)
     _, buckets = assign(times, whole(table["id"]), context.config.buckets)
     ends = {border for bucket in buckets for border in (bucket.start, bucket.end) if border is not None}
     borders = np.array(sorted(ends), np.int64)
     first = np.searchsorted(borders, times[clock] - ZONES, "left")
     return int((first < np.searchsorted(borders, times[clock] + ZONES, "right")).sum())
+
+
+def _without_offset(extra: str) -> bool:
+    """Whether a photo's record says the time of a clock, and not how far it is from UTC."""
+    match = PRECISION.search(extra)
+    return match is not None and match[1] in EXACT and '"date_offset"' not in extra

@@ -89,7 +89,7 @@ def test_copies_have_no_p() -> None:
 
 
 def test_deterministic_learners_have_no_p(stream: Stream) -> None:
-    """Over seeds; of the primary score, they are told apart by its test samples."""
+    """Over seeds; of the primary score, they differ by its test samples."""
     found = evaluate(stream, "clear-iid", ["nearest-mean", "majority"], seeds=[0, 1, 2, 3, 4])
     ps = {(name, p) for result in found["results"] for name, p in result["p_against_best_adjusted"].items()}
     assert {p for name, p in ps if name != "next_domain"} == {None}

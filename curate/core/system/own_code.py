@@ -109,8 +109,8 @@ def _own_module(name: str) -> ModuleType | None:
 
 def _imported(path: Path) -> Iterator[str]:
     """Names of modules that a file imports anywhere, as they stand in `sys.modules`; relative ones by its package."""
-    here = (m for m in list(sys.modules.values()) if getattr(m, "__file__", "") == str(path))
-    package = next((m.__package__ or "" for m in here), "")
+    loaded = (m for m in list(sys.modules.values()) if getattr(m, "__file__", "") == str(path))
+    package = next((m.__package__ or "" for m in loaded), "")
     for node in ast.walk(_tree(path, path.stat().st_mtime_ns)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from driftline.eval.experiment.tune import choice_text
 from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
 from driftline.eval.reporting import remarks, spread, value_text
-from driftline.eval.reporting.document import recalls
+from driftline.eval.reporting.document import recalls, title_of
 from driftline.eval.scoring.ranking import entry_of, parts, references
 
 FEW_CLASSES, CLASS_NAME = 10, 16  # classes that have their recall here; letters of a name
@@ -16,10 +16,9 @@ FEW_CLASSES, CLASS_NAME = 10, 16  # classes that have their recall here; letters
 def scores_text(document: Document) -> str:
     """For each group of comparable results a table in order of the primary score, with half the 95 % interval over test
     samples and their number, and recall by class; then why learners were skipped."""
-
     lines = []
     for part in parts(document):
-        lines.append(f"{part['protocol']} on {part['stream']['name']}" + f", {part['setting']}" * bool(part["setting"]))
+        lines.append(title_of(part))
         if not part["results"]:
             continue
         primary, results = primary_of(part), part["results"]
@@ -56,7 +55,6 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _recalls(part: Document) -> list[str]:
     """Recall of each class in per cent, or where it is if there are many classes; "–": no tests."""
-
     names, rows = recalls(part)
     if len(names) > FEW_CLASSES:
         return [f"  Recall of each of the {len(names)} classes: --json, or driftline report."]
