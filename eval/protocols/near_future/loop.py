@@ -1,7 +1,8 @@
 """The loop: predict what comes S samples later, then learn the current batch [near-future accuracy, sec. 3; EvalOCL].
 
 At time t a learner has learned [0, t·B); it predicts [S + t·B, S + (t+1)·B), and then learns batch t. Samples [0, S)
-are never scored at S, and the last S are trained on and never scored. S counts samples; several are scored in one pass,
+are never scored at S, and the last S are trained on and never scored. Nor is what comes before the first batch is
+learned, where an untrained network would name classes by chance. S counts samples; several are scored in one pass,
 since prediction is pure. A learner that works sample by sample learns each sample of a batch before it predicts the
 next.
 """
@@ -97,7 +98,7 @@ def advance(
         spans = {
             s: (max(plan.prefix, s + start), min(n, s + seen))
             for s in plan.shifts.values()
-            if plan.prefix < s + seen and s + start < n
+            if start > plan.lag and plan.prefix < s + seen and s + start < n
         }
         x = whole.x(np.concatenate([np.arange(*span) for span in spans.values()])) if spans else None
         periods = [j for j, end in enumerate(ends.tolist()) if start < end <= seen]

@@ -43,7 +43,7 @@ class NearFuture(Protocol):
     prefix: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     """samples at the start that are learned but never scored: settings are chosen there; "auto": those that the stream
     sets apart, else a tenth, but at least 2,000 or a third, or 0 if that is less than four batches; 0: none, and
-    learning rates as in CLEAR"""
+    learning rates as in CLEAR. What is predicted before the first batch is learned is never scored"""
     delay: Annotated[int, Field(ge=0)] = 0
     """batches until labels come"""
     points: Annotated[int, Field(ge=1), NO_EFFECT] = 50
@@ -101,15 +101,14 @@ class NearFuture(Protocol):
             raise IncompatibleStream(
                 f"{stream.name!r} has one class only.", "Expected at least two: with one, every answer is right."
             )
-        if (
-            isinstance(self.shift, int)
-            and isinstance(self.prefix, int)
-            and n < max(self.shift, self.prefix) + self.batch
-        ):
+        if not (isinstance(self.shift, int) and isinstance(self.prefix, int)):
+            return
+        ahead = self.shift + (1 + self.delay) * self.batch
+        if n < (least := max(ahead, self.prefix) + self.batch):
             raise IncompatibleStream(
-                f"{stream.name!r} has {n} training samples; shift, prefix and batch are {self.shift}, {self.prefix} "
-                f"and {self.batch}.",
-                "Expected at least the batch and the larger of the other two together.",
+                f"{stream.name!r} has {n} training samples; batch is {self.batch}, and the first {least - self.batch} "
+                f"are not scored (prefix {self.prefix}, shift {self.shift}, and the batches before the first learned).",
+                f"Expected at least {least}.",
                 "Use a smaller shift, or a longer stream.",
             )
 
@@ -148,9 +147,10 @@ class NearFuture(Protocol):
         a second time with more updates for each batch: in all a hundred, or those of the whole run if they are fewer.
         Raises IncompatibleStream if there is no prefix."""
         n = int(self.prefix)
-        if n < 2:
+        if n <= 2 * self.batch:
             problem = f"Settings are chosen on the prefix, which has {n} samples."
-            raise IncompatibleStream(problem, "Expected more.", "Set prefix, or give the setting a value.")
+            hint = "Set prefix, or give the setting a value."
+            raise IncompatibleStream(problem, f"Expected more than two batches of {self.batch}.", hint)
         starts = np.cumsum([0, *map(len, trains := self.trains(stream))]).tolist()
         parts = [split.part(0, n - low) for split, low in zip(trains, starts, strict=False) if low < n]
         part = Stream(
