@@ -14,7 +14,7 @@ from driftline.curate.core.outside.names import is_count
 from driftline.eval.abilities import spent
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, Ran, Result, Roles, Score, Start
+from driftline.eval.protocol import MAJORITY, Protocol, Ran, Result, Roles, Score, Start
 from driftline.eval.protocols.near_future import loop
 from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
 from driftline.eval.rows import Row
@@ -174,6 +174,9 @@ class NearFuture(Protocol):
         under = {"underspent": round(taken / paid, 3)} if 0 < taken < LEAST_SHARE * paid else {}
         curve = blind_curve_of(stream)
         notes: dict[str, Any] = {"blind": curve.plain(), "ties": stream.ties(), "ties_text": stream.ties_text()}
+        labels = np.concatenate([np.asarray(train.y, np.int64) for train in self.trains(stream)])
+        if (majority := loop.majority(labels, self._plan(), int(self.shift))) is not None:
+            notes["references"] = {MAJORITY: majority}
         at = sum(s <= int(self.shift) for s in curve.shifts) - 1
         if at >= 0 and curve.above[at]:
             notes["warning"] = (
@@ -192,6 +195,9 @@ class NearFuture(Protocol):
         """Name of a test → S; `shift` must be a number."""
         return {"online": 0, "near_future": int(self.shift)} | {f"shift/{s}": s for s in self.further()}
 
+    def _plan(self, most_probable: int = 0) -> loop.Plan:
+        return loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix), most_probable)
+
     @property
     def learners_per_pass(self) -> int:
         """The setting `abreast`."""
@@ -200,8 +206,7 @@ class NearFuture(Protocol):
     def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
         """One pass with all learners."""
         trains = self.trains(stream)
-        most = max(train.most_probable for train in trains)
-        plan = loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix), most)
+        plan = self._plan(max(train.most_probable for train in trains))
         learners, saves = [start.learner for start in starts], [start.save for start in starts]
         yield from loop.advance(stream, trains, plan, learners, saves)
 
