@@ -6,10 +6,12 @@ import dataclasses
 import glob
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from driftline.curate.core.atomic_io import fingerprint, locked
 from driftline.curate.core.digests import code_of
@@ -39,10 +41,10 @@ Reuse = Literal["same", "any"]  # of finished runs: by the same code, or by any
 
 
 def evaluate(
-    stream: Stream,
+    stream: Stream | str | Path,
     protocol: AnyProtocol,
-    learners: Sequence[AnyLearner],
-    seeds: Sequence[int] = (0,),
+    learners: AnyLearner | Sequence[AnyLearner],
+    seeds: int | Sequence[int] = 1,
     settings: Settings | None = None,
     out: str | Path | None = None,
     progress: Callable[[int], None] = lambda n: None,
@@ -55,8 +57,9 @@ def evaluate(
 ) -> Results:
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
-    protocol: a registered name, `package.module:Name`, a class derived from `Protocol`, or an instance. learners:
-    likewise; names also with settings, as in `reservoir(alpha=5)`. settings: `{"epochs": 10}` goes to the protocol or
+    stream: or its folder. protocol: a registered name, `package.module:Name`, a class derived from `Protocol`, or an
+    instance. learners: one or several, likewise; names also with settings, as in `reservoir(alpha=5)`; scikit-learn
+    classifiers. seeds: their number, or each of them. settings: `{"epochs": 10}` goes to the protocol or
     to every learner that has such a setting, `{"er.memory": 500}` to one learner, `{"ocrr.every": 20}` to one protocol,
     `{"probabilities": "all"}` to the records of each test (see `outcomes.probabilities`).
     out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run. stream_folder,
@@ -71,6 +74,8 @@ def evaluate(
     learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
     """
     out = None if out is None else Path(out)
+    stream_folder = Path(stream) if stream_folder is None and isinstance(stream, str | Path) else stream_folder
+    stream, learners, seeds = _stream(stream), several(learners), _seeds(seeds)
     grid, jobs = jobs_of(
         stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset=preset, any_code=reuse == "any"
     )
@@ -103,7 +108,37 @@ def evaluate(
     if out is not None:
         keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), [*names, "all"], skipped)
     scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream))
-    return Results({**scored, "classes": list(stream.classes), "skipped": skipped})
+    results = Results({**scored, "classes": list(stream.classes), "skipped": skipped})
+    results.runs, results.on = runs, stream
+    return results
+
+
+def _stream(stream: Any) -> Stream:
+    if isinstance(stream, str | Path):
+        return Stream.load(stream)
+    if not isinstance(stream, Stream):
+        expected = "Expected a Stream, or the folder of one; dl.from_arrays and dl.from_table make one of data."
+        raise BadConfig(f"The stream is a {type(stream).__name__}.", expected)
+    return stream
+
+
+def several(learners: Any) -> list[AnyLearner]:
+    """One learner, or each of several."""
+    alone = isinstance(learners, str | Learner | type) or hasattr(learners, "fit") or not isinstance(learners, Iterable)
+    return [learners] if alone else list(learners)
+
+
+def _seeds(seeds: Any) -> list[int]:
+    """0 … seeds - 1 for a number. Raises BadConfig for anything else than whole numbers."""
+
+    def whole(number: Any) -> bool:
+        return isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= 0
+
+    several = isinstance(seeds, Iterable) and not isinstance(seeds, str)
+    numbers = list(range(seeds)) if whole(seeds) else list(seeds) if several else []
+    if not numbers or not all(map(whole, numbers)):
+        raise BadConfig(f"seeds is {seeds!r}.", "Expected how many, from 1, or a list of whole numbers from 0.")
+    return [int(number) for number in numbers]
 
 
 def draws_of(folder: Path) -> dict[int, Path]:
@@ -115,7 +150,7 @@ def draws_of(folder: Path) -> dict[int, Path]:
 def evaluate_draws(
     draws: Mapping[int, Path],
     protocol: AnyProtocol,
-    learners: Sequence[AnyLearner],
+    learners: AnyLearner | Sequence[AnyLearner],
     settings: Settings | None = None,
     out: str | Path | None = None,
     progress: Callable[[int], None] = lambda n: None,
@@ -142,7 +177,9 @@ def evaluate_draws(
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
     scored = summary(done, stream.name, str(stream.facts["family"]), results["protocol"])
-    return Results({**scored, "classes": results["classes"], "skipped": skipped})
+    whole = Results({**scored, "classes": results["classes"], "skipped": skipped})
+    whole.runs = done
+    return whole
 
 
 def _about(stream: Stream, seed: int | None) -> dict[str, str]:

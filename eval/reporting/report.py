@@ -26,6 +26,7 @@ from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.samples import Thumbnails, Traces
+from driftline.eval.results import Results
 from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling, groups_of
@@ -169,9 +170,12 @@ def report(
     streams: as for `write`. Raises MissingFile for a folder without rows.
     """
     sources = [results] if isinstance(results, Mapping | str | Path) else results
-    documents = [
-        d for one in sources for d in ([one] if isinstance(one, Mapping) else results_of([Path(one)], streams))
-    ]
+    documents: list[Document] = []
+    for one in sources:
+        whole = [one.whole()] if isinstance(one, Results) else [one] if isinstance(one, Mapping) else []
+        documents += whole or results_of([Path(str(one))], streams)
+    known = [one.on for one in sources if isinstance(one, Results) and one.on is not None]
+    streams = [*streams, *(stream for stream in known if stream.sha256 not in {other.sha256 for other in streams})]
     return write(documents, Path(out), title, streams=streams)
 
 

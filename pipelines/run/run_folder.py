@@ -108,7 +108,7 @@ class Run:
         return stages + _images(folder_of(self.path, "fetch"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Retrieved:
     """What `Run.search` found."""
 
@@ -116,6 +116,9 @@ class Retrieved:
     """the prompts"""
     periods: Mapping[str, Sequence[Thumbnail]]
     """period → its photos, the nearest first; `name` is the photo's id, `text` its cosine to the query"""
+
+    def __repr__(self) -> str:
+        return f"<Retrieved for {self.query!r}: {sum(map(len, self.periods.values()))} photos>"
 
     def _repr_html_(self) -> str:
         """A row for each period."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
 from driftline.curate.core.outside.escaping import latex, no_formula
-from driftline.eval.protocol import Document, primary_of, scores_of
+from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
 from driftline.eval.reporting import spread
 from driftline.eval.reporting.ageing import half_life_text
 from driftline.eval.reporting.compared import letters
@@ -77,7 +77,7 @@ def write_exports(documents: Sequence[Document], out: Path) -> None:
 
     write_text(out / "scores.csv", scores_csv(documents))
     write_text(out / "scores.tex", scores_tex(documents))
-    tables = {"scores": _scores(documents), "cells": _cells(documents), "half_lives": _half_lives(documents)}
+    tables = {"scores": score_records(documents), "cells": _cells(documents), "half_lives": _half_lives(documents)}
     for name, rows in tables.items():
         fields = [pa.field(column, pa.type_for_alias(TYPES.get(column, "string"))) for column in COLUMN_TEXTS[name]]
         write_parquet(out / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema=pa.schema(fields)))
@@ -121,15 +121,15 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _scores(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
-    """One row for each score of each run."""
+def score_records(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
+    """One row for each score of each run, also of balanced accuracy and macro-F1, the best learner first."""
     for document in documents:
         about = _about(document)
         for place in ranked(document):
             result = place.result
             settings = json.dumps(result["settings"], sort_keys=True, default=str)
             runs = result.get("runs") or [None] * len(result["seeds"])
-            for score in scores_of(document):
+            for score in [*scores_of(document), *OF_CLASSES]:
                 kind = {"score": score.name, "unit": score.unit, "higher_is_better": score.higher_is_better}
                 values = entry_of(score, result).get("values", ())
                 for seed, value, run in zip(result["seeds"], values, runs, strict=False):

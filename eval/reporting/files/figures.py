@@ -24,18 +24,28 @@ def save_figures(
     paths. documents: of `results_of`. name: only the charts of this title, as in "cost-against-accuracy".
 
     Raises IncompatibleStream if there is no chart, UnknownName if none has the name."""
+    return [
+        files.save(figure.picture, out / f"{stem}{kind}")
+        for stem, figure in _named(documents, name, streams)
+        for kind in files.KINDS
+    ]
+
+
+def chart(documents: Sequence[Document], name: str = "", streams: Sequence[Stream] = ()) -> tuple[str, str]:
+    """Title and SVG file of the first chart. Raises as `save_figures`."""
+    _, figure = _named(documents, name, streams)[0]
+    return figure.title, files.standalone(figure.picture.svg)
+
+
+def _named(documents: Sequence[Document], name: str, streams: Sequence[Stream]) -> list[tuple[str, Figure]]:
+    """(file's name, chart) of those of a title, or of all. Raises as `save_figures`."""
     charts = list(_charts(documents, {stream.sha256: stream for stream in streams}))
     if not charts:
         raise IncompatibleStream("These results have no chart.", "", "Evaluate two learners, or on several steps.")
     names = list(dict.fromkeys(title for title, _, _ in charts))
     if name and name not in names:
         raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, names), f"Available: {', '.join(names)}.")
-    return [
-        files.save(figure.picture, out / f"{stem}{kind}")
-        for title, stem, figure in charts
-        if name in ("", title)
-        for kind in files.KINDS
-    ]
+    return [(stem, figure) for title, stem, figure in charts if name in ("", title)]
 
 
 def _charts(documents: Sequence[Document], streams: dict[str, Stream]) -> Iterator[tuple[str, str, Figure]]:
