@@ -132,7 +132,7 @@ def _seeds(seeds: Any) -> list[int]:
     """0 … seeds - 1 for a number. Raises BadConfig for anything else than whole numbers."""
 
     def whole(number: Any) -> bool:
-        return isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= 0
+        return bool(isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= 0)
 
     several = isinstance(seeds, Iterable) and not isinstance(seeds, str)
     numbers = list(range(seeds)) if whole(seeds) else list(seeds) if several else []

@@ -189,6 +189,14 @@ def orientation_of(image: Image) -> int:
     return 1
 
 
+def shown_alike(image: Image) -> bool:
+    """Whether an opened image is one that every reader shows alike, by its header alone: most photos are not decoded to
+    know it. False: `prepared` says."""
+    still = image.format in ("JPEG", "PNG") and not getattr(image, "is_animated", False)
+    plain = image.mode in ("RGB", "L") and not image.has_transparency_data and ";16" not in str(image.tile)
+    return still and plain and orientation_of(image) == 1
+
+
 def _colours(image: Image) -> tuple[Image, list[str]]:
     """A decoded image in RGB, and what was done."""
     if image.mode in GREY:
