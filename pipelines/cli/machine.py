@@ -15,7 +15,7 @@ doctor_app = typer.Typer()
 models_app = typer.Typer(no_args_is_help=True, help="List, download and train the models that embed photos.")
 
 
-@command(doctor_app, "doctor", "driftline doctor", panel="Tools")
+@command(doctor_app, "doctor", "driftline doctor", panel="Start")
 def doctor(
     directory: Annotated[
         Path | None, typer.Argument(metavar="[RUN]", help="Also say what a run in this folder would miss.")

@@ -1,0 +1,41 @@
+"""Names of commands and options that have another name now: messages name the new one, the old ones do nothing."""
+
+from __future__ import annotations
+
+# words of the command line without values → what to write instead; an option alone: of whatever command
+RENAMED = {
+    "annotate --images": "--count",
+    "annotate --public": "--public-url",
+    "audit --bits": "--copy-bits",
+    "batch --images": "--image-base-url",
+    "codabench": "stream export STREAM --format codabench",
+    "eval --encoders": "--encoder",
+    "eval --sort": "--set sort=true",
+    "explore --pictures": "--count",
+    "figure adjacent": "figure save RUNS adjacent",
+    "figure interpolation": "figure save RUNS interpolation",
+    "figure projection": "figure save RUNS projection",
+    "figure svcca": "figure save RUNS svcca",
+    "grow --max-cost": "--max-usd",
+    "heal --mirror": "--set fetch.mirror=…",
+    "judges --images": "--count",
+    "ledger included": "ledger verify",
+    "ledger proof": "ledger prove",
+    "ledger sign": "ledger prove --key",
+    "ledger verify --public": "--public-key",
+    "plan --price": "--usd-per-hour",
+    "prolific publish --images": "--count",
+    "pretrain": "models train --recipe",
+    "run --dry-run": "driftline plan",
+    "run --purge": "--set release.purge=true",
+    "run --retry-misses": "driftline heal --reason",
+    "run --verify": "driftline heal",
+    "stream features": "stream encode",
+    "stream from-held-out": "stream from-dataset --held-out",
+    "stream from-order": "stream from-table",
+    "stream from-texts": "stream from-dataset",
+    "stream portraits": "stream compose --sequence portraits",
+    "--max-spend": "--max-usd",
+    "--periods": "--period",
+    "--published": "--paper",
+}
