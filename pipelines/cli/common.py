@@ -25,6 +25,7 @@ from driftline.pipelines.cli.help import EXAMPLE, Panel, PlainCommand, PlainGrou
 if TYPE_CHECKING:
     from driftline.pipelines.run.stage import Context
 
+NEXT = "Next: driftline "
 Device = Literal["auto", "cpu", "cuda"]
 Engine = Annotated[
     EngineName,
@@ -164,8 +165,10 @@ def _refuse_alone(ctx: typer.Context, needs: Mapping[str, str]) -> None:
 
 
 def show(as_json: bool, document: Any, text: str) -> None:
-    """Print the result of a command: one JSON document, or text for people."""
-    print(json.dumps(document) if as_json else text)
+    """Print the result of a command: one JSON document, or text for people; with -q without its `next_step`."""
+    lines = text.split("\n")
+    lines = [line for line in lines if not line.startswith(NEXT)] if OUTPUT.quiet else lines
+    print(json.dumps(document) if as_json else "\n".join(lines))
 
 
 def next_step(*words: object) -> str:
@@ -174,7 +177,7 @@ def next_step(*words: object) -> str:
     >>> next_step("run", "my photos")
     "Next: driftline run 'my photos'"
     """
-    return f"Next: driftline {shlex.join(map(str, words))}"
+    return f"{NEXT}{shlex.join(map(str, words))}"
 
 
 def say_address(as_json: bool, open_page: bool = False) -> Callable[[str], None]:

@@ -10,9 +10,10 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from driftline.curate.core.errors import BadConfig, BadPlugin, explained
+from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName, explained
 from driftline.curate.core.registry import HOME, Registry
 from driftline.pipelines.cli.common import Json, command, show
+from driftline.pipelines.cli.renamed import RENAMED
 
 list_app = typer.Typer()
 
@@ -98,6 +99,8 @@ def list_(
     Learners stand in families: by what they need to see at once. A broken entry of an installed package is listed with
     the reason; the others work.
     """
+    if (new := RENAMED.get(f"list {kind}")) is not None:
+        raise UnknownName(f"Unknown kind {kind!r}.", f"Did you mean {new!r}?")
     if kind is None:
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))

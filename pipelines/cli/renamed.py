@@ -23,6 +23,7 @@ RENAMED = {
     "ledger proof": "ledger prove",
     "ledger sign": "ledger prove --key",
     "ledger verify --public": "--public-key",
+    "list measures": "list distances",
     "plan --price": "--usd-per-hour",
     "prolific publish --images": "--count",
     "pretrain": "models train --recipe",

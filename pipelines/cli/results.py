@@ -30,7 +30,7 @@ def results(
         list[str] | None, named("--format", "result-formats", "Formats; default: every-eval-ever")
     ] = None,
     dataset: Annotated[
-        str, typer.Option("--dataset", metavar="USER/NAME", help="The benchmark on the Hub, for huggingface.")
+        str, typer.Option("--dataset", metavar="USER/NAME", help="The benchmark on the Hub; huggingface needs it.")
     ] = "",
     stream: Streams = None,
     as_json: Json = False,
@@ -42,11 +42,11 @@ def results(
     from driftline.stream_builder.stream import Stream
 
     guarded_out(out)
+    chosen = several(formats) or ["every-eval-ever"]
     for option, text in (("--by", by), ("--dataset", dataset)):
         if not is_utf8(text):
             raise BadConfig(f"{option} is {text!r}.", "Expected text in UTF-8.")
     about = About(by, VERSION, datetime.now(UTC), dataset)
-    chosen = several(formats) or ["every-eval-ever"]
     counts = write_results(paths, out, chosen, about, [Stream.load(place) for place in stream or ()])
     files = {name: {"files": n} for name, n in counts.items()}
     show(as_json, {"out": str(out), "results": counts}, counts_text(files, out))

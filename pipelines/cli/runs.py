@@ -74,7 +74,9 @@ def demo(
 
     Photos, build, stream, evaluation, report.
     """
-    run_log = log_of(guarded_out(out, "run") / "log.jsonl", as_json)
+    if not (out / "driftline.yaml").is_file():  # else the demo goes on, or that run refuses it
+        guarded_out(out, "run")
+    run_log = log_of(out / "log.jsonl", as_json)
     if real:
         if quick or grow:
             other = "--quick" if quick else "--grow"

@@ -229,7 +229,7 @@ class TestEncoders:
     def test_an_encoder_swap_is_one_command(self, texts: Stream, tmp_path: Path) -> None:
         command = [
             "eval", str(tmp_path / "S"), "--protocol", "ocrr", "--learners",
-            "substrate,static-knn,llm", "--encoders", "ngrams:64,ngrams:16", "--set", "held_out=1", "--set", "every=4",
+            "substrate,static-knn,llm", "--encoder", "ngrams:64,ngrams:16", "--set", "held_out=1", "--set", "every=4",
             "--out", str(tmp_path / "runs"), "--json",
         ]  # fmt: skip
         documents = answer(*command)

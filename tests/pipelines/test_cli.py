@@ -329,6 +329,7 @@ class TestOutput:
         done = driftline("-q", "run", folder, "--until", "ingest")
         assert done.stderr == ""
         assert done.stdout.startswith("stage ")
+        assert "Next: " not in done.stdout
 
     def test_verbose_prints_every_event_of_the_log(self, tmp_path: Path, write_lines: Write) -> None:
         folder = run_folder(tmp_path / "run", write_lines(yfcc_line(1)))

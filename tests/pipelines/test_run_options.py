@@ -8,6 +8,7 @@ import pytest
 from support.console import document, handed, inside
 from support.helpers import yfcc_line
 
+from driftline.curate.core.executor.local import default_workers
 from driftline.pipelines.run.state import write_changes
 
 CONFIG = """\
@@ -45,6 +46,9 @@ def test_from_repeats_a_stage_that_is_done_and_a_plan_says_so(folder: Path) -> N
         plans = document("plan", folder, *words, "--until", "filter")["plan"]
         return [plan["action"] for plan in plans if plan["stage"] in ("ingest", "filter")]
 
+    for command in ("run", "plan"):
+        done = inside(command, folder, "--from", "filter", "--until", "ingest")
+        assert (done.returncode, "--from filter is after --until ingest" in done.stderr) == (2, True)
     before = times()
     assert actions() == ["skip", "skip"]
     assert actions("--from", "filter") == ["skip", "run"]
@@ -79,8 +83,10 @@ def test_a_page_has_the_port_that_is_asked_for_and_is_opened_if_asked_to(
 @pytest.mark.parametrize("command", ["grow", "heal"])
 def test_a_living_run_has_the_workers_and_settings_that_are_asked_for(command: str, folder: Path) -> None:
     place = f"driftline.pipelines.run.living.{command}"
-    context = handed(place, command, folder, "--workers", 3, "--set", "seed=7")["context"]
-    assert (context.executor.workers, context.config.seed) == (3, 7)
+    words = (command, folder, "--workers", 3, "--engine", "slurm", "--set", "seed=7")
+    context = handed(place, *words)["context"]
+    assert (context.executor.workers, context.executor.kind, context.config.seed) == (3, "slurm", 7)
+    assert handed(place, command, folder)["context"].executor.workers == default_workers()
 
 
 def test_growing_stops_at_limits_of_time_and_money(folder: Path) -> None:
