@@ -7,26 +7,37 @@ from typing import Annotated
 import typer
 
 from driftline.curate.core.errors import Waiting
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import default_workers
-from driftline.pipelines.cli.common import Json, RunFolder, Sets, command, context_of_last, show
-from driftline.pipelines.cli.runs import Until
+from driftline.pipelines.cli.common import (
+    Engine,
+    Json,
+    RunFolder,
+    Sets,
+    Workers,
+    command,
+    context_of,
+    context_of_last,
+    executor_of,
+    several,
+    show,
+)
+from driftline.pipelines.cli.runs import Reasons, Until
 
 living_app = typer.Typer()
-Workers = Annotated[int | None, typer.Option("--workers", min=1, max=256, help="Processes (default: one per core).")]
 
 
-@command(living_app, "grow", "driftline grow photos2024 --max-minutes 50 --max-cost 20", panel="Build")
+@command(living_app, "grow", "driftline grow photos2024 --max-minutes 50 --max-usd 20", panel="Keep")
 def grow_(
     directory: RunFolder,
     until: Until = None,
     sets: Sets = None,
-    workers: Workers = None,
+    workers: Workers = "auto",
+    engine: Engine = "local",
     minutes: Annotated[
         float | None, typer.Option("--max-minutes", min=0, help="Stop after about so long; the next call goes on.")
     ] = None,
     cost: Annotated[
-        float | None, typer.Option("--max-cost", min=0, help="Refuse questions that cost more than this (USD).")
+        float | None,
+        typer.Option("--max-usd", metavar="USD", min=0, help="Refuse questions that cost more than this."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -37,8 +48,8 @@ def grow_(
     """
     from driftline.pipelines.run.living import grow
 
-    executor = Executor(workers=workers or default_workers())
-    summary = grow(context_of_last(directory, sets, as_json, executor), until, minutes, cost)
+    context = context_of_last(directory, sets, as_json, executor_of(engine, workers))
+    summary = grow(context, until, minutes, cost)
     rows, images, buckets = summary["rows"], summary["images"], summary["buckets"]
     opened = buckets["now"][len(buckets["before"]) :]
     lines = [
@@ -52,34 +63,30 @@ def grow_(
         raise Waiting("The run waits for answers.", "", summary["because"])
 
 
-@command(living_app, "heal", "driftline heal photos2024 --reason timeout --reason http_5xx", panel="Build")
+@command(living_app, "heal", "driftline heal photos2024 --reason timeout,http_5xx", panel="Keep")
 def heal_(
     directory: RunFolder,
-    reasons: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--reason", metavar="REASON", help="Ask again for misses of this reason (default: temporary ones)."
-        ),
-    ] = None,
+    reasons: Reasons = None,
     days: Annotated[
         float | None, typer.Option("--older-than", min=0, metavar="DAYS", help="Only if last asked so long ago.")
     ] = None,
-    mirror: Annotated[
-        str | None, typer.Option("--mirror", help="Also look here: the same as --set fetch.mirror=…, for all misses.")
-    ] = None,
     sets: Sets = None,
-    workers: Workers = None,
+    workers: Workers = "auto",
+    engine: Engine = "local",
     as_json: Json = False,
 ) -> None:
     """Ask again for photos that were missed; repair what is damaged.
 
-    The history of attempts is in driftline trace. The summary tells photos that vanished from those that failed.
+    Reads all finished output. Without --reason, misses that may be temporary are asked for again; network stands for
+    all reasons of an outage. The history of attempts is in driftline trace. The summary tells photos that vanished from
+    those that failed.
     """
     from driftline.pipelines.run.living import heal
+    from driftline.pipelines.run.state import last_changes
 
-    changes = [*(sets or []), *([f"fetch.mirror={mirror}"] if mirror else [])]
-    executor = Executor(workers=workers or default_workers())
-    summary = heal(context_of_last(directory, changes, as_json, executor), reasons or (), days)
+    changes = list(dict.fromkeys([*last_changes(directory), *(sets or ())]))  # what is healed is of the last run
+    context = context_of(directory, changes, as_json, executor_of(engine, workers))
+    summary = heal(context, several(reasons), days)
     lines = [
         f"asked {summary['asked']:,}, healed {summary['healed']:,}",
         *(f"{e['state']}: {e['file']} ({e['photos']:,} photos)" for e in summary["damaged"]),

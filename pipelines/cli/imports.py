@@ -192,16 +192,16 @@ def add_plugins(words: Sequence[str]) -> None:
     from driftline.stream_builder.importers import IMPORTERS
 
     asked = words[0].removeprefix("from-") if words else ""
-    taken = {info.name for app in (from_app, import_app) for info in app.registered_commands}
+    ours = {name for name, about in OURS.items() if about.function}
+    ours |= {str(info.name).removeprefix("from-") for info in from_app.registered_commands}
+    added = {info.name for info in import_app.registered_commands}
     for name in [asked] if asked in IMPORTERS else IMPORTERS:
-        if name in OURS and not OURS[name].function:
-            continue
-        if f"from-{name}" not in taken:
-            _add(name, *_plugin(name, name == asked))
-        elif name == asked:
+        if name in ours and name == asked:
             entry = IMPORTERS.entry(name)
             problem = f"The importer {name!r} of {entry.origin} ({entry.target}) has the name of our from-{name}."
             raise BadPlugin(problem, "Expected another name.", "Uninstall or rename it.")
+        if name not in ours and f"from-{name}" not in added:
+            _add(name, *_plugin(name, name == asked))
 
 
 def _plugin(name: str, asked: bool) -> tuple[Import, dict[str, Any]]:

@@ -12,7 +12,7 @@ from driftline.pipelines.cli.common import Json, command, context_of_last, show
 doctor_app = typer.Typer()
 
 
-@command(doctor_app, "doctor", "driftline doctor", panel="Tools")
+@command(doctor_app, "doctor", "driftline doctor", panel="Start")
 def doctor(
     directory: Annotated[
         Path | None, typer.Argument(metavar="[RUN]", help="Also say what a run in this folder would miss.")

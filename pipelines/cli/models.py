@@ -64,7 +64,7 @@ def models_list(as_json: Json = False) -> None:
         for row in rows
     ]
     more = "Download: driftline models get NAME. Of your own photos: models train."
-    show(as_json, {"models": rows}, f"{columns(table)}\n{more}")
+    show(as_json, rows, f"{columns(table)}\n{more}")
 
 
 def _known(incomplete: str) -> list[str]:

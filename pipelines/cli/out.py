@@ -20,7 +20,7 @@ MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called
     "audit": ("an audit", ("audit.html", "audit.json")),
     "leaderboard": ("a leaderboard", ("lite.html",)),
     "model": ("a model", ("open_clip_config.json", "locked.json")),
-    "encoder": ("a trained encoder", ("pretrain.json", "images.json")),
+    "encoder": ("a trained encoder", ("pretrain.json", "images.u8")),
 }
 SEALED: tuple[Kind, ...] = ("stream", "release")  # their content is hashed: nothing else is written into them
 

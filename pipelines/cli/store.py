@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from driftline.curate.core.errors import IntegrityError, MissingFile
-from driftline.pipelines.cli.common import Json, command, show
+from driftline.pipelines.cli.common import Json, command, group_app, show
 
-store_app = typer.Typer(no_args_is_help=True, help="Look after what runs keep by content.")
+store_app = group_app("Look after what runs keep by content.", "driftline store status photos2024")
 StoreFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or the folder of a store.")]
 
 

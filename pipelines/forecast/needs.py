@@ -228,7 +228,7 @@ def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str,
     """Candidates in each bucket, and the buckets that have too few photos for them."""
     settings = context.config.retrieve
     concepts = len(settings.concepts)
-    background = concepts * settings.negatives_each if settings.background else 0
+    background = concepts * settings.negatives_each
     each = concepts * settings.per_class + background
     short = [b["name"] for b in buckets if b["photos"] < each]
     if short and settings.short == "fail":

@@ -221,8 +221,8 @@ def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
             entry["state"] = "done" if current else "stale"
         if damaged := state.damage(verify):
             entry["state"] = "damaged"
-            hidden = " --verify" if verify and not state.damage() else ""
-            notes.append(f"{damage_text(damaged)}. Repair: driftline run {state.root}{hidden}")
+            repair = "heal" if verify and not state.damage() else "run"
+            notes.append(f"{damage_text(damaged)}. Repair: driftline {repair} {state.root}")
     elif state.unreadable:
         entry["state"] = "damaged"
         notes.append(f"{state.folder / DONE} is not readable. Repair: driftline run {state.root}")

@@ -178,7 +178,7 @@ class TestCommandLine:
 
     def test_a_batch_is_written_for_a_platform(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         platform, out = called("platforms", how), str(tmp_path / "out")
-        words = ["--format", platform, "--images", "https://images.example", "--out", out]
+        words = ["--format", platform, "--image-base-url", "https://images.example", "--out", out]
         counts = document(how, "batch", str(fixtures / "waiting"), *words)["batches"][platform]
         letters = list((tmp_path / "out").rglob("letter-*.txt"))
         assert counts["answers"] == counts["images"] * len(letters) > 0
@@ -239,7 +239,7 @@ def album_settings(how: str) -> list[str]:
     settings = {
         "collection.path": "album.txt", "collection.separator": "';'", "filter.upload_after_capture": False,
         "buckets": "{kind: calendar, unlabelled: []}", "embed.encoder": called("encoders", how), "embed.model": "x",
-        "retrieve": "{per_class: 8, depth: 8, background: false, short: fewer, overlap: allow, concepts: "
+        "retrieve": "{per_class: 8, depth: 8, background_share: 0, short: fewer, overlap: allow, concepts: "
         "[{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]}",
         "validation": "{method: catalogue}", "release": "{per_class: 2, splits: 1, short: fewer}",
     }  # fmt: skip

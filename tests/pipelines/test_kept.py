@@ -419,7 +419,7 @@ class TestDamage:
         assert states(finished) == ALL_DONE
         entries = status(context(finished), verify=True)
         assert entries[2]["state"] == "damaged"
-        assert f"00000.tar missing or changed. Repair: driftline run {finished} --verify" in entries[2]["note"]
+        assert f"00000.tar missing or changed. Repair: driftline heal {finished}" in entries[2]["note"]
         run(replace(context(finished), verify=True))
         assert {entry["state"] for entry in status(context(finished), verify=True)} == {"done"}
 

@@ -51,7 +51,9 @@ def told(*arguments: object) -> str:
 
 
 def test_bucket_0_of_a_run_teaches_features_of_its_release(folder: Path, tmp_path: Path) -> None:
-    facts = json.loads(told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco", "--json"))
+    facts = json.loads(
+        told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco", "--json")
+    )
     assert facts["images"] == 20
     named = f"moco-b0=backbone:resnet10t:{tmp_path / 'moco'}"
     told("stream", "encode", folder, "--encoder", named, "--out", tmp_path / "f")
@@ -78,7 +80,9 @@ def test_features_that_are_there_are_not_made_again(folder: Path, tmp_path: Path
 
 def test_a_release_and_a_stream_have_the_same_past(folder: Path, tmp_path: Path) -> None:
     release = Release.open(folder).path
-    of_release = json.loads(told("models", "train", release, "--recipe", "small", *SETS, "--out", tmp_path / "a", "--json"))
+    of_release = json.loads(
+        told("models", "train", release, "--recipe", "small", *SETS, "--out", tmp_path / "a", "--json")
+    )
     told("stream", "from-release", release, "--features", "images:20", "--out", tmp_path / "s")
     of_stream = json.loads(
         told(
@@ -138,9 +142,7 @@ def test_what_cannot_be_is_told(folder: Path, tmp_path: Path, arguments: tuple[s
 
 def test_weights_of_another_network_are_refused(folder: Path, tmp_path: Path) -> None:
     told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
-    said = told(
-        "stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{tmp_path / 'moco'}", "--out", tmp_path
-    )
+    said = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{tmp_path / 'moco'}", "--out", tmp_path)
     assert "holds a resnet10t" in said
     weights = tmp_path / "moco" / "weights.safetensors"
     said = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{weights}", "--out", tmp_path)

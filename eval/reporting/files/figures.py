@@ -18,22 +18,25 @@ from driftline.stream_builder.stream import Stream
 
 
 def save_figures(
-    documents: Sequence[Document], out: Path, name: str = "", streams: Sequence[Stream] = ()
+    documents: Sequence[Document], out: Path, titles: Sequence[str] = (), streams: Sequence[Stream] = ()
 ) -> list[Path]:
     """Write each chart of the pages into `out` as SVG, PDF and PNG, named by protocol, stream and title; returns the
-    paths. documents: of `results_of`. name: only the charts of this title, as in "cost-against-accuracy".
+    paths. documents: of `results_of`. titles: only these charts, as in "cost-against-accuracy".
 
     Raises IncompatibleStream if there is no chart, UnknownName if none has the name."""
     charts = list(_charts(documents, {stream.sha256: stream for stream in streams}))
     if not charts:
         raise IncompatibleStream("These results have no chart.", "", "Evaluate two learners, or on several steps.")
     names = list(dict.fromkeys(title for title, _, _ in charts))
-    if name and name not in names:
-        raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, names), f"Available: {', '.join(names)}.")
+    for name in titles:
+        if name not in names:
+            every = [*names, *files.OF_NETWORKS]
+            available = f"Available: {', '.join(every)}."
+            raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, every), available)
     return [
         files.save(figure.picture, out / f"{stem}{kind}")
         for title, stem, figure in charts
-        if name in ("", title)
+        if not titles or title in titles
         for kind in files.KINDS
     ]
 
