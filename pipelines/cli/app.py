@@ -14,6 +14,7 @@ from typer.main import get_command_name
 
 from driftline.curate.core.errors import (
     BadConfig,
+    BadPlugin,
     DriftlineError,
     MissingFile,
     UnknownName,
@@ -28,10 +29,11 @@ from driftline.pipelines.cli.eval import eval_app
 from driftline.pipelines.cli.figure import figure_app
 from driftline.pipelines.cli.growing import living_app
 from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
+from driftline.pipelines.cli.imports import add_plugins
 from driftline.pipelines.cli.ledger import ledger_app
 from driftline.pipelines.cli.listing import list_app
-from driftline.pipelines.cli.machine import doctor_app, models_app
-from driftline.pipelines.cli.pretrain import pretrain_app
+from driftline.pipelines.cli.machine import doctor_app
+from driftline.pipelines.cli.models import models_app
 from driftline.pipelines.cli.prolific import prolific_app
 from driftline.pipelines.cli.report import report_app
 from driftline.pipelines.cli.results import results_app
@@ -95,7 +97,6 @@ app.add_typer(runs_app)
 app.add_typer(curation_app)
 app.add_typer(prolific_app, name="prolific", rich_help_panel="Label")
 app.add_typer(stream_app, name="stream", rich_help_panel="Stream")
-app.add_typer(pretrain_app)
 app.add_typer(eval_app)
 app.add_typer(report_app)
 app.add_typer(figure_app, name="figure", rich_help_panel="Evaluate")
@@ -112,6 +113,8 @@ app.add_typer(store_app, name="store", rich_help_panel="Keep")
 def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
     """The application with no other command than the one that `words` begin with; the whole of it where they begin with
     none. To make all sixty commands takes longer than most of them do."""
+    if part is app and "stream" in words:
+        add_plugins(words[words.index("stream") + 1 :])
     if not words:
         return part
     one = copy.copy(part)
@@ -144,7 +147,7 @@ def main() -> None:
         else:
             text = str(error if isinstance(error, DriftlineError) else explained(error))
             print(f"driftline: {shortened(text, LONGEST)}", file=sys.stderr)
-        bad_usage = isinstance(error, (BadConfig, MissingFile, UnknownName))
+        bad_usage = isinstance(error, (BadConfig, BadPlugin, MissingFile, UnknownName))
         sys.exit(2 if bad_usage else 3 if isinstance(error, Waiting) else 1)
 
 

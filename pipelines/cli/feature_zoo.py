@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from driftline.curate.core.errors import BadConfig, reason
+from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
 
 if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
 
-EXPECTED = "Expected lines NAME: KIND:MODEL:WEIGHTS."
 
+def encoders_of(texts: Sequence[str]) -> dict[str, str]:
+    """`[NAME=]SPEC` of --encoder → name and encoder (KIND:MODEL:WEIGHTS), which without a name is named by its parts.
+    Raises BadConfig for a wrong one, and for two of one name.
 
-def zoo_of(path: Path) -> dict[str, str]:
-    """name → encoder (KIND:MODEL:WEIGHTS) of a YAML file; paths in it are relative to the file. Raises BadConfig."""
-    import yaml
-
+    >>> encoders_of(["ngrams:2048", "a=ngrams:64"])
+    {'ngrams-2048': 'ngrams:2048', 'a': 'ngrams:64'}
+    """
     from driftline.curate.encoders import spec_of
     from driftline.pipelines.stages.embed import built_in
 
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise BadConfig(f"{path} cannot be read as YAML ({reason(error)}).", EXPECTED) from None
-    if not isinstance(values, dict) or not all(isinstance(v, str) and isinstance(k, str) for k, v in values.items()):
-        raise BadConfig(f"{path} does not list encoders.", EXPECTED)
-    encoders = {}
-    for name, text in values.items():
-        spec = spec_of(text)
+    encoders: dict[str, str] = {}
+    for text in texts:
+        name, equals, encoder = text.rpartition("=")
+        spec = spec_of(encoder)
         parts = [part for part in (spec.model, spec.weights) if part]
-        files = [path.parent / part for part in parts]  # else it is a name
-        places = [built_in(p) or (str(file) if file.exists() else p) for p, file in zip(parts, files, strict=True)]
-        encoders[name] = ":".join([spec.encoder, *places])
+        name = name if equals else re.sub(r"[^\w.-]", "-", "-".join([spec.encoder, *(Path(p).name for p in parts)]))
+        if not re.fullmatch(r"\w[\w.-]*", name) or name in encoders:
+            expected = "Expected [NAME=]KIND:MODEL:WEIGHTS, each with another name of letters, digits, '-' and '_'."
+            raise BadConfig(f"--encoder is {text!r}.", expected)
+        encoders[name] = ":".join([spec.encoder, *(str(built_in(part) or part) for part in parts)])
     return encoders
 
 

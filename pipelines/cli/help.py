@@ -70,6 +70,11 @@ def _row(param: Any) -> tuple[str, str]:
     return term, param.help + (f" [{'; '.join(facts)}]" if facts else "")
 
 
+def _place_of_panel(param: Any) -> tuple[bool, bool]:
+    """Panels in the order of their first options; what is written comes last, and options without a panel after it."""
+    return param.rich_help_panel is None, param.rich_help_panel == "Output"
+
+
 class _Plain:
     """What a command and a group share."""
 
@@ -85,7 +90,7 @@ class _Plain:
             parts.append(textwrap.indent(paragraph, "  ") if raw else filled(paragraph, 2))
         panels: dict[str, list[Any]] = {"Arguments": arguments}
         options = [param for param in shown if param.param_type_name == "option"]
-        for param in sorted(options, key=lambda param: param.rich_help_panel is None):  # the others are the last ones
+        for param in sorted(options, key=_place_of_panel):
             panels.setdefault(param.rich_help_panel or "Options", []).append(param)
         parts += [f"{name}:\n{table(map(_row, params))}" for name, params in panels.items() if params]
         commands = getattr(self, "commands", {})

@@ -78,7 +78,9 @@ def named(flag: str, kind: str, what: str, **more: Any) -> Any:
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help="Default: the kinds.", autocompletion=lambda: list(KINDS)),
+        typer.Argument(
+            metavar="KIND", help="Default: the kinds; or models.", autocompletion=lambda: [*KINDS, "models"]
+        ),
     ] = None,
     protocol: Annotated[
         str | None,
@@ -101,6 +103,11 @@ def list_(
     """
     if (new := RENAMED.get(f"list {kind}")) is not None:
         raise UnknownName(f"Unknown kind {kind!r}.", f"Did you mean {new!r}?")
+    if kind == "models":
+        from driftline.pipelines.cli.models import models_list
+
+        models_list(as_json)
+        return
     if kind is None:
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))

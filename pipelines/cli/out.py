@@ -8,7 +8,7 @@ from typing import Literal
 
 from driftline.curate.core.errors import BadConfig
 
-Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "leaderboard", "model"]
+Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "leaderboard", "model", "encoder"]
 
 MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called, the files that only its command writes
     "stream": ("a stream", ("stream.json",)),
@@ -19,7 +19,8 @@ MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called
     "report": ("a report", ("report.js",)),
     "audit": ("an audit", ("audit.html", "audit.json")),
     "leaderboard": ("a leaderboard", ("lite.html",)),
-    "model": ("a model", ("pretrain.json", "open_clip_config.json", "locked.json", "seen.yaml")),
+    "model": ("a model", ("open_clip_config.json", "locked.json")),
+    "encoder": ("a trained encoder", ("pretrain.json", "images.u8")),
 }
 SEALED: tuple[Kind, ...] = ("stream", "release")  # their content is hashed: nothing else is written into them
 

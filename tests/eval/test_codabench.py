@@ -31,7 +31,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Unpacked as Codabench does: /app is this folder, with one folder for each of the two steps."""
     folder = tmp_path_factory.mktemp("codabench")
     drifting(steps=3, n=12).save(folder / "S")
-    bundle(folder / "S", "clear-iid", [0, 1], "me/driftline", folder / "task.zip", "Drifting")
+    bundle(Stream.load(folder / "S"), "clear-iid", [0, 1], "me/driftline", folder / "task.zip", "Drifting")
     with zipfile.ZipFile(folder / "task.zip") as file:
         file.extractall(folder / "bundle")
     places = {
@@ -88,13 +88,13 @@ def test_no_test_label_reaches_the_submission(app: Path) -> None:
 
 
 def test_the_same_stream_gives_the_same_bundle(app: Path, tmp_path: Path) -> None:
-    bundle(app / "S", "clear-iid", [0, 1], "me/driftline", tmp_path / "again.zip", "Drifting")
+    bundle(Stream.load(app / "S"), "clear-iid", [0, 1], "me/driftline", tmp_path / "again.zip", "Drifting")
     assert (tmp_path / "again.zip").read_bytes() == (app / "task.zip").read_bytes()
 
 
 def test_what_is_refused(app: Path, tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="a learner needs no label of a test sample"):
-        bundle(app / "S", "near-future", [0], "me/driftline", tmp_path / "x.zip")
+        bundle(Stream.load(app / "S"), "near-future", [0], "me/driftline", tmp_path / "x.zip")
     place = app / "ingestion"
     wrong: dict[str, tuple[str, type[DriftlineError], str]] = {
         "nothing": ("", BadInput, "has no submission.py"),
