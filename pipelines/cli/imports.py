@@ -145,8 +145,11 @@ def _add(name: str, about: Import, own: Mapping[str, Any] | None = None) -> None
     """Register the command of an importer. own: options that only it has."""
 
     def run(source: Path, out: Path, as_json: bool, **options: Any) -> None:
+        from driftline.stream_builder.importers.dated import count_of
+
         guarded_out(out, "stream")
         options = with_columns(options.pop("columns", None), options)
+        count_of(options.get("period", 1))
         facts = paper_facts(options.pop("paper", None), options.pop("trained_until", None))
         bits, function = options.pop("bits", "16"), _function(name)
         work = out.parent / f".partial-{out.name}-files"  # beside the stream: its files become hard links
@@ -209,16 +212,20 @@ def _plugin(name: str, asked: bool) -> tuple[Import, dict[str, Any]]:
     from driftline.stream_builder.importers import IMPORTERS
 
     source, example = ("PATH", "Its data."), f"driftline stream from-{name} PATH --out S"
-    if not asked and (problem := IMPORTERS.problem(name)):
-        return Import(source, problem, example, {}), {}
-    function, own = IMPORTERS[name], {}
-    _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
-    for one in parameters:
-        if one.name in (*OPTIONS, "work"):
-            continue
-        if one.annotation not in PLAIN and get_origin(one.annotation) is not Literal:
-            problem = f"The importer {name!r} has a parameter {one.name} of type {one.annotation}."
-            raise BadPlugin(problem, "Expected text, a number, a path or True and False.")
-        own[one.name] = Annotated[one.annotation, option(f"--{one.name.replace('_', '-')}", None, "Of this importer.")]
+    try:
+        function, own = IMPORTERS[name], {}
+        _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
+        for one in parameters:
+            if one.name in (*OPTIONS, "work"):
+                continue
+            if one.annotation not in PLAIN and get_origin(one.annotation) is not Literal:
+                problem = f"The importer {name!r} has a parameter {one.name} of type {one.annotation}."
+                raise BadPlugin(problem, "Expected text, a number, a path or True and False.")
+            flag = f"--{one.name.replace('_', '-')}"
+            own[one.name] = Annotated[one.annotation, option(flag, None, "Of this importer.")]
+    except BadPlugin as error:
+        if asked:
+            raise
+        return Import(source, str(error), example, {}), {}
     text = inspect.cleandoc(function.__doc__ or f"Read data of {name}.")
     return Import(source, text, example, {one.name: one.default for one in parameters if one.name != "work"}), own
