@@ -66,7 +66,8 @@ class Count(Stage):
         return Counts(len(ids), len(ids), {})
 '''
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = {"stream_exports": "stream-exports", "measures": "distances"}  # group of entry points → kind of `driftline list`, if they differ
+# group of entry points → kind of `driftline list`, if they differ
+KINDS = {"stream_exports": "stream-exports", "measures": "distances"}
 
 
 @pytest.fixture(params=["entry point", "module", "one line"])
