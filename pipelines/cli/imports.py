@@ -28,7 +28,7 @@ OPTIONS: dict[str, Any] = {  # parameter, or command and parameter → its optio
     "test_share": shared.TestShare, "order": shared.Order, "grouping": shared.Grouping, "seed": shared.Seed,
     "paper": shared.Paper, "trained_until": shared.TrainedUntil, "bits": shared.Bits,
     "features": Annotated[Path | None, option("--features", "FILE", VECTORS)],
-    "table": Annotated[Path | None, option("--table", "FILE", "CSV or Parquet: ids, labels, file names. Needed.")],
+    "table": Annotated[Path | None, option("--table", "FILE", "CSV or Parquet with ids, labels and file names.")],
     "config": Annotated[str | None, option("--config", "NAME", "A configuration of the data set.")],
     "time_unit": Annotated[str, option("--time-unit", "UNIT", "Of numbers: s, ms, us, ns, or auto.")],
     "split": Annotated[int, option("--split", "N", "Which of the old layout's five splits.", DRAWS, min=0)],
@@ -36,6 +36,7 @@ OPTIONS: dict[str, Any] = {  # parameter, or command and parameter → its optio
         Literal["auto", "prior", "step"],
         option("--first-bucket", None, "prior: without labels, for pre-training; auto: so if all 11 exist."),
     ],
+    "hub x": Annotated[str | None, option("--x", "COLUMN", "Column of images or texts.")],
     "clear features": Annotated[
         str, option("--features", "NAME", "images:SIZE, decoded on access; or published vectors: moco_b0, …")
     ],
@@ -112,7 +113,7 @@ OURS = {
         "Join TiC's lists of uids by year to a table.\n\nAlso lists by month; the table has images or vectors. Its "
         "columns, if no others are named: uid, key or id; label or class; path, file or filename.",
         "driftline stream from-tic year2uids.json --table t.parquet --out S",
-        {"table": None, "features": None, "root": None, **CUT},
+        {"table": inspect.Parameter.empty, "features": None, "root": None, **CUT},
         ("id", "label", "path"),
     ),
     "wilds": Import(

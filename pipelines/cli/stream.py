@@ -20,11 +20,10 @@ from driftline.pipelines.cli.common import (
     counts_text,
     executor_of,
     group_app,
-    log_of,
     several,
     show,
 )
-from driftline.pipelines.cli.feature_zoo import encoded_at, encoders_of, opened
+from driftline.pipelines.cli.encoding import encode_app
 from driftline.pipelines.cli.imports import import_app
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.cli.out import guarded_out
@@ -36,16 +35,13 @@ from driftline.pipelines.cli.stream_options import (
     INPUT,
     OUTPUT,
     PAPER,
-    Bits,
     DataDir,
     Download,
-    EncoderDevice,
     Fidelity,
     Labels,
     Out,
     Seed,
     Size,
-    facts_of,
     option,
     save,
     tell,
@@ -60,36 +56,10 @@ stream_app = group_app(
 )
 stream_app.add_typer(from_app)
 stream_app.add_typer(import_app)
+stream_app.add_typer(encode_app)
 
 StreamFolder = Annotated[Path, typer.Argument(metavar="STREAM", help="A stream folder.")]
 EXPORT = "driftline stream export STREAM --format imagefolder --out exports"
-
-
-@command(stream_app, "encode", "driftline stream encode photos2024 --encoder a=backbone:resnet18:moco --out E")
-def stream_encode(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A stream of images or texts, a release, or a run.")],
-    out: Annotated[Path, option("--out", "DIR", "Folder; the stream of each encoder is in OUT/NAME.", OUTPUT)],
-    encoder: Annotated[
-        list[str],
-        option("--encoder", "[NAME=]SPEC", "KIND:MODEL:WEIGHTS (driftline list encoders). Repeatable."),
-    ],
-    device: EncoderDevice = "auto",
-    bits: Bits = "16",
-    as_json: Json = False,
-) -> None:
-    """Encode a stream's samples: one stream of vectors for each encoder.
-
-    What is already encoded is not encoded again.
-    """
-    guarded_out(out)
-    places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
-    stream, source = opened(path)
-    log, stored = log_of(None, as_json), 8 if bits == "8" else 16
-    saved = [
-        facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log, bits=stored), place)
-        for place, (name, spec) in places.items()
-    ]
-    tell(as_json, saved, out=out)
 
 
 @command(
@@ -233,22 +203,21 @@ def stream_measure(
             "--distance",
             "NAME,…",
             "paper (W2, divided as in its table 5), names (driftline list distances), package.module:Name.",
+            None,
             autocompletion=completion("distances"),
         ),
     ] = "paper",
     labels: Annotated[
-        bool, option("--labels", None, "Also measure labels: drift of class frequencies, shift S.")
+        bool, option("--labels", None, "Also measure labels: drift of class frequencies, shift S.", None)
     ] = False,
     fidelity: Annotated[
         Fidelity | None,
-        option(
-            "--fidelity", None, "paper-code: stop the solver where the paper's code did (default: as composed).", PAPER
-        ),
+        option("--fidelity", None, "paper-code: stop as the paper's code did (default: as composed).", None),
     ] = None,
     exact: Annotated[
-        bool, option("--exact", None, "Use all samples of a large stream: minutes to hours, gigabytes.")
+        bool, option("--exact", None, "Use all samples of a large stream: minutes to hours, gigabytes.", None)
     ] = False,
-    seed: Seed = 0,
+    seed: Annotated[int, option("--seed", "N", "Random seed of distances that draw.", None)] = 0,
     as_json: Json = False,
 ) -> None:
     """Measure how far each step is from the last step.
@@ -298,7 +267,7 @@ def stream_measure(
 def stream_show(
     path: StreamFolder,
     out: Annotated[Path | None, option("--out", "DIR", "Folder of contact sheets, one for each split.", OUTPUT)] = None,
-    verify: Annotated[bool, option("--verify", None, "Hash every array again.")] = False,
+    verify: Annotated[bool, option("--verify", None, "Hash every array again.", None)] = False,
     as_json: Json = False,
 ) -> None:
     """Show a stream's steps, splits and sizes.

@@ -20,7 +20,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.release import Release
 from driftline.eval.reporting.report import report
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.feature_zoo import encoded_at
+from driftline.pipelines.cli.encoding import encoded_at
 from driftline.pipelines.cli.imports import OURS
 from driftline.pipelines.cli.out import MARKS, guarded_out
 from driftline.stream_builder.builders.arrays import from_arrays
