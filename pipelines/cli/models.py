@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.common import Device, IncludeTests, Json, command, group_app, show
-from driftline.pipelines.cli.listing import columns, named
+from driftline.pipelines.cli.listing import list_models, named
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import option
 
@@ -35,38 +35,7 @@ def models_list(as_json: Json = False) -> None:
     Every other model of open_clip works, too. To measure drift, take a model whose training photos are older than
     yours: RN50:yfcc15m ends in 2014.
     """
-    from driftline.curate.encoders.weights import KNOWN, is_here
-    from driftline.pipelines.stages.embed import BUILT_IN
-
-    rows: list[dict[str, Any]] = [
-        {
-            "name": BUILT_IN, "model": BUILT_IN, "weights": None, "megabytes": 6, "licence": "Apache-2.0",
-            "data": "drawn photos of the demo: no model of real photos", "until": None, "claim": "part of driftline",
-            "source": "part of driftline",
-            "present": True,
-        }
-    ]  # fmt: skip
-    rows += [
-        {
-            "name": model.name, "model": model.model, "weights": model.tag, "megabytes": model.megabytes,
-            "licence": model.licence, "data": model.seen.data, "until": model.seen.trained_until,
-            "claim": model.seen.source, "source": model.repository,
-            "present": is_here(model.repository),
-        }
-        for model in KNOWN.values()
-    ]  # fmt: skip
-    table = [
-        (
-            row["name"],
-            row["data"] + (f", until {row['until']}" if row["until"] else ""),
-            f"{row['megabytes']:,} MB",
-            row["licence"],
-            "here" if row["present"] else "to download",
-        )
-        for row in rows
-    ]
-    more = "Download: driftline models get NAME. Of your own photos: models train."
-    show(as_json, rows, f"{columns(table)}\n{more}")
+    list_models(as_json)
 
 
 def _known(incomplete: str) -> list[str]:
