@@ -17,6 +17,7 @@ from driftline.pipelines.cli.common import (
     context_of,
     context_of_last,
     executor_of,
+    option,
     several,
     show,
 )
@@ -33,11 +34,10 @@ def grow_(
     workers: Workers = "auto",
     engine: Engine = "local",
     minutes: Annotated[
-        float | None, typer.Option("--max-minutes", min=0, help="Stop after about so long; the next call goes on.")
+        float | None, option("--max-minutes", None, "Stop after about so long; the next call goes on.", min=0)
     ] = None,
     cost: Annotated[
-        float | None,
-        typer.Option("--max-usd", metavar="USD", min=0, help="Refuse questions that cost more than this."),
+        float | None, option("--max-usd", "USD", "Refuse questions that cost more than this.", min=0)
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -67,9 +67,7 @@ def grow_(
 def heal_(
     directory: RunFolder,
     reasons: Reasons = None,
-    days: Annotated[
-        float | None, typer.Option("--older-than", min=0, metavar="DAYS", help="Only if last asked so long ago.")
-    ] = None,
+    days: Annotated[float | None, option("--older-than", "DAYS", "Only if last asked so long ago.", min=0)] = None,
     sets: Sets = None,
     workers: Workers = "auto",
     engine: Engine = "local",

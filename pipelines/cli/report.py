@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.pipelines.cli.common import Json, Plugins, Runs, Streams, admit, command, context_of_last, show
+from driftline.pipelines.cli.common import Json, Plugins, Runs, Streams, admit, command, context_of_last, option, show
 from driftline.pipelines.cli.out import guarded_out
 
 report_app = typer.Typer()
@@ -18,9 +18,7 @@ report_app = typer.Typer()
 def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="A folder with rows of driftline eval, or a release.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Rows on the same streams, or another version.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Rows: folder for the page (default: comparison).")
-    ] = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Rows: folder for the page (default: comparison).")] = None,
     stream: Streams = None,
     plugins: Plugins = None,
     as_json: Json = False,
@@ -74,15 +72,9 @@ def _shares(entry: dict[str, Any]) -> str:
 @command(report_app, "report", "driftline report runs --out report", panel="Evaluate")
 def report(
     paths: Runs,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="DIR", help="Folder for the pages and the scores (CSV, Parquet, LaTeX, JSON)."),
-    ],
+    out: Annotated[Path, option("--out", "DIR", "Folder for the pages and the scores (CSV, Parquet, LaTeX, JSON).")],
     run_folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--run", metavar="DIR", help="The run that built the benchmark: adds its images, counts and settings."
-        ),
+        Path | None, option("--run", "DIR", "The run that built the benchmark: adds its images, counts and settings.")
     ] = None,
     stream: Streams = None,
     plugins: Plugins = None,
