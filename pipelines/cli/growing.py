@@ -21,7 +21,7 @@ from driftline.pipelines.cli.common import (
     several,
     show,
 )
-from driftline.pipelines.cli.runs import Reasons, Until
+from driftline.pipelines.cli.runs import Reasons, Until, plan_
 
 living_app = typer.Typer()
 
@@ -39,6 +39,7 @@ def grow_(
     cost: Annotated[
         float | None, option("--max-usd", "USD", "Refuse questions that cost more than this.", min=0)
     ] = None,
+    dry_run: Annotated[bool, option("--dry-run", None, "Only say what is to do, as driftline plan.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run all stages on a source with new records; safe under cron.
@@ -47,7 +48,10 @@ def grow_(
     photos do. Exit codes: 0 done (or paused by --max-minutes), 1 failed or busy, 2 bad usage, 3 waiting for answers.
     """
     from driftline.pipelines.run.living import grow
+    from driftline.pipelines.run.state import last_changes
 
+    if dry_run:
+        return plan_(directory, until, sets=sets or last_changes(directory), as_json=as_json)
     context = context_of_last(directory, sets, as_json, executor_of(engine, workers))
     summary = grow(context, until, minutes, cost)
     rows, images, buckets = summary["rows"], summary["images"], summary["buckets"]

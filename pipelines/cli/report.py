@@ -77,6 +77,7 @@ def report(
         Path | None, option("--run", "DIR", "The run that built the benchmark: adds its images, counts and settings.")
     ] = None,
     stream: Streams = None,
+    title: Annotated[str, option("--title", None, "Title of the pages.")] = "",
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -90,8 +91,9 @@ def report(
     guarded_out(out, "report")
     admit(plugins)
     streams = [Stream.load(place) for place in stream or ()]
+    named_so = {"title": title} if title else {}
     if run_folder is None:
-        page = write(results_of(paths, streams), out, streams=streams)
+        page = write(results_of(paths, streams), out, streams=streams, **named_so)
     elif len(streams) != 1 or len(paths) != 1:
         raise BadConfig(
             f"--run was given with {len(streams)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
@@ -101,5 +103,5 @@ def report(
         from driftline.pipelines.reporting.run_report import journey_report
 
         context = context_of_last(run_folder, None, True)
-        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out)
+        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out, **named_so)
     show(as_json, {"out": str(out), "report": str(page)}, f"report: {page}")
