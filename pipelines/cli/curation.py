@@ -82,13 +82,15 @@ def explore(
     The page marks images as right or wrong, compares two prompts and saves prompts. With --prompt and --out, it writes
     contact sheets (PNG) and a CSV file instead.
     """
+    if out is not None:
+        guarded_out(out)
     context = context_of_last(directory, sets, as_json, Executor("local", default_workers()))
     if prompts is not None and out is not None:
         from driftline.pipelines.prompt_explorer.contact_sheets import sheets
         from driftline.pipelines.prompt_explorer.explorer import Explorer
 
         texts = [prompt.replace("\\n", "\n") for prompt in prompts]
-        written = sheets(Explorer(context), texts, concept, count, guarded_out(out))
+        written = sheets(Explorer(context), texts, concept, count, out)
         show(
             as_json, {"out": str(out), "sheets": written}, "\n".join(f"{m['picture']}  {m['prompt']}" for m in written)
         )
@@ -219,10 +221,11 @@ def batch(
     from driftline.curate.core.outside.s3 import S3
     from driftline.pipelines.annotation.batches import write_batches
 
+    guarded_out(out)
     rules = S3(profile=profile, endpoint=endpoint)
     context = context_of_last(directory, sets, True)
     counts = write_batches(
-        context, several(formats), guarded_out(out), images, hours, rules, predictions=predictions
+        context, several(formats), out, images, hours, rules, predictions=predictions
     )  # fmt: skip
     show(as_json, {"out": str(out), "batches": counts}, counts_text(counts, out))
 

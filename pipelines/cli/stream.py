@@ -65,7 +65,7 @@ StreamFolder = Annotated[Path, typer.Argument(metavar="STREAM", help="A stream f
 EXPORT = "driftline stream export STREAM --format imagefolder --out exports"
 
 
-@command(stream_app, "encode", "driftline stream encode photos2024 --encoder a=backbone:resnet18:moco --out E")
+@command(stream_app, "encode", "driftline stream encode photos2024 --encoder ngrams:2048 --out E")
 def stream_encode(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A stream of images or texts, a release, or a run.")],
     out: Annotated[Path, option("--out", "DIR", "Folder; the stream of each encoder is in OUT/NAME.", OUTPUT)],
@@ -77,9 +77,9 @@ def stream_encode(
     bits: Bits = "16",
     as_json: Json = False,
 ) -> None:
-    """Encode a stream's samples: one stream of vectors for each encoder.
+    """Encode a stream's samples with other encoders.
 
-    What is already encoded is not encoded again.
+    Writes one stream of vectors for each. What is already encoded is not encoded again.
     """
     guarded_out(out)
     places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
