@@ -26,18 +26,21 @@ if TYPE_CHECKING:
     from driftline.pipelines.run.stage import Context
 
 NEXT = "Next: driftline "
+
+
+def option(flag: str, metavar: str | None, text: str, **more: Any) -> Any:
+    """An option of a command. metavar: None for flags and choices. more: of `typer.Option`."""
+    return typer.Option(flag, metavar=metavar, help=text, **more)
+
+
 Device = Literal["auto", "cpu", "cuda"]
 Engine = Annotated[
-    EngineName,
-    typer.Option("--engine", help="ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task."),
+    EngineName, option("--engine", None, "ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task.")
 ]
-Workers = Annotated[
-    str,
-    typer.Option("--workers", metavar="N|auto", help="Processes; auto: DRIFTLINE_WORKERS, else one for each core."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+Workers = Annotated[str, option("--workers", "N|auto", "Processes; auto: DRIFTLINE_WORKERS, else one for each core.")]
+Json = Annotated[bool, option("--json", None, "Print one JSON document on stdout and nothing else.")]
 IncludeTests = Annotated[
-    bool, typer.Option("--include-tests", help="Learn from test images and their uploaders, too; it is recorded.")
+    bool, option("--include-tests", None, "Learn from test images and their uploaders, too; it is recorded.")
 ]
 
 
@@ -52,22 +55,19 @@ def _config_keys(incomplete: str) -> list[str]:
 
 Sets = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--set",
-        metavar="KEY=VALUE",
-        help="Value of a setting, as in release.per_class=50; driftline.yaml lists all. Repeatable.",
+        "KEY=VALUE",
+        "Value of a setting, as in release.per_class=50; driftline.yaml lists all. Repeatable.",
         autocompletion=_config_keys,
     ),
 ]
 Plugins = Annotated[
-    list[str] | None,
-    typer.Option("--plugin", metavar="MODULE:NAME", help="Your own protocol, where rows are of it. Repeatable."),
+    list[str] | None, option("--plugin", "MODULE:NAME", "Your own protocol, where rows are of it. Repeatable.")
 ]
 Streams = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--stream", metavar="STREAM", help="An evaluated stream: adds its names, dates and images. Repeatable."
-    ),
+    option("--stream", "STREAM", "An evaluated stream: adds its names, dates and images. Repeatable."),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder (it holds driftline.yaml).")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Folders with rows of driftline eval.")]

@@ -19,6 +19,7 @@ from driftline.pipelines.cli.common import (
     context_of_last,
     counts_text,
     next_step,
+    option,
     say_address,
     several,
     show,
@@ -29,12 +30,10 @@ from driftline.pipelines.cli.publishing import check_target, publish
 
 curation_app = typer.Typer()
 
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder; each format gets a subfolder.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")]
-Host = Annotated[
-    str, typer.Option("--host", metavar="NAME", help="Also accept requests to this name or address, from elsewhere.")
-]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+Out = Annotated[Path, option("--out", "DIR", "Folder; each format gets a subfolder.")]
+Port = Annotated[int, option("--port", None, "0: any free one.", min=0, max=65535)]
+Host = Annotated[str, option("--host", "NAME", "Also accept requests to this name or address, from elsewhere.")]
+Open = Annotated[bool, option("--open", None, "Open the page in the browser.")]
 
 
 @command(curation_app, "browse", "driftline browse photos2024 --open", panel="Build")
@@ -69,13 +68,11 @@ def explore(
     port: Port = 8765,
     prompts: Annotated[
         list[str] | None,
-        typer.Option("--prompt", help="Write a contact sheet of this prompt, without a browser. Repeatable."),
+        option("--prompt", None, "Write a contact sheet of this prompt, without a browser. Repeatable."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Folder for contact sheets and candidates.csv.")
-    ] = None,
-    concept: Annotated[str, typer.Option("--concept", help="The concept that the prompts describe.")] = "",
-    count: Annotated[int, typer.Option("--count", min=1, max=200, help="Images per bucket on a sheet.")] = 12,
+    out: Annotated[Path | None, option("--out", "DIR", "Folder for contact sheets and candidates.csv.")] = None,
+    concept: Annotated[str, option("--concept", None, "The concept that the prompts describe.")] = "",
+    count: Annotated[int, option("--count", None, "Images per bucket on a sheet.", min=1, max=200)] = 12,
     open_page: Open = False,
     sets: Sets = None,
     as_json: Json = False,
@@ -85,13 +82,15 @@ def explore(
     The page marks images as right or wrong, compares two prompts and saves prompts. With --prompt and --out, it writes
     contact sheets (PNG) and a CSV file instead.
     """
+    if out is not None:
+        guarded_out(out)
     context = context_of_last(directory, sets, as_json, Executor("local", default_workers()))
     if prompts is not None and out is not None:
         from driftline.pipelines.prompt_explorer.contact_sheets import sheets
         from driftline.pipelines.prompt_explorer.explorer import Explorer
 
         texts = [prompt.replace("\\n", "\n") for prompt in prompts]
-        written = sheets(Explorer(context), texts, concept, count, guarded_out(out))
+        written = sheets(Explorer(context), texts, concept, count, out)
         show(
             as_json, {"out": str(out), "sheets": written}, "\n".join(f"{m['picture']}  {m['prompt']}" for m in written)
         )
@@ -112,21 +111,14 @@ def explore(
 def annotate(
     directory: RunFolder,
     port: Port = 8766,
-    export: Annotated[
-        bool, typer.Option("--export", help="Write the answers so far into DIR/answers and exit.")
-    ] = False,
+    export: Annotated[bool, option("--export", None, "Write the answers so far into DIR/answers and exit.")] = False,
     host: Host = "127.0.0.1",
     study: Annotated[
-        str | None,
-        typer.Option("--study", metavar="CODE", help="Be an external study of Prolific with this completion code."),
+        str | None, option("--study", "CODE", "Be an external study of Prolific with this completion code.")
     ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, max=500, help="--study: images for a participant.")] = 20,
-    public_url: Annotated[
-        str, typer.Option("--public-url", metavar="URL", help="--study: https address of the reverse proxy.")
-    ] = "",
-    suggest: Annotated[
-        str | None, typer.Option("--suggest", metavar="JUDGE", help="Show annotators what this judge says.")
-    ] = None,
+    count: Annotated[int, option("--count", None, "--study: images for a participant.", min=1, max=500)] = 20,
+    public_url: Annotated[str, option("--public-url", "URL", "--study: https address of the reverse proxy.")] = "",
+    suggest: Annotated[str | None, option("--suggest", "JUDGE", "Show annotators what this judge says.")] = None,
     open_page: Open = False,
     sets: Sets = None,
     as_json: Json = False,
@@ -163,10 +155,8 @@ def annotate(
 @command(curation_app, "judges", "driftline judges photos2024", panel="Label", needs={"--port --host": "--serve"})
 def judges(
     directory: RunFolder,
-    count: Annotated[int, typer.Option("--count", min=1, help="Images to list that people should answer next.")] = 20,
-    serve_them: Annotated[
-        bool, typer.Option("--serve", help="Answer Label Studio: an ML backend for each judge.")
-    ] = False,
+    count: Annotated[int, option("--count", None, "Images to list that people should answer next.", min=1)] = 20,
+    serve_them: Annotated[bool, option("--serve", None, "Answer Label Studio: an ML backend for each judge.")] = False,
     port: Port = 9090,
     host: Host = "127.0.0.1",
     sets: Sets = None,
@@ -212,19 +202,17 @@ def batch(
     out: Out,
     images: Annotated[
         str | None,
-        typer.Option(
-            "--image-base-url",
-            metavar="URL",
-            help="Where the images are: https://…, s3://bucket/prefix (signed URLs) or inline.",
+        option(
+            "--image-base-url", "URL", "Where the images are: https://…, s3://bucket/prefix (signed URLs) or inline."
         ),
     ] = None,
     hours: Annotated[
-        float, typer.Option("--hours", min=0, max=168, help="s3: for how long the signed URLs are valid.")
+        float, option("--hours", None, "s3: for how long the signed URLs are valid.", min=0, max=168)
     ] = 72.0,
-    profile: Annotated[str | None, typer.Option("--profile", metavar="NAME", help="s3: AWS profile.")] = None,
-    endpoint: Annotated[str | None, typer.Option("--endpoint", metavar="URL", help="s3: a compatible server.")] = None,
+    profile: Annotated[str | None, option("--profile", "NAME", "s3: AWS profile.")] = None,
+    endpoint: Annotated[str | None, option("--endpoint", "URL", "s3: a compatible server.")] = None,
     predictions: Annotated[
-        bool, typer.Option("--predictions", help="label-studio: show annotators the answers of judges.")
+        bool, option("--predictions", None, "label-studio: show annotators the answers of judges.")
     ] = False,
     sets: Sets = None,
     as_json: Json = False,
@@ -233,10 +221,11 @@ def batch(
     from driftline.curate.core.outside.s3 import S3
     from driftline.pipelines.annotation.batches import write_batches
 
+    guarded_out(out)
     rules = S3(profile=profile, endpoint=endpoint)
     context = context_of_last(directory, sets, True)
     counts = write_batches(
-        context, several(formats), guarded_out(out), images, hours, rules, predictions=predictions
+        context, several(formats), out, images, hours, rules, predictions=predictions
     )  # fmt: skip
     show(as_json, {"out": str(out), "batches": counts}, counts_text(counts, out))
 
@@ -253,24 +242,18 @@ def release(
     formats: Annotated[list[str], named("--format", "exports", "Formats")],
     out: Out,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail if the data card lacks a section that people must write.")
+        bool, option("--strict", None, "Fail if the data card lacks a section that people must write.")
     ] = False,
     to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="TARGET:PLACE", help="Publish what is exported: hf:USER/NAME, s3:BUCKET/PREFIX, zenodo:."
-        ),
+        str | None, option("--to", "TARGET:PLACE", "Publish what is exported: hf:USER/NAME, s3:BUCKET/PREFIX, zenodo:.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="--to: show files and sizes, send nothing.")] = False,
-    public: Annotated[bool, typer.Option("--public", help="--to: everybody may read it (default: only you).")] = False,
+    dry_run: Annotated[bool, option("--dry-run", None, "--to: show files and sizes, send nothing.")] = False,
+    public: Annotated[bool, option("--public", None, "--to: everybody may read it (default: only you).")] = False,
     token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="--to: the access token (default: HF_TOKEN, ZENODO_TOKEN)."),
+        Path | None, option("--token-file", "FILE", "--to: the access token (default: HF_TOKEN, ZENODO_TOKEN).")
     ] = None,
-    endpoint: Annotated[
-        str | None, typer.Option("--endpoint", metavar="URL", help="--to: a compatible server.")
-    ] = None,
-    profile: Annotated[str | None, typer.Option("--profile", metavar="NAME", help="--to s3: AWS profile.")] = None,
+    endpoint: Annotated[str | None, option("--endpoint", "URL", "--to: a compatible server.")] = None,
+    profile: Annotated[str | None, option("--profile", "NAME", "--to s3: AWS profile.")] = None,
     as_json: Json = False,
 ) -> None:
     """Export a release in common formats; publish it with --to.
@@ -310,18 +293,16 @@ def release(
 )
 def audit(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A release, a run that published one, or a stream.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Folder for audit.html and audit.json.")
-    ] = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Folder for audit.html and audit.json.")] = None,
     against: Annotated[
         Path | None,
-        typer.Option("--against", help="Another release, or an index of hashes or vectors: find what is in both."),
+        option("--against", None, "Another release, or an index of hashes or vectors: find what is in both."),
     ] = None,
     bits: Annotated[
-        int, typer.Option("--copy-bits", min=0, max=16, help="Near copies: hash bits (of 64) that may differ.")
+        int, option("--copy-bits", None, "Near copies: hash bits (of 64) that may differ.", min=0, max=16)
     ] = 4,
     cosine: Annotated[
-        float, typer.Option("--cosine", min=0, max=1, help="Vectors of an index: the same from this cosine on.")
+        float, option("--cosine", None, "Vectors of an index: the same from this cosine on.", min=0, max=1)
     ] = 0.95,
     as_json: Json = False,
 ) -> None:

@@ -37,9 +37,9 @@ def stream_encode(
     bits: Bits = "16",
     as_json: Json = False,
 ) -> None:
-    """Encode a stream's samples: one stream of vectors for each encoder.
+    """Encode a stream's samples with other encoders.
 
-    What is already encoded is not encoded again.
+    Writes one stream of vectors for each. What is already encoded is not encoded again.
     """
     guarded_out(out)
     places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}

@@ -21,6 +21,7 @@ from driftline.pipelines.cli.common import (
     executor_of,
     log_of,
     next_step,
+    option,
     several,
     show,
 )
@@ -66,16 +67,12 @@ Learners = Annotated[
         metavar="NAME,…",
     ),
 ]
-RowFolder = Annotated[
-    Path, typer.Option("--out", metavar="RUNS", help="Folder for rows; finished runs in it are not repeated.")
-]
+RowFolder = Annotated[Path, option("--out", "RUNS", "Folder for rows; finished runs in it are not repeated.")]
 Reuse = Annotated[
-    Literal["same", "any"],
-    typer.Option("--reuse", help="Finished runs: by the same code, or any (its rows are marked)."),
+    Literal["same", "any"], option("--reuse", None, "Finished runs: by the same code, or any (its rows are marked).")
 ]
 Seeds = Annotated[
-    str | None,
-    how("--seeds", metavar="N-N", help="0-4 or 0,2,5 (default: 0; of a folder with draws, all of them)."),
+    str | None, how("--seeds", metavar="N-N", help="0-4 or 0,2,5 (default: 0; of a folder with draws, all of them).")
 ]
 Preset = Annotated[str | None, what("--preset", "presets", "Hyper-parameters of a paper; --set overrides them")]
 Settings = Annotated[

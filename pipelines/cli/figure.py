@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.common import Json, Streams, command, group_app, log_of, several, show
+from driftline.pipelines.cli.common import Json, Streams, command, group_app, log_of, option, several, show
 from driftline.pipelines.cli.listing import named
 from driftline.pipelines.cli.out import guarded_out
 
@@ -20,7 +20,7 @@ figure_app = group_app(
 @command(figure_app, "save", "driftline figure save runs cost-against-accuracy --out figures")
 def save(
     runs: Annotated[Path, typer.Argument(metavar="RUNS", help="A folder with rows of driftline eval.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")],
+    out: Annotated[Path, option("--out", "DIR", "Folder for the files.")],
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -35,10 +35,10 @@ def save(
     ] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--set",
-            metavar="KEY=VALUE",
-            help="Of networks: count=1000 (test images at most); norm=interpolate, recalibrate, or initial as in the "
+            "KEY=VALUE",
+            "Of networks: count=1000 (test images at most); norm=interpolate, recalibrate, or initial as in the "
             "paper's code (batch normalisation of interpolation). Repeatable.",
         ),
     ] = None,

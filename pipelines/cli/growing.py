@@ -17,10 +17,11 @@ from driftline.pipelines.cli.common import (
     context_of,
     context_of_last,
     executor_of,
+    option,
     several,
     show,
 )
-from driftline.pipelines.cli.runs import Reasons, Until
+from driftline.pipelines.cli.runs import Reasons, Until, plan_
 
 living_app = typer.Typer()
 
@@ -33,12 +34,12 @@ def grow_(
     workers: Workers = "auto",
     engine: Engine = "local",
     minutes: Annotated[
-        float | None, typer.Option("--max-minutes", min=0, help="Stop after about so long; the next call goes on.")
+        float | None, option("--max-minutes", None, "Stop after about so long; the next call goes on.", min=0)
     ] = None,
     cost: Annotated[
-        float | None,
-        typer.Option("--max-usd", metavar="USD", min=0, help="Refuse questions that cost more than this."),
+        float | None, option("--max-usd", "USD", "Refuse questions that cost more than this.", min=0)
     ] = None,
+    dry_run: Annotated[bool, option("--dry-run", None, "Only say what is to do, as driftline plan.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run all stages on a source with new records; safe under cron.
@@ -47,7 +48,10 @@ def grow_(
     photos do. Exit codes: 0 done (or paused by --max-minutes), 1 failed or busy, 2 bad usage, 3 waiting for answers.
     """
     from driftline.pipelines.run.living import grow
+    from driftline.pipelines.run.state import last_changes
 
+    if dry_run:
+        return plan_(directory, until, sets=sets or last_changes(directory), as_json=as_json)
     context = context_of_last(directory, sets, as_json, executor_of(engine, workers))
     summary = grow(context, until, minutes, cost)
     rows, images, buckets = summary["rows"], summary["images"], summary["buckets"]
@@ -67,9 +71,7 @@ def grow_(
 def heal_(
     directory: RunFolder,
     reasons: Reasons = None,
-    days: Annotated[
-        float | None, typer.Option("--older-than", min=0, metavar="DAYS", help="Only if last asked so long ago.")
-    ] = None,
+    days: Annotated[float | None, option("--older-than", "DAYS", "Only if last asked so long ago.", min=0)] = None,
     sets: Sets = None,
     workers: Workers = "auto",
     engine: Engine = "local",

@@ -78,7 +78,7 @@ OURS = {
     ),
     "table": Import(
         ("TABLE", "CSV or Parquet; or a folder with the order files of CGLM or CLOC."),
-        "Turn a table of dated samples into a stream in time order.\n\nIts columns are time, label and path, if no "
+        "Put the samples of a dated table in time order.\n\nIts columns are time, label and path, if no "
         "others are named; ids are the column id, else the row numbers; groups the column group or user.",
         "driftline stream from-table photos.csv --time taken --label kind\n  --period year --out S",
         {"features": None, "root": None, "size": 64, **TIMED},

@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.common import Json, command, group_app, show
+from driftline.pipelines.cli.common import Json, command, group_app, option, show
 from driftline.pipelines.cli.out import guarded_out
 
 BOOK = "substrate.ledger"
 ledger_app = group_app("Check, export and prove records of corrections.", f"driftline ledger verify {BOOK}")
 LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: standard output.")]
+Out = Annotated[Path | None, option("--out", "FILE", "Default: standard output.")]
 ENDINGS = (".jsonl", ".json", ".sig")
 
 
@@ -28,18 +28,15 @@ ENDINGS = (".jsonl", ".json", ".sig")
 )
 def verify(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A ledger, or the proof of an entry.")],
-    head: Annotated[
-        str | None, typer.Option("--head", metavar="HASH", help="Ledger: the head that was noted elsewhere.")
-    ] = None,
+    head: Annotated[str | None, option("--head", "HASH", "Ledger: the head that was noted elsewhere.")] = None,
     signature: Annotated[
-        Path | None, typer.Option("--signature", metavar="FILE", help="Ledger: its signature, by ledger prove --key.")
+        Path | None, option("--signature", "FILE", "Ledger: its signature, by ledger prove --key.")
     ] = None,
     public_key: Annotated[
-        Path | None, typer.Option("--public-key", metavar="FILE", help="The signer's public key (Ed25519, PEM).")
+        Path | None, option("--public-key", "FILE", "The signer's public key (Ed25519, PEM).")
     ] = None,
     root: Annotated[
-        str | None,
-        typer.Option("--root", metavar="HASH", help="Proof: the Merkle root that was noted, as in run.json."),
+        str | None, option("--root", "HASH", "Proof: the Merkle root that was noted, as in run.json.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -89,11 +86,10 @@ def prove(
     path: LedgerFile,
     number: Annotated[int | None, typer.Argument(metavar="N", help="Number of an entry, from 0.")] = None,
     count: Annotated[
-        int | None, typer.Option("--entries", min=1, help="Entries when the root was noted (default: all).")
+        int | None, option("--entries", None, "Entries when the root was noted (default: all).", min=1)
     ] = None,
     key: Annotated[
-        Path | None,
-        typer.Option("--key", metavar="FILE", help="Instead of N: a private key (Ed25519, PEM, no password)."),
+        Path | None, option("--key", "FILE", "Instead of N: a private key (Ed25519, PEM, no password).")
     ] = None,
     out: Out = None,
     as_json: Json = False,

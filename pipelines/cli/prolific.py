@@ -5,19 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from driftline.pipelines.cli.common import Json, RunFolder, Sets, command, context_of_last, group_app, next_step, show
+from driftline.pipelines.cli.common import (
+    Json,
+    RunFolder,
+    Sets,
+    command,
+    context_of_last,
+    group_app,
+    next_step,
+    option,
+    show,
+)
 
 prolific_app = group_app(
     "Ask paid participants of Prolific: one batch, one study.\n\nThe token is read from the environment variable "
     "PROLIFIC_TOKEN. Nothing is published or paid twice, even after a crash: the same command continues.",
     "driftline prolific publish photos2024 --workspace W1 --max-usd 9",
 )
-Endpoint = Annotated[str | None, typer.Option("--endpoint", metavar="URL", help="A compatible service.")]
-MaxUsd = Annotated[
-    float | None, typer.Option("--max-usd", metavar="USD", min=0, help="Refuse what costs more, fees included.")
-]
+Endpoint = Annotated[str | None, option("--endpoint", "URL", "A compatible service.")]
+MaxUsd = Annotated[float | None, option("--max-usd", "USD", "Refuse what costs more, fees included.", min=0)]
 
 
 def _act(
@@ -34,8 +40,8 @@ def _act(
 @command(prolific_app, "publish", "driftline prolific publish photos2024 --workspace W1 --max-usd 9")
 def publish(
     directory: RunFolder,
-    workspace: Annotated[str, typer.Option("--workspace", metavar="ID", help="The workspace that pays.")],
-    count: Annotated[int, typer.Option("--count", min=1, max=500, help="Images in one submission.")] = 20,
+    workspace: Annotated[str, option("--workspace", "ID", "The workspace that pays.")],
+    count: Annotated[int, option("--count", None, "Images in one submission.", min=1, max=500)] = 20,
     max_usd: MaxUsd = None,
     endpoint: Endpoint = None,
     sets: Sets = None,
@@ -69,7 +75,7 @@ def approve(directory: RunFolder, endpoint: Endpoint = None, sets: Sets = None, 
 @command(prolific_app, "reject", "driftline prolific reject photos2024 --file rejected.csv")
 def reject(
     directory: RunFolder,
-    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="CSV with the columns AssignmentId, Reject.")],
+    file: Annotated[Path, option("--file", "FILE", "CSV with the columns AssignmentId, Reject.")],
     endpoint: Endpoint = None,
     sets: Sets = None,
     as_json: Json = False,
@@ -81,7 +87,7 @@ def reject(
 @command(prolific_app, "bonus", "driftline prolific bonus photos2024 --file bonus.csv --max-usd 10")
 def bonus(
     directory: RunFolder,
-    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="CSV: SubmissionId, Amount.")],
+    file: Annotated[Path, option("--file", "FILE", "CSV: SubmissionId, Amount.")],
     max_usd: MaxUsd = None,
     endpoint: Endpoint = None,
     sets: Sets = None,

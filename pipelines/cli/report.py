@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.pipelines.cli.common import Json, Plugins, Runs, Streams, admit, command, context_of_last, show
+from driftline.pipelines.cli.common import Json, Plugins, Runs, Streams, admit, command, context_of_last, option, show
 from driftline.pipelines.cli.out import guarded_out
 
 report_app = typer.Typer()
@@ -18,9 +18,7 @@ report_app = typer.Typer()
 def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="A folder with rows of driftline eval, or a release.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Rows on the same streams, or another version.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Rows: folder for the page (default: comparison).")
-    ] = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Rows: folder for the page (default: comparison).")] = None,
     stream: Streams = None,
     plugins: Plugins = None,
     as_json: Json = False,
@@ -74,17 +72,12 @@ def _shares(entry: dict[str, Any]) -> str:
 @command(report_app, "report", "driftline report runs --out report", panel="Evaluate")
 def report(
     paths: Runs,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="DIR", help="Folder for the pages and the scores (CSV, Parquet, LaTeX, JSON)."),
-    ],
+    out: Annotated[Path, option("--out", "DIR", "Folder for the pages and the scores (CSV, Parquet, LaTeX, JSON).")],
     run_folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--run", metavar="DIR", help="The run that built the benchmark: adds its images, counts and settings."
-        ),
+        Path | None, option("--run", "DIR", "The run that built the benchmark: adds its images, counts and settings.")
     ] = None,
     stream: Streams = None,
+    title: Annotated[str, option("--title", None, "Title of the pages.")] = "",
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -98,8 +91,9 @@ def report(
     guarded_out(out, "report")
     admit(plugins)
     streams = [Stream.load(place) for place in stream or ()]
+    named_so = {"title": title} if title else {}
     if run_folder is None:
-        page = write(results_of(paths, streams), out, streams=streams)
+        page = write(results_of(paths, streams), out, streams=streams, **named_so)
     elif len(streams) != 1 or len(paths) != 1:
         raise BadConfig(
             f"--run was given with {len(streams)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
@@ -109,5 +103,5 @@ def report(
         from driftline.pipelines.reporting.run_report import journey_report
 
         context = context_of_last(run_folder, None, True)
-        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out)
+        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out, **named_so)
     show(as_json, {"out": str(out), "report": str(page)}, f"report: {page}")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.common import Json, Runs, Streams, command, counts_text, several, show
+from driftline.pipelines.cli.common import Json, Runs, Streams, command, counts_text, option, several, show
 from driftline.pipelines.cli.listing import named
 from driftline.pipelines.cli.out import guarded_out
 
@@ -24,14 +24,12 @@ results_app = typer.Typer()
 )
 def results(
     paths: Runs,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder; each format gets a subfolder.")],
-    by: Annotated[str, typer.Option("--by", help="Who ran the evaluation.")],
+    out: Annotated[Path, option("--out", "DIR", "Folder; each format gets a subfolder.")],
+    by: Annotated[str, option("--by", None, "Who ran the evaluation.")],
     formats: Annotated[
         list[str] | None, named("--format", "result-formats", "Formats; default: every-eval-ever")
     ] = None,
-    dataset: Annotated[
-        str, typer.Option("--dataset", metavar="USER/NAME", help="The benchmark on the Hub; huggingface needs it.")
-    ] = "",
+    dataset: Annotated[str, option("--dataset", "USER/NAME", "The benchmark on the Hub; huggingface needs it.")] = "",
     stream: Streams = None,
     as_json: Json = False,
 ) -> None:
@@ -43,9 +41,9 @@ def results(
 
     guarded_out(out)
     chosen = several(formats) or ["every-eval-ever"]
-    for option, text in (("--by", by), ("--dataset", dataset)):
+    for flag, text in (("--by", by), ("--dataset", dataset)):
         if not is_utf8(text):
-            raise BadConfig(f"{option} is {text!r}.", "Expected text in UTF-8.")
+            raise BadConfig(f"{flag} is {text!r}.", "Expected text in UTF-8.")
     about = About(by, VERSION, datetime.now(UTC), dataset)
     counts = write_results(paths, out, chosen, about, [Stream.load(place) for place in stream or ()])
     files = {name: {"files": n} for name, n in counts.items()}

@@ -25,6 +25,7 @@ from driftline.pipelines.cli.common import (
     executor_of,
     log_of,
     next_step,
+    option,
     several,
     show,
 )
@@ -49,24 +50,19 @@ def _reasons(ctx: typer.Context, incomplete: str) -> list[str]:
 
 Reasons = Annotated[
     list[str] | None,
-    typer.Option(
-        "--reason",
-        metavar="REASON",
-        help="Only for this reason (driftline status). Repeatable.",
-        autocompletion=_reasons,
-    ),
+    option("--reason", "REASON", "Only for this reason (driftline status). Repeatable.", autocompletion=_reasons),
 ]
 
 
 @command(runs_app, "demo", "driftline demo --out demo", panel="Start")
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for all results.")] = Path("demo"),
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller world: about a minute.")] = False,
+    out: Annotated[Path, option("--out", "DIR", "Folder for all results.")] = Path("demo"),
+    quick: Annotated[bool, option("--quick", None, "A smaller world: about a minute.")] = False,
     real: Annotated[
-        bool, typer.Option("--real", help="Real dated pictures instead: fruit, painted 1904–1942 (public domain).")
+        bool, option("--real", None, "Real dated pictures instead: fruit, painted 1904–1942 (public domain).")
     ] = False,
     grow: Annotated[
-        bool, typer.Option("--grow", help="Then a year of new photos: what is used again, how old models do.")
+        bool, option("--grow", None, "Then a year of new photos: what is used again, how old models do.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -108,10 +104,10 @@ def _presets() -> list[str]:
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run; created if it does not exist.")],
     preset: Annotated[
-        str, typer.Option("--preset", help="First values (driftline list presets).", autocompletion=_presets)
+        str, option("--preset", None, "First values (driftline list presets).", autocompletion=_presets)
     ] = "folder",
     sets: Sets = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing driftline.yaml.")] = False,
+    force: Annotated[bool, option("--force", None, "Replace an existing driftline.yaml.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write DIR/driftline.yaml: every setting, with a comment."""
@@ -140,13 +136,13 @@ def run(
     engine: Engine = "local",
     copy: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--copy",
-            metavar="s3://…",
-            help="Keep a copy of the run in a bucket; a new DIR begins with it (machines that may vanish).",
+            "s3://…",
+            "Keep a copy of the run in a bucket; a new DIR begins with it (machines that may vanish).",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Repeat finished work of more than 10 minutes.")] = False,
+    yes: Annotated[bool, option("--yes", None, "Repeat finished work of more than 10 minutes.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run all stages that are not done yet.
@@ -188,11 +184,9 @@ def plan_(
     sets: Sets = None,
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", min=1, max=10_000, help="Say what it needs on so many machines like this one, too."),
+        option("--nodes", None, "Say what it needs on so many machines like this one, too.", min=1, max=10_000),
     ] = None,
-    usd_per_hour: Annotated[
-        float | None, typer.Option("--usd-per-hour", metavar="USD", min=0, help="What such a machine costs.")
-    ] = None,
+    usd_per_hour: Annotated[float | None, option("--usd-per-hour", "USD", "What such a machine costs.", min=0)] = None,
     as_json: Json = False,
 ) -> None:
     """Show what a run would do and need; change nothing.
@@ -223,7 +217,7 @@ def plan_(
 def status(
     directory: RunFolder,
     sets: Sets = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Read all output and compare its checksums.")] = False,
+    verify: Annotated[bool, option("--verify", None, "Read all output and compare its checksums.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show each stage: state, counts, dropped by reason, seconds.

@@ -153,7 +153,7 @@ def stream_from_dataset(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Turn a dataset with training and test samples into a stream.
+    """Turn a dataset with train and test into a stream.
 
     Images, vectors or texts. One step; with --held-out two, for corrections (OCRR).
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
-from driftline.pipelines.cli.common import Json, Plugins, Runs, admit, command, show
+from driftline.pipelines.cli.common import Json, Plugins, Runs, admit, command, option, show
 from driftline.pipelines.cli.out import guarded_out
 
 if TYPE_CHECKING:
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
 
 submit_app = typer.Typer()
 Streams = Annotated[
-    list[Path] | None,
-    typer.Option("--stream", metavar="STREAM", help="A stream of the submission, to repeat runs on. Repeatable."),
+    list[Path] | None, option("--stream", "STREAM", "A stream of the submission, to repeat runs on. Repeatable.")
 ]
-Again = Annotated[int | None, typer.Option("--again", min=0, help="How many runs are repeated (default: a tenth).")]
+Again = Annotated[int | None, option("--again", None, "How many runs are repeated (default: a tenth).", min=0)]
 PublicValue = Annotated[
     str,
-    typer.Option(
+    option(
         "--public-value",
-        help="A text that nobody knew when the file was handed in; with the file's hash it decides which runs are "
+        None,
+        "A text that nobody knew when the file was handed in; with the file's hash it decides which runs are "
         "repeated (default: a random one, which is printed).",
     ),
 ]
 RunCode = Annotated[
     bool,
-    typer.Option(
+    option(
         "--run-code",
-        help="Also run learners that are code of the submission: in Linux namespaces, without network, with read-only "
+        None,
+        "Also run learners that are code of the submission: in Linux namespaces, without network, with read-only "
         "files.",
     ),
 ]
 Seconds = Annotated[
-    int, typer.Option("--seconds", min=1, help="Time limit of the check and of each repeated run, in seconds.")
+    int, option("--seconds", None, "Time limit of the check and of each repeated run, in seconds.", min=1)
 ]
 
 
 @command(submit_app, "submit", 'driftline submit runs --name "Our method" --out ours.zip', panel="Share")
 def submit(
     paths: Runs,
-    name: Annotated[str, typer.Option("--name", help="The name on the leaderboard.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.zip", help="The file to hand in.")],
-    contact: Annotated[str, typer.Option("--contact", help="An e-mail address or a web page.")] = "",
+    name: Annotated[str, option("--name", None, "The name on the leaderboard.")],
+    out: Annotated[Path, option("--out", "FILE.zip", "The file to hand in.")],
+    contact: Annotated[str, option("--contact", None, "An e-mail address or a web page.")] = "",
     code: Annotated[
-        list[Path] | None,
-        typer.Option("--code", metavar="NAME.py", help="Code of a learner named NAME:CLASS. Repeatable."),
+        list[Path] | None, option("--code", "NAME.py", "Code of a learner named NAME:CLASS. Repeatable.")
     ] = None,
     plugins: Plugins = None,
     as_json: Json = False,
@@ -112,24 +112,23 @@ def leaderboard(
     paths: Annotated[
         list[Path] | None, typer.Argument(metavar="SUBMISSION…", help="Files of driftline submit.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.md", help="The page.")] = None,
+    out: Annotated[Path | None, option("--out", "FILE.md", "The page.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write no page: run every run again, and name stale and false rows.")
+        bool, option("--check", None, "Write no page: run every run again, and name stale and false rows.")
     ] = False,
     stream: Streams = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Also the shipped results of all learners on the given streams.")
+        bool, option("--baselines", None, "Also the shipped results of all learners on the given streams.")
     ] = False,
     again: Again = None,
     public_value: PublicValue = "",
     seconds: Seconds = 3600,
     unverified: Annotated[
-        bool, typer.Option("--unverified", help="Also show runs without stream or outcomes; the page marks them.")
+        bool, option("--unverified", None, "Also show runs without stream or outcomes; the page marks them.")
     ] = False,
     run_code: RunCode = False,
     site: Annotated[
-        Path | None,
-        typer.Option("--site", metavar="DIR", help="Also a static site: tables, lite track, files to download."),
+        Path | None, option("--site", "DIR", "Also a static site: tables, lite track, files to download.")
     ] = None,
     plugins: Plugins = None,
     as_json: Json = False,

@@ -270,6 +270,28 @@ class TestHelp:
         assert text in said
         assert "\n" not in said
 
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "eval x --protocol clear-iid --learners nap --out", "report x --out", "compare x y --out",
+            "figure save x --out", "results x --by us --out", "audit x --out", "demo --out",
+            "batch x --format mturk --out", "release x --format urls --out", "explore x --prompt a --out",
+        ],
+    )  # fmt: skip
+    def test_nothing_is_written_into_a_stream(self, words: str, tmp_path: Path) -> None:
+        (tmp_path / "stream.json").write_text("{}")
+        assert "holds a stream" in message(driftline(*words.split(), tmp_path), 2)
+        assert [path.name for path in tmp_path.iterdir()] == ["stream.json"]
+
+    @pytest.mark.parametrize(
+        ("words", "ending"),
+        [("submit x --name us", ".zip"), ("leaderboard x.zip", ".md"), ("ledger export x", ".jsonl")],
+    )
+    def test_a_file_has_the_ending_of_its_kind(self, words: str, ending: str, tmp_path: Path) -> None:
+        (tmp_path / "stream.json").write_text("{}")
+        for name, text in (("a.png", f"ends with {ending}"), (f"a{ending}", "holds a stream")):
+            assert text in message(driftline(*words.split(), "--out", tmp_path / name), 2)
+
     def test_help_is_that_of_the_command(self) -> None:
         assert driftline("help", "ledger", "prove").stdout == driftline("ledger", "prove", "--help").stdout
         assert driftline("help").stdout == driftline("--help").stdout
@@ -299,7 +321,7 @@ class TestHelp:
         np.savez(tmp_path / "x.npz", x=x, y=np.arange(60) % 3, step=np.arange(60) // 20)
         place = tmp_path / "S"
         told = answer("stream", "from-arrays", str(tmp_path / "x.npz"), "--out", str(place), "--json")
-        assert (told["steps"], told["samples"], told["classes"], told["folder"]) == (3, 60, 3, str(place))
+        assert (told["steps"], told["samples"], told["classes"], told["out"]) == (3, 60, 3, str(place))
         said = driftline("stream", "from-arrays", tmp_path / "x.npz", "--out", place).stdout
         assert said.splitlines()[-1] == f"Next: driftline eval {place} --protocol clear-iid --learners all --out runs"
 

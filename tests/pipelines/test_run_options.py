@@ -93,6 +93,8 @@ def test_growing_stops_at_limits_of_time_and_money(folder: Path) -> None:
     words = ("grow", folder, "--until", "ask", "--max-minutes", 2.5, "--max-usd", 7)
     found = handed("driftline.pipelines.run.living.grow", *words)
     assert (found["until"], found["minutes"], found["cost"]) == ("ask", 2.5, 7.0)
+    planned = document("grow", folder, "--dry-run", "--until", "filter")
+    assert planned["plan"] == document("plan", folder, "--until", "filter")["plan"]
 
 
 def test_healing_is_of_reasons_older_than_some_days_and_adds_to_the_settings_of_the_last_run(folder: Path) -> None:
@@ -115,4 +117,5 @@ def test_a_report_of_a_run_adds_its_images_and_counts(journey: Path, tmp_path: P
     found = handed("driftline.pipelines.reporting.run_report.journey_report", *words, "--run", journey)
     assert next(iter(found.values())).root == journey
     assert list(found.values())[3:] == [journey / "runs", tmp_path / "r"]
+    assert handed("driftline.eval.reporting.report.write", *words, "--title", "Ours")["title"] == "Ours"
     assert "Expected one of each" in inside("report", journey / "runs", "--run", journey, "--out", tmp_path).stderr
