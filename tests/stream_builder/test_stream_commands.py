@@ -221,6 +221,8 @@ def photos(folder: Path) -> Path:
         (["--seed", 3], {"seed": 3}),
         (["--grouping", "random"], {"grouping": "random"}),
         (["--label", "user"], {"label": "user"}),
+        (["--id", "path"], {"id": "path"}),
+        (["--group", "label"], {"group": "label"}),
         (["--columns", "{label: user, group: label}"], {"label": "user", "group": "label"}),
     ],
 )
