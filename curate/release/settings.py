@@ -21,7 +21,7 @@ class FeatureSettings(Section):
     model: str
     """timm network, e.g. resnet50"""
     weights: str
-    """checkpoint file (torchvision, MoCo v2, BYOL, timm), folder of driftline pretrain, timm tag, or
+    """checkpoint file (torchvision, MoCo v2, BYOL, timm), folder of driftline models train, timm tag, or
     driftline-photos-of-2004"""
 
 

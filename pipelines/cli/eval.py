@@ -287,7 +287,7 @@ def _grid(tune: Sequence[str]) -> dict[str, list[Any]]:
 def _encoded(streams: Iterable[Stream], encoders: list[str], out: Path, device: str, run_log: RunLog) -> list[Path]:
     """Folders with each stream as vectors of each encoder."""
     from driftline.curate.core.atomic_io import fingerprint
-    from driftline.pipelines.cli.feature_zoo import encoded_at
+    from driftline.pipelines.cli.encoding import encoded_at
 
     folders = []
     for stream in streams:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from typer.core import TyperCommand, TyperGroup
 
 Panel = Literal["Start", "Build", "Label", "Keep", "Release", "Stream", "Evaluate", "Share"]  # in this order
+FIRST = ("Input", "Draws", "Paper")  # panels of options
 WIDTH = 80  # columns of every help, whatever the terminal
 TERM = 26  # columns of a term at most; a longer one has a line of its own
 EXAMPLE = "Example: "
@@ -70,9 +71,11 @@ def _row(param: Any) -> tuple[str, str]:
     return term, param.help + (f" [{'; '.join(facts)}]" if facts else "")
 
 
-def _place_of_panel(param: Any) -> tuple[bool, bool]:
-    """Panels in the order of their first options; what is written comes last, and options without a panel after it."""
-    return param.rich_help_panel is None, param.rich_help_panel == "Output"
+def _place_of_panel(param: Any) -> int:
+    """The panels of FIRST, then others, then what is written, then the options without a panel."""
+    panel = param.rich_help_panel
+    places = {**{name: i for i, name in enumerate(FIRST)}, "Output": len(FIRST) + 1, None: len(FIRST) + 2}
+    return places.get(panel, len(FIRST))
 
 
 class _Plain:

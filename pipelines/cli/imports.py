@@ -28,7 +28,7 @@ OPTIONS: dict[str, Any] = {  # parameter, or command and parameter → its optio
     "test_share": shared.TestShare, "order": shared.Order, "grouping": shared.Grouping, "seed": shared.Seed,
     "paper": shared.Paper, "trained_until": shared.TrainedUntil, "bits": shared.Bits,
     "features": Annotated[Path | None, option("--features", "FILE", VECTORS)],
-    "table": Annotated[Path | None, option("--table", "FILE", "CSV or Parquet: ids, labels, file names. Needed.")],
+    "table": Annotated[Path | None, option("--table", "FILE", "CSV or Parquet with ids, labels and file names.")],
     "config": Annotated[str | None, option("--config", "NAME", "A configuration of the data set.")],
     "time_unit": Annotated[str, option("--time-unit", "UNIT", "Of numbers: s, ms, us, ns, or auto.")],
     "split": Annotated[int, option("--split", "N", "Which of the old layout's five splits.", DRAWS, min=0)],
@@ -36,6 +36,7 @@ OPTIONS: dict[str, Any] = {  # parameter, or command and parameter → its optio
         Literal["auto", "prior", "step"],
         option("--first-bucket", None, "prior: without labels, for pre-training; auto: so if all 11 exist."),
     ],
+    "hub x": Annotated[str | None, option("--x", "COLUMN", "Column of images or texts.")],
     "clear features": Annotated[
         str, option("--features", "NAME", "images:SIZE, decoded on access; or published vectors: moco_b0, …")
     ],
@@ -112,7 +113,7 @@ OURS = {
         "Join TiC's lists of uids by year to a table.\n\nAlso lists by month; the table has images or vectors. Its "
         "columns, if no others are named: uid, key or id; label or class; path, file or filename.",
         "driftline stream from-tic year2uids.json --table t.parquet --out S",
-        {"table": None, "features": None, "root": None, **CUT},
+        {"table": inspect.Parameter.empty, "features": None, "root": None, **CUT},
         ("id", "label", "path"),
     ),
     "wilds": Import(
@@ -145,8 +146,11 @@ def _add(name: str, about: Import, own: Mapping[str, Any] | None = None) -> None
     """Register the command of an importer. own: options that only it has."""
 
     def run(source: Path, out: Path, as_json: bool, **options: Any) -> None:
+        from driftline.stream_builder.importers.dated import count_of
+
         guarded_out(out, "stream")
         options = with_columns(options.pop("columns", None), options)
+        count_of(options.get("period", 1))
         facts = paper_facts(options.pop("paper", None), options.pop("trained_until", None))
         bits, function = options.pop("bits", "16"), _function(name)
         work = out.parent / f".partial-{out.name}-files"  # beside the stream: its files become hard links
@@ -209,16 +213,20 @@ def _plugin(name: str, asked: bool) -> tuple[Import, dict[str, Any]]:
     from driftline.stream_builder.importers import IMPORTERS
 
     source, example = ("PATH", "Its data."), f"driftline stream from-{name} PATH --out S"
-    if not asked and (problem := IMPORTERS.problem(name)):
-        return Import(source, problem, example, {}), {}
-    function, own = IMPORTERS[name], {}
-    _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
-    for one in parameters:
-        if one.name in (*OPTIONS, "work"):
-            continue
-        if one.annotation not in PLAIN and get_origin(one.annotation) is not Literal:
-            problem = f"The importer {name!r} has a parameter {one.name} of type {one.annotation}."
-            raise BadPlugin(problem, "Expected text, a number, a path or True and False.")
-        own[one.name] = Annotated[one.annotation, option(f"--{one.name.replace('_', '-')}", None, "Of this importer.")]
+    try:
+        function, own = IMPORTERS[name], {}
+        _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
+        for one in parameters:
+            if one.name in (*OPTIONS, "work"):
+                continue
+            if one.annotation not in PLAIN and get_origin(one.annotation) is not Literal:
+                problem = f"The importer {name!r} has a parameter {one.name} of type {one.annotation}."
+                raise BadPlugin(problem, "Expected text, a number, a path or True and False.")
+            flag = f"--{one.name.replace('_', '-')}"
+            own[one.name] = Annotated[one.annotation, option(flag, None, "Of this importer.")]
+    except BadPlugin as error:
+        if asked:
+            raise
+        return Import(source, str(error), example, {}), {}
     text = inspect.cleandoc(function.__doc__ or f"Read data of {name}.")
     return Import(source, text, example, {one.name: one.default for one in parameters if one.name != "work"}), own

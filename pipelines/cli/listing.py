@@ -104,9 +104,7 @@ def list_(
     if (new := RENAMED.get(f"list {kind}")) is not None:
         raise UnknownName(f"Unknown kind {kind!r}.", f"Did you mean {new!r}?")
     if kind == "models":
-        from driftline.pipelines.cli.models import models_list
-
-        models_list(as_json)
+        list_models(as_json)
         return
     if kind is None:
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
@@ -124,6 +122,42 @@ def list_(
         show(as_json, rows, _by_family(rows))
         return
     show(as_json, rows, columns([(e["name"], e["summary"], e["origin"]) for e in rows]))
+
+
+def list_models(as_json: bool) -> None:
+    """Print the well-known models that embed photos, the built-in one first."""
+    from driftline.curate.encoders.weights import KNOWN, is_here
+    from driftline.pipelines.stages.embed import BUILT_IN
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": BUILT_IN, "model": BUILT_IN, "weights": None, "megabytes": 6, "licence": "Apache-2.0",
+            "data": "drawn photos of the demo: no model of real photos", "until": None, "claim": "part of driftline",
+            "source": "part of driftline",
+            "present": True,
+        }
+    ]  # fmt: skip
+    rows += [
+        {
+            "name": model.name, "model": model.model, "weights": model.tag, "megabytes": model.megabytes,
+            "licence": model.licence, "data": model.seen.data, "until": model.seen.trained_until,
+            "claim": model.seen.source, "source": model.repository,
+            "present": is_here(model.repository),
+        }
+        for model in KNOWN.values()
+    ]  # fmt: skip
+    table = [
+        (
+            row["name"],
+            row["data"] + (f", until {row['until']}" if row["until"] else ""),
+            f"{row['megabytes']:,} MB",
+            row["licence"],
+            "here" if row["present"] else "to download",
+        )
+        for row in rows
+    ]
+    more = "Download: driftline models get NAME. Of your own photos: models train."
+    show(as_json, rows, f"{columns(table)}\n{more}")
 
 
 def learner_page() -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.common import Device, IncludeTests, Json, command, group_app, show
-from driftline.pipelines.cli.listing import columns, named
+from driftline.pipelines.cli.listing import list_models, named
 from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.stream_options import option
 
 models_app = group_app("List, download and train the models that embed photos.", "driftline models list")
 
@@ -33,38 +35,7 @@ def models_list(as_json: Json = False) -> None:
     Every other model of open_clip works, too. To measure drift, take a model whose training photos are older than
     yours: RN50:yfcc15m ends in 2014.
     """
-    from driftline.curate.encoders.weights import KNOWN, is_here
-    from driftline.pipelines.stages.embed import BUILT_IN
-
-    rows: list[dict[str, Any]] = [
-        {
-            "name": BUILT_IN, "model": BUILT_IN, "weights": None, "megabytes": 6, "licence": "Apache-2.0",
-            "data": "drawn photos of the demo: no model of real photos", "until": None, "claim": "part of driftline",
-            "source": "part of driftline",
-            "present": True,
-        }
-    ]  # fmt: skip
-    rows += [
-        {
-            "name": model.name, "model": model.model, "weights": model.tag, "megabytes": model.megabytes,
-            "licence": model.licence, "data": model.seen.data, "until": model.seen.trained_until,
-            "claim": model.seen.source, "source": model.repository,
-            "present": is_here(model.repository),
-        }
-        for model in KNOWN.values()
-    ]  # fmt: skip
-    table = [
-        (
-            row["name"],
-            row["data"] + (f", until {row['until']}" if row["until"] else ""),
-            f"{row['megabytes']:,} MB",
-            row["licence"],
-            "here" if row["present"] else "to download",
-        )
-        for row in rows
-    ]
-    more = "Download: driftline models get NAME. Of your own photos: models train."
-    show(as_json, rows, f"{columns(table)}\n{more}")
+    list_models(as_json)
 
 
 def _known(incomplete: str) -> list[str]:
@@ -100,6 +71,10 @@ def models_get(
     show(as_json, {"out": place, "files": [str(file) for file in files], "settings": settings}, text)
 
 
+_of_recipe = partial(option, panel="With --recipe")
+_of_clip = partial(option, panel="Without --recipe")
+
+
 @command(
     models_app,
     "train",
@@ -117,37 +92,25 @@ def models_train(
         str | None, named("--recipe", "recipes", "Train an image encoder without labels (MoCo v2): hyper-parameters")
     ] = None,
     sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Of the recipe (driftline list recipes). Repeatable."),
+        list[str] | None, _of_recipe("--set", "KEY=VALUE", "Of the recipe (driftline list recipes). Repeatable.")
     ] = None,
     bucket: Annotated[
-        int,
-        typer.Option(
-            "--bucket", metavar="N", min=0, help="--recipe: number of the bucket, or of a stream's step (0: its past)."
-        ),
+        int, _of_recipe("--bucket", "N", "Number of the bucket, or of a stream's step (0: its past).", min=0)
     ] = 0,
     probe: Annotated[
-        Path | None,
-        typer.Option(
-            "--probe", metavar="STREAM", help="--recipe: images of the recipe's size; k-NN accuracy during training."
-        ),
+        Path | None, _of_recipe("--probe", "STREAM", "Images of the recipe's size: k-NN accuracy during training.")
     ] = None,
-    every: Annotated[int, typer.Option("--probe-every", metavar="N", min=1, help="Epochs between two probes.")] = 5,
-    epochs: Annotated[
-        int | None,
-        typer.Option("--epochs", metavar="N", min=1, help="Passes over the photos (default: 20, or the recipe's)."),
-    ] = None,
+    every: Annotated[int, _of_recipe("--probe-every", "N", "Epochs between two probes.", min=1)] = 5,
+    epochs: Annotated[int | None, _of_clip("--epochs", "N", "Passes over the photos (default: 20).", min=1)] = None,
     size: Annotated[
         int | None,
-        typer.Option(
-            "--size", metavar="PIXELS", min=32, max=224, help="Edge of the photos, a multiple of 32 (default: 64)."
-        ),
+        _of_clip("--size", "PIXELS", "Edge of the photos, a multiple of 32 (default: 64).", min=32, max=224),
     ] = None,
     image_encoder: Annotated[
-        str | None, typer.Option("--image-encoder", metavar="KIND:MODEL:WEIGHTS", help="Frozen image encoder.")
+        str | None, _of_clip("--image-encoder", "KIND:MODEL:WEIGHTS", "Frozen image encoder; with --text-encoder.")
     ] = None,
     text_encoder: Annotated[
-        str | None, typer.Option("--text-encoder", metavar="KIND:MODEL", help="Frozen text encoder.")
+        str | None, _of_clip("--text-encoder", "KIND:MODEL", "Frozen text encoder; with --image-encoder.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
     device: Annotated[Device, typer.Option("--device", help="Where the model is trained.")] = "auto",

@@ -7,221 +7,45 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from driftline.curate.core.errors import BadConfig, did_you_mean
 from driftline.pipelines.cli.common import (
     Json,
-    Workers,
     comma_separated,
     command,
     counts_text,
-    executor_of,
     group_app,
-    log_of,
     several,
     show,
 )
-from driftline.pipelines.cli.feature_zoo import encoded_at, encoders_of, opened
+from driftline.pipelines.cli.compose import compose_app
+from driftline.pipelines.cli.encoding import encode_app
 from driftline.pipelines.cli.imports import import_app
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_from import from_app
 from driftline.pipelines.cli.stream_options import (
-    DATA,
-    DRAWS,
-    FIDELITY,
-    INPUT,
     OUTPUT,
-    PAPER,
-    Bits,
-    DataDir,
-    Download,
-    EncoderDevice,
     Fidelity,
-    Labels,
-    Out,
-    Seed,
-    Size,
-    facts_of,
     option,
-    save,
-    tell,
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    pass
 
 stream_app = group_app(
     "Create, show, measure and export streams.", "driftline stream from-folder-by-time album --out by-year"
 )
 stream_app.add_typer(from_app)
 stream_app.add_typer(import_app)
+stream_app.add_typer(encode_app)
+stream_app.add_typer(compose_app)
 
 StreamFolder = Annotated[Path, typer.Argument(metavar="STREAM", help="A stream folder.")]
 EXPORT = "driftline stream export STREAM --format imagefolder --out exports"
-
-
-@command(stream_app, "encode", "driftline stream encode photos2024 --encoder ngrams:2048 --out E")
-def stream_encode(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A stream of images or texts, a release, or a run.")],
-    out: Annotated[Path, option("--out", "DIR", "Folder; the stream of each encoder is in OUT/NAME.", OUTPUT)],
-    encoder: Annotated[
-        list[str],
-        option("--encoder", "[NAME=]SPEC", "KIND:MODEL:WEIGHTS (driftline list encoders). Repeatable."),
-    ],
-    device: EncoderDevice = "auto",
-    bits: Bits = "16",
-    as_json: Json = False,
-) -> None:
-    """Encode a stream's samples with other encoders.
-
-    Writes one stream of vectors for each. What is already encoded is not encoded again.
-    """
-    guarded_out(out)
-    places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
-    stream, source = opened(path)
-    log, stored = log_of(None, as_json), 8 if bits == "8" else 16
-    saved = [
-        facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log, bits=stored), place)
-        for place, (name, spec) in places.items()
-    ]
-    tell(as_json, saved, out=out)
-
-
-@command(
-    stream_app,
-    "compose",
-    'driftline stream compose --base cifar10 --sequence "C:L:R"\n  --sizes 600,400,600,400 --out S',
-)
-def stream_compose(
-    base: Annotated[str, option("--base", "DATA", DATA, autocompletion=completion("datasets"))],
-    sequence: Annotated[
-        str,
-        option(
-            "--sequence",
-            "SHIFTS",
-            "Shifts of the steps after the source, as in C:L:R (driftline list shifts); several at one step: C,T; with "
-            "settings: R(45); ~R grows over its step; your own: {package.module:Name}. Or portraits: of yearbooks, "
-            "folders M and F in --base, a step for each decade.",
-            INPUT,
-            autocompletion=completion("shifts"),
-        ),
-    ],
-    out: Out,
-    sizes: Annotated[
-        str | None,
-        option("--sizes", "N,N,…", "Samples of each step, the source step first (default: the paper's).", DRAWS),
-    ] = None,
-    test_size: Annotated[int, option("--test-size", "N", "Test samples of the last step.", DRAWS, min=1)] = 5000,
-    seed: Seed = 0,
-    seeds: Annotated[
-        str | None,
-        option("--seeds", "N-N", "As in 0-4: one stream for each, in OUT/seed-0 …; eval takes OUT as one.", DRAWS),
-    ] = None,
-    fidelity: Annotated[Fidelity, option("--fidelity", None, FIDELITY, PAPER)] = "clean",
-    overlap: Annotated[
-        Literal["auto", "independent", "validation", "disjoint"],
-        option(
-            "--overlap",
-            None,
-            "Images that steps share. disjoint: none; validation: only training images; independent: any; auto: the "
-            "strictest that the dataset is large enough for.",
-            DRAWS,
-        ),
-    ] = "auto",
-    draws: Annotated[
-        Literal["auto", "published", "own"],
-        option("--draws", None, "The samples published with the dataset, or own random ones.", PAPER),
-    ] = "auto",
-    balanced: Annotated[
-        Literal["balanced", "natural"],
-        option("--classes", None, "Equally many samples of each class, or as many as the dataset has.", DRAWS),
-    ] = "balanced",
-    augment: Annotated[
-        Literal["auto", "none", "paper"],
-        option("--augment", None, "Augmentation of training images, recorded for loaders.", PAPER),
-    ] = "auto",
-    val_share: Annotated[
-        float, option("--val-share", "SHARE", "Share of validation samples.", DRAWS, min=0, max=0.9)
-    ] = 0.2,
-    priors: Annotated[
-        Path | None,
-        option("--priors", "FILE", "CSV without header: a row per step with the share of each class.", DRAWS),
-    ] = None,
-    data_dir: DataDir = None,
-    labels: Labels = None,
-    size: Size = 32,
-    download: Download = False,
-    workers: Workers = "auto",
-    oracle: Annotated[
-        bool,
-        option(
-            "--oracle/--no-oracle", None, "Also data for the learner oracle, if the dataset is large enough.", PAPER
-        ),
-    ] = True,
-    as_json: Json = False,
-) -> None:
-    """Compose a stream from a dataset and a shift sequence.
-
-    Shifts accumulate from step to step.
-    """
-    from driftline.curate.core.atomic_io import fingerprint
-    from driftline.curate.core.outside.names import is_count
-    from driftline.eval.experiment.settings import seeds_of
-    from driftline.stream_builder.builders.sampling import Composition
-    from driftline.stream_builder.builders.shift_sequence import compose
-    from driftline.stream_builder.datasets import Options, open_dataset
-
-    guarded_out(out, "stream" if seeds is None else "draws")
-    if sizes is not None and not all(is_count(part.strip()) for part in sizes.split(",")):
-        raise BadConfig(f"--sizes is {sizes!r}.", "Expected numbers separated by commas, as in 6000,4000,6000,4000.")
-    if sequence == "portraits":
-        from driftline.stream_builder.builders.portraits import portraits
-
-        others = {
-            "--sizes": sizes, "--test-size": test_size != 5000, "--seeds": seeds, "--overlap": overlap != "auto",
-            "--draws": draws != "auto", "--classes": balanced != "balanced", "--augment": augment != "auto",
-            "--val-share": val_share != 0.2, "--priors": priors, "--data-dir": data_dir, "--labels": labels,
-            "--download": download, "--workers": workers != "auto", "--no-oracle": not oracle,
-        }  # fmt: skip
-        if typed := [name for name, value in others.items() if value]:
-            raise BadConfig(f"{typed[0]} was given with --sequence portraits.", "Expected a sequence of shifts for it.")
-        tell(as_json, [save(portraits(Path(base), size, seed, fidelity), out)], "seq-to-final")
-        return
-    composition = Composition(
-        val_share, balanced, overlap, draws, augment=augment, fidelity=fidelity, priors=_table(priors)
-    )
-    one_draw = partial(
-        compose, open_dataset(base, Options(data_dir, labels, size, download)), sequence,
-        None if sizes is None else [int(part) for part in sizes.split(",")], test_size, composition=composition,
-        workers=executor_of("local", workers).workers, oracle=oracle,
-    )  # fmt: skip
-    if seeds is None:
-        tell(as_json, [save(one_draw(seed=seed), out)], "seq-to-final")
-        return
-    saved = []
-    for each in seeds_of(seeds):
-        stream = one_draw(seed=each)
-        alike = {key: value for key, value in stream.facts.items() if key not in ("seed", "shared")}
-        shares = [] if composition.priors is None else composition.priors.tolist()
-        family = [alike, list(stream.classes), test_size, oracle, val_share, balanced, shares]
-        saved.append(save(stream, out / f"seed-{each}", {"family": fingerprint(family)}))
-    tell(as_json, saved, "seq-to-final", out=out)
-
-
-def _table(path: Path | None) -> npt.NDArray[np.float64] | None:
-    import numpy as np
-
-    if path is None:
-        return None
-    try:
-        return np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
-        raise BadConfig(f"--priors: {path} cannot be read ({error}).", "Expected numbers, no header.") from None
 
 
 @command(stream_app, "measure", "driftline stream measure STREAM --distance w2,sliced --json")
@@ -233,22 +57,21 @@ def stream_measure(
             "--distance",
             "NAME,…",
             "paper (W2, divided as in its table 5), names (driftline list distances), package.module:Name.",
+            None,
             autocompletion=completion("distances"),
         ),
     ] = "paper",
     labels: Annotated[
-        bool, option("--labels", None, "Also measure labels: drift of class frequencies, shift S.")
+        bool, option("--labels", None, "Also measure labels: drift of class frequencies, shift S.", None)
     ] = False,
     fidelity: Annotated[
         Fidelity | None,
-        option(
-            "--fidelity", None, "paper-code: stop the solver where the paper's code did (default: as composed).", PAPER
-        ),
+        option("--fidelity", None, "paper-code: stop as the paper's code did (default: as composed).", None),
     ] = None,
     exact: Annotated[
-        bool, option("--exact", None, "Use all samples of a large stream: minutes to hours, gigabytes.")
+        bool, option("--exact", None, "Use all samples of a large stream: minutes to hours, gigabytes.", None)
     ] = False,
-    seed: Seed = 0,
+    seed: Annotated[int, option("--seed", "N", "Random seed of distances that draw.", None)] = 0,
     as_json: Json = False,
 ) -> None:
     """Measure how far each step is from the last step.
@@ -298,7 +121,7 @@ def stream_measure(
 def stream_show(
     path: StreamFolder,
     out: Annotated[Path | None, option("--out", "DIR", "Folder of contact sheets, one for each split.", OUTPUT)] = None,
-    verify: Annotated[bool, option("--verify", None, "Hash every array again.")] = False,
+    verify: Annotated[bool, option("--verify", None, "Hash every array again.", None)] = False,
     as_json: Json = False,
 ) -> None:
     """Show a stream's steps, splits and sizes.

@@ -64,7 +64,7 @@ def stream_from_release(
     ] = None,
     period: Annotated[
         str | None,
-        option("--period", "PERIOD", f"Steps by upload time, not the buckets and splits. A step is a {PERIOD}", DRAWS),
+        option("--period", PERIOD, "Steps by upload time, instead of buckets and splits; N: so many steps.", DRAWS),
     ] = None,
     test_share: TestShare = 0.1,
     order: Order = "natural",
@@ -88,7 +88,8 @@ def stream_from_release(
 ) -> None:
     """Turn a release into a stream: a step for each bucket.
 
-    With --period, steps are cut by upload time instead, for online evaluation (near-future).
+    With --period, steps are cut by upload time instead, for online evaluation (near-future); --test-share, --order and
+    --grouping are about these steps.
     """
     guarded_out(out, "stream")
     facts = paper_facts(paper, trained_until)

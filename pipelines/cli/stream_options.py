@@ -24,10 +24,10 @@ ROLES = {
     "group": "uploaders: all samples of one are on one side",
 }
 DATA = "A name (driftline list datasets), a path, or package.module:Name."
-PERIOD = "year, month, week, day; or a number of steps, about equally large."
+PERIOD = "year|month|week|day|N"
 
 
-def option(flag: str, metavar: str | None, text: str, panel: str = INPUT, **more: Any) -> Any:
+def option(flag: str, metavar: str | None, text: str, panel: str | None = INPUT, **more: Any) -> Any:
     """An option under a heading. metavar: None for flags and choices."""
     return typer.Option(flag, metavar=metavar, help=text, rich_help_panel=panel, **more)
 
@@ -36,7 +36,7 @@ Columns = Annotated[str | None, option("--columns", "YAML", "All columns at once
 Root = Annotated[Path | None, option("--root", "DIR", "Folder of images (default: the table's).")]
 DataDir = Annotated[Path | None, option("--data-dir", "DIR", "Folder of a named dataset (default: data).")]
 Labels = Annotated[
-    Literal["fine", "coarse"] | None, option("--labels", None, "Of a dataset that has both (default: coarse).")
+    Literal["fine", "coarse"] | None, option("--labels", None, "Labels of a dataset that has both (default: coarse).")
 ]
 Size = Annotated[int, option("--size", "PIXELS", "Edge of decoded images.", min=4, max=512)]
 Download = Annotated[bool, option("--download", None, "Download a named dataset that is not in --data-dir.")]
@@ -46,7 +46,7 @@ TrainedUntil = Annotated[
     option("--trained-until", "DATE", "Newest year, month or day that the vectors' encoder may have seen: 2021-01."),
 ]
 Seed = Annotated[int, option("--seed", "N", "Random seed of all draws, and of the order of equal times.", DRAWS)]
-Period = Annotated[str, option("--period", "PERIOD", f"A step is a {PERIOD}", DRAWS)]
+Period = Annotated[str, option("--period", PERIOD, "Length of a step; N: so many steps of about equal size.", DRAWS)]
 TestShare = Annotated[
     float,
     option(
@@ -74,7 +74,8 @@ Paper = Annotated[
 ]
 Out = Annotated[Path, option("--out", "DIR", "Folder of the stream.", OUTPUT)]
 Bits = Annotated[
-    Literal["8", "16"], option("--bits", None, "Bits of a stored number; 8 prints the least cosine.", OUTPUT)
+    Literal["8", "16"],
+    option("--bits", None, "Bits of a stored number; of 8 the output says how exact they are.", OUTPUT),
 ]
 
 

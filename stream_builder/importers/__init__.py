@@ -7,10 +7,12 @@ another package is an entry point `driftline.importers`, and its command `driftl
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from driftline.curate.core.registry import Registry
-from driftline.stream_builder.stream import Stream
+
+if TYPE_CHECKING:
+    from driftline.stream_builder.stream import Stream
 
 
 class Importer(Protocol):

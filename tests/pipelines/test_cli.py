@@ -469,8 +469,8 @@ class TestCommands:
             split=np.where(np.arange(120) % 4 == 3, "test", "train"),
         )
         make = ("stream", "from-arrays", tmp_path / "f.npz", "--out", tmp_path / "s")
-        assert "Expected one of clear10/moco-yfcc-b0" in message(driftline(*make, "--published", "clear11"), 2)
-        assert driftline(*make, "--published", "clear10/moco-yfcc-b0").returncode == 0
+        assert "Expected one of clear10/moco-yfcc-b0" in message(driftline(*make, "--paper", "clear11"), 2)
+        assert driftline(*make, "--paper", "clear10/moco-yfcc-b0").returncode == 0
         facts = json.loads((tmp_path / "s" / "stream.json").read_text())["facts"]
         assert facts == {"from": "arrays", "file": "f.npz", "published": "clear10/moco-yfcc-b0"}
         shown = json.loads(driftline("stream", "show", tmp_path / "s", "--json").stdout)

@@ -221,6 +221,8 @@ def photos(folder: Path) -> Path:
         (["--seed", 3], {"seed": 3}),
         (["--grouping", "random"], {"grouping": "random"}),
         (["--label", "user"], {"label": "user"}),
+        (["--id", "path"], {"id": "path"}),
+        (["--group", "label"], {"group": "label"}),
         (["--columns", "{label: user, group: label}"], {"label": "user", "group": "label"}),
     ],
 )
@@ -341,5 +343,5 @@ def test_portraits_have_a_size_a_seed_and_a_fidelity(tmp_path: Path) -> None:
     loaded = Stream.load(tmp_path / "out")
     assert (loaded.x_shape, loaded.facts["loading"]["normalise"]) == ((8, 8, 3), "squashed")
     for wrong in (("--sizes", "1,2"), ("--test-size", 3), ("--no-oracle",), ("--seeds", "0-1")):
-        done = inside(*command, *wrong)
+        done = inside(*command, *wrong, "--out", tmp_path / "other")
         assert (done.returncode, f"{wrong[0]} was given with --sequence portraits" in done.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""Features of any encoder for any stream of images or texts; finished encodings are reused."""
+"""`driftline stream encode`: vectors of any encoder for a stream of images or texts; finished ones are reused."""
 
 from __future__ import annotations
 
@@ -7,13 +7,49 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.cli.common import Json, command, log_of, several
+from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.stream_options import OUTPUT, Bits, EncoderDevice, facts_of, option, tell
 
 if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
+
+encode_app = typer.Typer()
+
+EXAMPLE = "driftline stream encode photos2024 --out vectors\n  --encoder moco=backbone:resnet18:moco"
+
+
+@command(encode_app, "encode", EXAMPLE)
+def stream_encode(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A stream of images or texts, a release, or a run.")],
+    out: Annotated[Path, option("--out", "DIR", "Folder; the stream of each encoder is in OUT/NAME.", OUTPUT)],
+    encoder: Annotated[
+        list[str],
+        option("--encoder", "[NAME=]SPEC", "KIND:MODEL:WEIGHTS (driftline list encoders). Repeatable."),
+    ],
+    device: EncoderDevice = "auto",
+    bits: Bits = "16",
+    as_json: Json = False,
+) -> None:
+    """Encode a stream's samples with other encoders.
+
+    Writes one stream of vectors for each. What is already encoded is not encoded again.
+    """
+    guarded_out(out)
+    places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
+    stream, source = opened(path)
+    log, stored = log_of(None, as_json), 8 if bits == "8" else 16
+    saved = [
+        facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log, bits=stored), place)
+        for place, (name, spec) in places.items()
+    ]
+    tell(as_json, saved, out=out)
 
 
 def encoders_of(texts: Sequence[str]) -> dict[str, str]:
