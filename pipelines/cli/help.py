@@ -73,9 +73,9 @@ def _row(param: Any) -> tuple[str, str]:
 
 def _place_of_panel(param: Any) -> int:
     """The panels of FIRST, then others, then what is written, then the options without a panel."""
-    panel = param.rich_help_panel
-    places = {**{name: i for i, name in enumerate(FIRST)}, "Output": len(FIRST) + 1, None: len(FIRST) + 2}
-    return places.get(panel, len(FIRST))
+    places: dict[str | None, int] = {name: i for i, name in enumerate(FIRST)}
+    places |= {"Output": len(FIRST) + 1, None: len(FIRST) + 2}
+    return places.get(param.rich_help_panel, len(FIRST))
 
 
 class _Plain:
@@ -96,7 +96,7 @@ class _Plain:
         for param in sorted(options, key=_place_of_panel):
             panels.setdefault(param.rich_help_panel or "Options", []).append(param)
         parts += [f"{name}:\n{table(map(_row, params))}" for name, params in panels.items() if params]
-        commands = getattr(self, "commands", {})
+        commands: dict[str, Any] = getattr(self, "commands", {})
         width = max(map(len, commands), default=0)
         members: dict[str, list[tuple[str, str]]] = {panel: [] for panel in get_args(Panel)}
         for name, command in commands.items():

@@ -85,15 +85,14 @@ def report(
 
     An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
     """
-    from driftline.eval.reporting.report import results_of, write
+    from driftline.eval.reporting.report import TITLE, results_of, write
     from driftline.stream_builder.stream import Stream
 
     guarded_out(out, "report")
     admit(plugins)
     streams = [Stream.load(place) for place in stream or ()]
-    named_so = {"title": title} if title else {}
     if run_folder is None:
-        page = write(results_of(paths, streams), out, streams=streams, **named_so)
+        page = write(results_of(paths, streams), out, streams=streams, title=title or TITLE)
     elif len(streams) != 1 or len(paths) != 1:
         raise BadConfig(
             f"--run was given with {len(streams)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
@@ -103,5 +102,5 @@ def report(
         from driftline.pipelines.reporting.run_report import journey_report
 
         context = context_of_last(run_folder, None, True)
-        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out, **named_so)
+        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out, title=title)
     show(as_json, {"out": str(out), "report": str(page)}, f"report: {page}")

@@ -40,7 +40,7 @@ def _sentences(error: Any, command: str, ctx: Any, name: str) -> list[str]:
     shown = param.metavar or param.name.upper() if param.param_type_name == "argument" else param.opts[0]
     if type(error).__name__ == "MissingParameter":
         return [f"{shown} is missing.", _expected(param)]
-    problems = getattr(error.__cause__, "errors", list)()
+    problems: list[Any] = getattr(error.__cause__, "errors", list)()
     given = str(problems[0]["input"]) if problems else error.message
     choices = [str(choice) for choice in param.type_descriptor.choices or ()]
     return [f"{shown} is {given!r}.", _expected(param), did_you_mean(given, choices)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.core.errors import BadConfig, UnknownName, did_you_mean
+from driftline.curate.core.errors import BadConfig, UnknownName, available, did_you_mean
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import resolve_path
@@ -76,7 +76,7 @@ def check_reasons(reasons: Sequence[str], there: Iterable[str], what: str) -> No
     for reason in reasons:
         if reason not in names:
             problem = f"No photo was {what} for the reason {reason!r}."
-            raise UnknownName(problem, did_you_mean(reason, names), f"Available: {', '.join(names) or 'none'}.")
+            raise UnknownName(problem, did_you_mean(reason, names), available(reason, names))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from driftline.curate.core.errors import IncompatibleStream, UnknownName, did_you_mean
+from driftline.curate.core.errors import IncompatibleStream, UnknownName, available, did_you_mean
 from driftline.eval.plotting import files
 from driftline.eval.plotting.charts import Figure
 from driftline.eval.protocol import Document
@@ -31,8 +31,7 @@ def save_figures(
     for name in titles:
         if name not in names:
             every = [*names, *files.OF_NETWORKS]
-            available = f"Available: {', '.join(every)}."
-            raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, every), available)
+            raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, every), available(name, every))
     return [
         files.save(figure.picture, out / f"{stem}{kind}")
         for title, stem, figure in charts
