@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
+MANY, NEAREST = 20, 5  # names that a message lists, and how many it lists of more
+
 
 class DriftlineError(Exception):
     """An error whose text is one clear paragraph of up to three sentences.
@@ -180,6 +182,19 @@ def crashed(error: Exception) -> Crashed:
     last = traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f", {Path(frame.filename).name} line {frame.lineno}" for frame in last)
     return Crashed(f"It crashed: {type(error).__name__}: {str(error)[:300]}{place}.")
+
+
+def available(name: str, names: Iterable[str], listed: str = "") -> str:
+    """What an unknown name could have been: all names, or the five nearest of many. listed: where the others are.
+
+    >>> available("c", ["a", "b"]), available("7", map(str, range(30)), "driftline list numbers")
+    ('Available: a, b.', 'The nearest of 30: 7, 27, 17, 9, 8. All: driftline list numbers.')
+    """
+    every = list(names)
+    if len(every) <= MANY:
+        return f"Available: {', '.join(every) or 'none'}."
+    nearest = ", ".join(difflib.get_close_matches(name, every, NEAREST, 0.0))
+    return f"The nearest of {len(every)}: {nearest}.{f' All: {listed}.' if listed else ''}"
 
 
 class Waiting(DriftlineError):

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from driftline.curate.core.errors import MissingFile, UnknownName, did_you_mean
+from driftline.curate.core.errors import MissingFile, UnknownName, available, did_you_mean
 from driftline.curate.encoders.seen import Seen, seen
 
 FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # the first that a repository has
@@ -165,7 +165,9 @@ def download(name: str, out: Path | None = None) -> list[Path]:
     """Download known weights into the cache of the hub, where open_clip finds them, or into the folder `out`, which
     can be copied to another machine. Returns the files. Raises UnknownName, MissingFile."""
     if name not in KNOWN:
-        raise UnknownName(f"Unknown weights {name!r}.", did_you_mean(name, KNOWN), f"Available: {', '.join(KNOWN)}.")
+        raise UnknownName(
+            f"Unknown weights {name!r}.", did_you_mean(name, KNOWN), available(name, KNOWN, "driftline models list")
+        )
     weights = KNOWN[name]
     if not hub_answers():
         raise unreachable(weights.model, weights.tag, f"{urlsplit(hub()).hostname} does not answer")

@@ -9,6 +9,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.eval.plotting.charts import Picture, tag
 
 KINDS = (".svg", ".pdf", ".png")
+OF_NETWORKS = ("interpolation", "projection", "svcca", "adjacent")  # drawn by `finetuning.draw`, not from rows alone
 INK, PAPER = "#14181a", "#ffffff"
 SCALE = 2  # pixels of a PNG for one of the SVG
 

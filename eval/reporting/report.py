@@ -33,6 +33,7 @@ from driftline.eval.scoring.cells import Resampling, groups_of
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
 
+TITLE = "driftline report"
 MANY_RUNS = 2000  # with more, several processes make the documents
 FEW_RUNS, REPLICATES, FEW = 500, 1000, 60  # with more runs, intervals come from fewer replicates
 NAMED = 3  # files of outcomes that cannot be used
@@ -162,7 +163,7 @@ def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: b
 def report(
     results: Document | str | Path | Sequence[Document | str | Path],
     out: str | Path,
-    title: str = "driftline report",
+    title: str = TITLE,
     streams: Sequence[Stream] = (),
 ) -> Path:
     """Write the report of what `evaluate` returned, or of folders of rows, into `out`; returns the path of index.html.
@@ -182,7 +183,7 @@ def report(
 def write(
     documents: Sequence[Document],
     out: Path,
-    title: str = "driftline report",
+    title: str = TITLE,
     notice: str = "",
     before: Sequence[Section] = (),
     after: Sequence[Section] = (),

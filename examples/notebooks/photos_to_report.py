@@ -63,7 +63,7 @@ run = dl.init_run(
         "depth": 200,
         "overlap": "allow",
         "short": "fewer",
-        "background": False,
+        "background_share": 0,
     },
     validation={"method": "catalogue"},
     release={"name": "my-photos", "per_class": 12, "short": "fewer"},

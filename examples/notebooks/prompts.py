@@ -50,7 +50,7 @@ run = dl.init_run(
     collection={"path": "../photos", "dates": ["path"]},
     buckets={"kind": "calendar", "unlabelled": []},
     embed={"model": "driftline-photo-world", "weights": None},
-    retrieve={"per_class": 8, "background": False, "concepts": [{"name": "phone", "prompts": ["a phone"]}]},
+    retrieve={"per_class": 8, "background_share": 0, "concepts": [{"name": "phone", "prompts": ["a phone"]}]},
 )
 run.run(until="embed")
 run

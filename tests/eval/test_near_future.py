@@ -490,7 +490,7 @@ def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
 class TestBadInput:
     def test_samples_out_of_order_are_refused_and_sorted_on_request(self) -> None:
         mixed = _changed(lambda s: s.take(rng_for(0).permutation(len(s))))
-        with pytest.raises(IncompatibleStream, match="is older than the one before it.*--sort"):
+        with pytest.raises(IncompatibleStream, match="is older than the one before it.*--set sort=true"):
             evaluate(mixed, "near-future", ["majority"], settings=QUICK)
         sorted_, plain = (
             evaluate(s, "near-future", ["nearest-mean"], settings={**QUICK, "sort": True})["results"][0]["scores"]

@@ -109,7 +109,7 @@ def test_the_first_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_inte
     assert not own.exists()
     concepts = [{"name": thing, "prompts": [f"a photo of a {thing}"]} for thing in THINGS]
     changes = ["collection.path=../photos", f"retrieve.concepts={json.dumps(concepts)}", "retrieve.per_class=6",
-               "retrieve.background=false", "release.per_class=4", "release.splits=1", "fetch.shard_size=10",
+               "retrieve.background_share=0", "release.per_class=4", "release.splits=1", "fetch.shard_size=10",
                "retrieve.short=fewer"]  # fmt: skip
     code, out, _ = driftline("init", own, "--preset", "folder", *(f"--set={change}" for change in changes))
     assert code == 0

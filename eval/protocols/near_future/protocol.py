@@ -82,7 +82,7 @@ class NearFuture(Protocol):
             raise IncompatibleStream(
                 f"Sample {first} of {stream.name!r} is older than the one before it.",
                 "near-future needs a stream in order of time.",
-                "Add --sort, or make the stream with driftline stream from-order.",
+                "Add --set sort=true, or make the stream with driftline stream from-table.",
             )
         return [whole.take(order)]
 

@@ -1,41 +1,77 @@
-"""Features of any encoder for any stream of images or texts; finished encodings are reused."""
+"""`driftline stream encode`: vectors of any encoder for a stream of images or texts; finished ones are reused."""
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from driftline.curate.core.errors import BadConfig, reason
+import typer
+
+from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.cli.common import Json, command, log_of, several
+from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.stream_options import OUTPUT, Bits, EncoderDevice, facts_of, option, tell
 
 if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
 
-EXPECTED = "Expected lines NAME: KIND:MODEL:WEIGHTS."
+encode_app = typer.Typer()
+
+EXAMPLE = "driftline stream encode photos2024 --out vectors\n  --encoder moco=backbone:resnet18:moco"
 
 
-def zoo_of(path: Path) -> dict[str, str]:
-    """name → encoder (KIND:MODEL:WEIGHTS) of a YAML file; paths in it are relative to the file. Raises BadConfig."""
-    import yaml
+@command(encode_app, "encode", EXAMPLE)
+def stream_encode(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A stream of images or texts, a release, or a run.")],
+    out: Annotated[Path, option("--out", "DIR", "Folder; the stream of each encoder is in OUT/NAME.", OUTPUT)],
+    encoder: Annotated[
+        list[str],
+        option("--encoder", "[NAME=]SPEC", "KIND:MODEL:WEIGHTS (driftline list encoders). Repeatable."),
+    ],
+    device: EncoderDevice = "auto",
+    bits: Bits = "16",
+    as_json: Json = False,
+) -> None:
+    """Encode a stream's samples with other encoders.
 
+    Writes one stream of vectors for each. What is already encoded is not encoded again.
+    """
+    guarded_out(out)
+    places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
+    stream, source = opened(path)
+    log, stored = log_of(None, as_json), 8 if bits == "8" else 16
+    saved = [
+        facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log, bits=stored), place)
+        for place, (name, spec) in places.items()
+    ]
+    tell(as_json, saved, out=out)
+
+
+def encoders_of(texts: Sequence[str]) -> dict[str, str]:
+    """`[NAME=]SPEC` of --encoder → name and encoder (KIND:MODEL:WEIGHTS), which without a name is named by its parts.
+    Raises BadConfig for a wrong one, and for two of one name.
+
+    >>> encoders_of(["ngrams:2048", "a=ngrams:64"])
+    {'ngrams-2048': 'ngrams:2048', 'a': 'ngrams:64'}
+    """
     from driftline.curate.encoders import spec_of
     from driftline.pipelines.stages.embed import built_in
 
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise BadConfig(f"{path} cannot be read as YAML ({reason(error)}).", EXPECTED) from None
-    if not isinstance(values, dict) or not all(isinstance(v, str) and isinstance(k, str) for k, v in values.items()):
-        raise BadConfig(f"{path} does not list encoders.", EXPECTED)
-    encoders = {}
-    for name, text in values.items():
-        spec = spec_of(text)
+    encoders: dict[str, str] = {}
+    for text in texts:
+        name, equals, encoder = text.rpartition("=")
+        spec = spec_of(encoder)
         parts = [part for part in (spec.model, spec.weights) if part]
-        files = [path.parent / part for part in parts]  # else it is a name
-        places = [built_in(p) or (str(file) if file.exists() else p) for p, file in zip(parts, files, strict=True)]
-        encoders[name] = ":".join([spec.encoder, *places])
+        name = name if equals else re.sub(r"[^\w.-]", "-", "-".join([spec.encoder, *(Path(p).name for p in parts)]))
+        if not re.fullmatch(r"\w[\w.-]*", name) or name in encoders:
+            expected = "Expected [NAME=]KIND:MODEL:WEIGHTS, each with another name of letters, digits, '-' and '_'."
+            raise BadConfig(f"--encoder is {text!r}.", expected)
+        encoders[name] = ":".join([spec.encoder, *(str(built_in(part) or part) for part in parts)])
     return encoders
 
 
