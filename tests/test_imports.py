@@ -245,7 +245,11 @@ def test_without_a_command_all_are_made(words: list[str]) -> None:
     assert called(words) is app
 
 
-WITHOUT_ARRAYS = ("DriftlineError", "Row", "Run", "__version__", "demo", "init_run", "list_registered", "open_run")
+WITHOUT_ARRAYS = (
+    "DriftlineError", "Run", "__version__", "audit", "batch", "compare", "demo", "dropped", "export", "figure", "grow",
+    "heal", "init", "judges", "leaderboard", "list_registered", "open", "plan", "results", "run", "status", "trace",
+    "train",
+)  # fmt: skip
 WITH_TABLES = ("Release", "from_release")
 
 

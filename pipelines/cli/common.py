@@ -7,7 +7,9 @@ import json
 import shlex
 import sys
 import webbrowser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -164,8 +166,25 @@ def _refuse_alone(ctx: typer.Context, needs: Mapping[str, str]) -> None:
                 raise BadConfig(f"{name} was given without {needed}.", f"Expected both, or no {name}.")
 
 
+_CAUGHT: ContextVar[list[Any] | None] = ContextVar("caught", default=None)
+
+
+@contextmanager
+def shown_by() -> Iterator[list[Any]]:
+    """The documents that commands show while this lasts, in place of printing them."""
+    documents: list[Any] = []
+    token = _CAUGHT.set(documents)
+    try:
+        yield documents
+    finally:
+        _CAUGHT.reset(token)
+
+
 def show(as_json: bool, document: Any, text: str) -> None:
     """Print the result of a command: one JSON document, or text for people; with -q without its `next_step`."""
+    if (caught := _CAUGHT.get()) is not None:
+        caught.append(document)
+        return
     lines = text.split("\n")
     lines = [line for line in lines if not line.startswith(NEXT)] if OUTPUT.quiet else lines
     print(json.dumps(document) if as_json else "\n".join(lines))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -79,25 +78,13 @@ def stream_measure(
     Distances are from each step's training data to the last step's test data. Of a large stream, evenly spaced samples
     of each split are used, and the output says so.
     """
-    from driftline.stream_builder.measures.shift_distance import (
-        affordable,
-        distances,
-        label_statistics,
-        measure,
-        sharing,
-    )
+    from driftline.stream_builder.measures.shift_distance import measured
     from driftline.stream_builder.stream import Stream
 
-    # The transport library imports torch, JAX and others if it may: 400 MB; only arrays are given to it.
-    for backend in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):
-        os.environ.setdefault(f"POT_BACKEND_DISABLE_{backend}", "1")
-    stream = Stream.load(path)
-    names = comma_separated(distance)
-    used, sampled = (stream, None) if exact else affordable(stream)
-    measured: dict[str, Any] = measure(used, fidelity=fidelity) if "paper" in names else {}
-    measured |= distances(used, [n for n in names if n != "paper"], seed=seed) if names != ["paper"] else {}
-    statistics = label_statistics(stream) if labels else None
-    rows = measured | ({} if statistics is None else {"priors": statistics["priors"]})
+    document = measured(Stream.load(path), comma_separated(distance), labels, fidelity, exact, seed)
+    statistics = document.get("labels")
+    rows = {name: values for name, values in document.items() if isinstance(values, list)}
+    rows |= {} if statistics is None else {"priors": statistics["priors"]}
     lines = [f"{name:<12}" + "  ".join(f"{v:.3f}" for v in values) for name, values in rows.items()]
     if statistics is not None:
         blind, shift = statistics["blind"], statistics["suggested_shift"]
@@ -107,13 +94,10 @@ def stream_measure(
             f"suggested shift S = {'none in range' if shift is None else shift} (chance {blind['chance']:.3f})"
         )
         lines.append(statistics["ties_text"])
-    document = measured | ({} if statistics is None else {"labels": statistics})
-    if note := sharing(stream):
-        lines.append(f"Warning: {note}")
-        document["warning"] = note
-    if sampled is not None:
-        lines.append(f"from {sampled:,} evenly spaced samples of each split; --exact uses all")
-        document["samples_of_each_split"] = sampled
+    lines += [f"Warning: {document['warning']}"] if "warning" in document else []
+    if "samples_of_each_split" in document:
+        used = document["samples_of_each_split"]
+        lines.append(f"from {used:,} evenly spaced samples of each split; --exact uses all")
     show(as_json, document, "\n".join(lines))
 
 

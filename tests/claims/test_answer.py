@@ -95,7 +95,11 @@ def test_who_may_not_win_is_not_compared() -> None:
 
 @pytest.mark.parametrize(
     ("seeds", "says"),
-    [(1, "One seed: the bands know what other test samples would change"), (4, "4 seeds: how far seeds differ"), (5, "")],
+    [
+        (1, "One seed: the bands know what other test samples would change"),
+        (4, "4 seeds: how far seeds differ"),
+        (5, ""),
+    ],
 )
 def test_what_few_seeds_do_not_tell_is_said(seeds: int, says: str) -> None:
     sentence = [line for line in answer_of(seeds) if "bands" in line]

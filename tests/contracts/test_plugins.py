@@ -398,7 +398,7 @@ class TestPython:
         collection = {"source": called("sources", how), "path": "album.txt", "separator": ";"}
         changes = {"filter.upload_after_capture": False, "buckets": {"kind": "calendar", "unlabelled": []},
                    "embed.encoder": called("encoders", how), "embed.model": "x"}  # fmt: skip
-        run = dl.init_run(tmp_path / "run", "folder", collection=collection, **changes)
+        run = dl.init(tmp_path / "run", settings={"collection": collection, **changes})
         entries = {entry["stage"]: entry for entry in run.run(until="embed", workers=1)}
         assert entries["ingest"]["counts"]["kept"] == 8
         assert read_json(next(run.path.rglob("encoder.json")))["kind"] == called("encoders", how)

@@ -757,10 +757,10 @@ def marks(folder: Path) -> None:
 
 @reader(marks)
 def state_of_a_run(folder: Path) -> None:
-    from driftline.pipelines.run.run_folder import open_run
+    from driftline.pipelines.run.run_folder import Run
     from driftline.pipelines.run.runner import table
 
-    table(open_run(folder).status())
+    table(Run.open(folder).status())
 
 
 @reader(

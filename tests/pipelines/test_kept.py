@@ -464,8 +464,8 @@ class TestStatus:
     def test_the_last_runs_changes_are_remembered(self, finished: Path) -> None:
         run(context(finished, "release.per_class=3"))
         assert last_changes(finished) == ["release.per_class=3"]
-        assert [entry["state"] for entry in dl.open_run(finished).status()] == ALL_DONE
-        assert [entry["state"] for entry in dl.open_run(finished).status({})] == ["done"] * 8 + ["stale"]
+        assert [entry["state"] for entry in dl.Run.open(finished).status()] == ALL_DONE
+        assert [entry["state"] for entry in dl.Run.open(finished).status({})] == ["done"] * 8 + ["stale"]
         pages = context_of_last(finished, None, True)  # of explore, annotate, …
         assert (pages.config.release.per_class, pages.changes) == (3, ("release.per_class=3",))
         assert context_of_last(finished, ["seed=1"], True).changes == ("seed=1",)
