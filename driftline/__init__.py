@@ -37,13 +37,15 @@ if TYPE_CHECKING:
     from driftline.pipelines.face import evaluate as evaluate
     from driftline.pipelines.face import export as export
     from driftline.pipelines.face import figure as figure
+    from driftline.pipelines.face import from_dataset as from_dataset
+    from driftline.pipelines.face import from_release as from_release
     from driftline.pipelines.face import grow as grow
     from driftline.pipelines.face import heal as heal
     from driftline.pipelines.face import init as init
     from driftline.pipelines.face import judges as judges
     from driftline.pipelines.face import leaderboard as leaderboard
     from driftline.pipelines.face import measure as measure
-    from driftline.pipelines.face import open_path as open
+    from driftline.pipelines.face import open as open
     from driftline.pipelines.face import plan as plan
     from driftline.pipelines.face import report as report
     from driftline.pipelines.face import results as results
@@ -53,8 +55,6 @@ if TYPE_CHECKING:
     from driftline.pipelines.face import train as train
     from driftline.pipelines.run.run_folder import Run as Run
     from driftline.stream_builder.builders.arrays import from_arrays as from_arrays
-    from driftline.stream_builder.builders.dataset import from_dataset as from_dataset
-    from driftline.stream_builder.builders.release import from_release as from_release
     from driftline.stream_builder.builders.table import from_table as from_table
     from driftline.stream_builder.datasets import Dataset as Dataset
     from driftline.stream_builder.datasets import open_dataset as open_dataset
@@ -98,10 +98,10 @@ else:
             "figure": "driftline.pipelines.face:figure",
             "from_arrays": "driftline.stream_builder.builders.arrays:from_arrays",
             "from_clear": "driftline.stream_builder.importers.clear:from_clear",
-            "from_dataset": "driftline.stream_builder.builders.dataset:from_dataset",
+            "from_dataset": "driftline.pipelines.face:from_dataset",
             "from_folder_by_time": "driftline.stream_builder.importers.folder_by_time:from_folder_by_time",
             "from_hub": "driftline.stream_builder.importers.hub:from_hub",
-            "from_release": "driftline.stream_builder.builders.release:from_release",
+            "from_release": "driftline.pipelines.face:from_release",
             "from_table": "driftline.stream_builder.builders.table:from_table",
             "from_tic": "driftline.stream_builder.importers.tic:from_tic",
             "from_wild_time": "driftline.stream_builder.importers.wild_time:from_wild_time",
@@ -113,7 +113,7 @@ else:
             "leaderboard": "driftline.pipelines.face:leaderboard",
             "list_registered": "driftline.pipelines.cli.listing:list_registered",
             "measure": "driftline.pipelines.face:measure",
-            "open": "driftline.pipelines.face:open_path",
+            "open": "driftline.pipelines.face:open",
             "open_dataset": "driftline.stream_builder.datasets:open_dataset",
             "plan": "driftline.pipelines.face:plan",
             "report": "driftline.pipelines.face:report",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.common import Json, command, log_of
+from driftline.pipelines import face
+from driftline.pipelines.cli.common import Json, command
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import (
@@ -30,13 +30,9 @@ from driftline.pipelines.cli.stream_options import (
     TrainedUntil,
     facts_of,
     option,
-    paper_facts,
     save,
     tell,
 )
-
-if TYPE_CHECKING:
-    from driftline.curate.encoders import EncoderSpec
 
 from_app = typer.Typer()
 
@@ -92,36 +88,12 @@ def stream_from_release(
     --grouping are about these steps.
     """
     guarded_out(out, "stream")
-    facts = paper_facts(paper, trained_until)
-    if period is not None:
-        from driftline.stream_builder.builders.time_order import in_time_order, timed_release
-
-        if split is not None or texts:
-            raise BadConfig(f"{'--texts' if texts else '--split'} was given with --period.", "Expected one of them.")
-        stream = in_time_order(timed_release(path, features), period, test_share, order, seed, grouping)
-        tell(as_json, [save(stream, out, facts, bits)], "near-future")
-        return
-    from driftline.stream_builder.builders.release import from_release
-
-    spec = _text_encoder(path, text_encoder, device) if texts else None
-    tell(as_json, [save(from_release(path, features, split or 0, spec, template or (), seed), out, facts, bits)])
-
-
-def _text_encoder(path: Path, name: str | None, device: str) -> EncoderSpec:
-    """The encoder of the release's prompts. Raises BadConfig for a release that does not name it."""
-    from driftline.curate.encoders import spec_of
-    from driftline.curate.release import Release
-    from driftline.pipelines.stages.embed import built_in
-
-    if name is not None:
-        spec = spec_of(name, device)
-    else:
-        maker = Release.open(path).facts["provenance"]["encoder"]
-        if not maker.get("kind"):
-            problem = f"The release does not say which encoder made its vectors ({maker['model']})."
-            raise BadConfig(problem, "", "Name it: --text-encoder KIND:MODEL:WEIGHTS.")
-        spec = spec_of(":".join(filter(None, (maker["kind"], maker["model"], maker.get("weights")))), device)
-    return spec.model_copy(update={"model": built_in(spec.model) or spec.model})
+    stream = face.from_release(
+        path, features, split=split, period=period, test_share=test_share, order=order, grouping=grouping, texts=texts,
+        template=template or (), text_encoder=text_encoder, device=device, paper=paper, trained_until=trained_until,
+        seed=seed,
+    )  # fmt: skip
+    tell(as_json, [save(stream, out, bits=bits)], *(["near-future"] if period is not None else []))
 
 
 @command(
@@ -157,18 +129,11 @@ def stream_from_dataset(
 
     Images, vectors or texts. One step; with --held-out two, for corrections (OCRR).
     """
-    from driftline.curate.encoders import spec_of
-    from driftline.stream_builder.builders.dataset import from_dataset
-    from driftline.stream_builder.builders.encoded import count_samples, encode
-    from driftline.stream_builder.datasets import Options, open_dataset
-
     guarded_out(out, "stream")
-    spec = None if encoder is None else spec_of(encoder, device)
-    dataset = open_dataset(data, Options(data_dir, labels, size, download))
-    stream = from_dataset(dataset, held_out, evaluate, order, seed)
-    if spec is not None and encoder is not None:
-        with log_of(None, as_json).progress("encode", count_samples(stream), "samples") as tick:
-            stream = encode(stream, spec.load(), encoder, tick)
+    stream = face.from_dataset(
+        data, held_out=held_out, evaluate=evaluate, order=order, encoder=encoder, device=device, data_dir=data_dir,
+        labels=labels, size=size, download=download, seed=seed,
+    )  # fmt: skip
     tell(as_json, [save(stream, out)], "ocrr")
 
 
