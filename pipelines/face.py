@@ -225,7 +225,7 @@ def from_release(
     from driftline.stream_builder.builders.time_order import in_time_order, timed_release
 
     facts = paper_facts(paper, trained_until)
-    opened = release if isinstance(release, Release) else Release.open(getattr(release, "path", release))
+    opened = release if isinstance(release, Release) else Release.open(release.path if isinstance(release, Run) else release)
     if period is not None:
         if split is not None or texts:
             raise BadConfig(f"{'texts' if texts else 'split'} was given with a period.", "Expected one of them.")
