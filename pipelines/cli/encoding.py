@@ -44,7 +44,8 @@ def stream_encode(
     guarded_out(out)
     places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
     stream, source = opened(path)
-    log, stored = log_of(None, as_json), 8 if bits == "8" else 16
+    log = log_of(None, as_json)
+    stored: Literal[8, 16] = 8 if bits == "8" else 16
     saved = [
         facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log, bits=stored), place)
         for place, (name, spec) in places.items()
