@@ -59,6 +59,10 @@ class MissingFile(DriftlineError):
     """A file or folder does not exist."""
 
 
+class Unreachable(MissingFile):
+    """A file is elsewhere, and the server that has it does not give it now; the command line says that it failed."""
+
+
 class UnknownName(DriftlineError, LookupError):
     """A name is not registered. (Not a KeyError, because that prints its message in quotes.)"""
 
@@ -160,11 +164,11 @@ def reason(error: BaseException, most: int = 200) -> str:
 
 def not_loaded(model: str, error: Exception) -> DriftlineError:
     """What to raise for a hub name or folder that a library could not load, whatever it raised: BadInput for a folder
-    that is here, else MissingFile."""
+    that is here, else Unreachable."""
     problem = f"The model {model} cannot be loaded ({reason(error)})."
     if Path(model).is_dir():
         return BadInput(problem, "Expected its configuration and tensors; code of its own is never run.")
-    return MissingFile(problem, "", "Without internet: download it elsewhere and name its folder.")
+    return Unreachable(problem, "", "Without internet: download it elsewhere and name its folder.")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

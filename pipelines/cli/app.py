@@ -18,6 +18,7 @@ from driftline.curate.core.errors import (
     DriftlineError,
     MissingFile,
     UnknownName,
+    Unreachable,
     Waiting,
     explained,
     shortened,
@@ -148,7 +149,8 @@ def main() -> None:
             text = str(error if isinstance(error, DriftlineError) else explained(error))
             print(f"driftline: {shortened(text, LONGEST)}", file=sys.stderr)
         bad_usage = isinstance(error, (BadConfig, BadPlugin, MissingFile, UnknownName))
-        sys.exit(2 if bad_usage else 3 if isinstance(error, Waiting) else 1)
+        failed = isinstance(error, Unreachable) or not bad_usage
+        sys.exit(3 if isinstance(error, Waiting) else 1 if failed else 2)
 
 
 if __name__ == "__main__":

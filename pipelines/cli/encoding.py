@@ -44,16 +44,13 @@ def stream_encode(
     guarded_out(out)
     places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
     stream, source = opened(path)
-    log, stored = log_of(None, as_json), _bits(bits)
+    log = log_of(None, as_json)
+    stored: Literal[8, 16] = 8 if bits == "8" else 16
     saved = [
         facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log, bits=stored), place)
         for place, (name, spec) in places.items()
     ]
     tell(as_json, saved, out=out)
-
-
-def _bits(text: str) -> Literal[8, 16]:
-    return 8 if text == "8" else 16
 
 
 def encoders_of(texts: Sequence[str]) -> dict[str, str]:

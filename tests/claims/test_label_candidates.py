@@ -22,7 +22,7 @@ def lists(n: int) -> list[Ranked]:
 
 def rules_of(**values: Any) -> RetrieveSettings:
     return RetrieveSettings.model_validate(
-        {"concepts": [{"name": "bus", "prompts": ["bus"]}], "background": False, "depth": 400, **values}
+        {"concepts": [{"name": "bus", "prompts": ["bus"]}], "background_share": 0, "depth": 400, **values}
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.console import handed
+from support.console import handed, inside
 from support.prolific_server import prolific_server
 
 from driftline.curate.core.atomic_io import read_json
@@ -118,7 +118,11 @@ def test_options_of_a_batch_are_those_of_its_addresses_and_predictions(journey: 
 
 def test_options_of_prolific_reach_its_action(journey: Path, tmp_path: Path) -> None:
     words = ("prolific", "publish", journey, "--workspace", "w1", "--count", 7, "--max-usd", 9.5)
-    more = ("--endpoint", "https://p.test", "--file", tmp_path / "f.csv", "--set", "validation.workers=2")
-    found = handed("driftline.pipelines.annotation.batches.prolific_action", *words, *more)
+    act = "driftline.pipelines.annotation.batches.prolific_action"
+    found = handed(act, *words, "--endpoint", "https://p.test", "--set", "validation.workers=2")
     assert found["context"].config.validation.workers == 2
-    assert list(found.values())[1:] == ["publish", "w1", 7, 9.5, "https://p.test", tmp_path / "f.csv"]
+    assert list(found.values())[1:] == ["publish", "w1", 7, 9.5, "https://p.test"]
+    for action, more in (("bonus", ("--max-usd", 2)), ("reject", ())):
+        found = handed(act, "prolific", action, journey, "--file", tmp_path / "f.csv", *more)
+        assert (found["action"], found["file"]) == (action, tmp_path / "f.csv")
+        assert "--file is missing" in inside("prolific", action, journey).stderr

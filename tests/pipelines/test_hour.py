@@ -166,7 +166,7 @@ def test_the_first_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_inte
     before = tree(own / "stages")
     assert "photo-wrld" in message(driftline("run", own, "--set", "embed.model=driftline-photo-wrld"), 2)
     photos.rename(tmp_path / "unplugged")
-    assert f"There is no folder {photos}" in message(driftline("run", own, *model), 1)
+    assert f"There is no folder {photos}" in message(driftline("run", own, *model), 2)
     assert states(own)[0] == "done"
     (tmp_path / "unplugged").rename(photos)
     assert tree(own / "stages") == before
