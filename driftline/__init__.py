@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from driftline.eval.integrations.torch import Torch as Torch
     from driftline.eval.results import Results as Results
     from driftline.pipelines.cli.listing import list_registered as list_registered
-    from driftline.pipelines.face import audit as audit
-    from driftline.pipelines.face import batch as batch
-    from driftline.pipelines.face import compare as compare
-    from driftline.pipelines.face import compose as compose
-    from driftline.pipelines.face import demo as demo
-    from driftline.pipelines.face import dropped as dropped
-    from driftline.pipelines.face import encode as encode
-    from driftline.pipelines.face import evaluate as evaluate
-    from driftline.pipelines.face import export as export
-    from driftline.pipelines.face import figure as figure
-    from driftline.pipelines.face import from_dataset as from_dataset
-    from driftline.pipelines.face import from_release as from_release
-    from driftline.pipelines.face import grow as grow
-    from driftline.pipelines.face import heal as heal
-    from driftline.pipelines.face import init as init
-    from driftline.pipelines.face import judges as judges
-    from driftline.pipelines.face import leaderboard as leaderboard
-    from driftline.pipelines.face import measure as measure
-    from driftline.pipelines.face import open as open
-    from driftline.pipelines.face import plan as plan
-    from driftline.pipelines.face import report as report
-    from driftline.pipelines.face import results as results
-    from driftline.pipelines.face import run as run
-    from driftline.pipelines.face import status as status
-    from driftline.pipelines.face import trace as trace
-    from driftline.pipelines.face import train as train
+    from driftline.pipelines.face.runs import audit as audit
+    from driftline.pipelines.face.runs import batch as batch
+    from driftline.pipelines.face.runs import compare as compare
+    from driftline.pipelines.face.runs import demo as demo
+    from driftline.pipelines.face.runs import dropped as dropped
+    from driftline.pipelines.face.runs import encode as encode
+    from driftline.pipelines.face.runs import export as export
+    from driftline.pipelines.face.runs import figure as figure
+    from driftline.pipelines.face.runs import grow as grow
+    from driftline.pipelines.face.runs import heal as heal
+    from driftline.pipelines.face.runs import init as init
+    from driftline.pipelines.face.runs import judges as judges
+    from driftline.pipelines.face.runs import leaderboard as leaderboard
+    from driftline.pipelines.face.runs import open as open
+    from driftline.pipelines.face.runs import plan as plan
+    from driftline.pipelines.face.runs import results as results
+    from driftline.pipelines.face.runs import run as run
+    from driftline.pipelines.face.runs import status as status
+    from driftline.pipelines.face.runs import trace as trace
+    from driftline.pipelines.face.runs import train as train
+    from driftline.pipelines.face.streams import compose as compose
+    from driftline.pipelines.face.streams import evaluate as evaluate
+    from driftline.pipelines.face.streams import from_dataset as from_dataset
+    from driftline.pipelines.face.streams import from_release as from_release
+    from driftline.pipelines.face.streams import measure as measure
+    from driftline.pipelines.face.streams import report as report
     from driftline.pipelines.run.run_folder import Run as Run
     from driftline.stream_builder.builders.arrays import from_arrays as from_arrays
     from driftline.stream_builder.builders.table import from_table as from_table
@@ -86,41 +86,41 @@ else:
             "Stream": "driftline.stream_builder.stream:Stream",
             "Torch": "driftline.eval.integrations.torch:Torch",
             "__version__": "driftline.pipelines:VERSION",
-            "audit": "driftline.pipelines.face:audit",
-            "batch": "driftline.pipelines.face:batch",
-            "compare": "driftline.pipelines.face:compare",
-            "compose": "driftline.pipelines.face:compose",
-            "demo": "driftline.pipelines.face:demo",
-            "dropped": "driftline.pipelines.face:dropped",
-            "encode": "driftline.pipelines.face:encode",
-            "evaluate": "driftline.pipelines.face:evaluate",
-            "export": "driftline.pipelines.face:export",
-            "figure": "driftline.pipelines.face:figure",
+            "audit": "driftline.pipelines.face.runs:audit",
+            "batch": "driftline.pipelines.face.runs:batch",
+            "compare": "driftline.pipelines.face.runs:compare",
+            "compose": "driftline.pipelines.face.streams:compose",
+            "demo": "driftline.pipelines.face.runs:demo",
+            "dropped": "driftline.pipelines.face.runs:dropped",
+            "encode": "driftline.pipelines.face.runs:encode",
+            "evaluate": "driftline.pipelines.face.streams:evaluate",
+            "export": "driftline.pipelines.face.runs:export",
+            "figure": "driftline.pipelines.face.runs:figure",
             "from_arrays": "driftline.stream_builder.builders.arrays:from_arrays",
             "from_clear": "driftline.stream_builder.importers.clear:from_clear",
-            "from_dataset": "driftline.pipelines.face:from_dataset",
+            "from_dataset": "driftline.pipelines.face.streams:from_dataset",
             "from_folder_by_time": "driftline.stream_builder.importers.folder_by_time:from_folder_by_time",
             "from_hub": "driftline.stream_builder.importers.hub:from_hub",
-            "from_release": "driftline.pipelines.face:from_release",
+            "from_release": "driftline.pipelines.face.streams:from_release",
             "from_table": "driftline.stream_builder.builders.table:from_table",
             "from_tic": "driftline.stream_builder.importers.tic:from_tic",
             "from_wild_time": "driftline.stream_builder.importers.wild_time:from_wild_time",
             "from_wilds": "driftline.stream_builder.importers.wilds:from_wilds",
-            "grow": "driftline.pipelines.face:grow",
-            "heal": "driftline.pipelines.face:heal",
-            "init": "driftline.pipelines.face:init",
-            "judges": "driftline.pipelines.face:judges",
-            "leaderboard": "driftline.pipelines.face:leaderboard",
+            "grow": "driftline.pipelines.face.runs:grow",
+            "heal": "driftline.pipelines.face.runs:heal",
+            "init": "driftline.pipelines.face.runs:init",
+            "judges": "driftline.pipelines.face.runs:judges",
+            "leaderboard": "driftline.pipelines.face.runs:leaderboard",
             "list_registered": "driftline.pipelines.cli.listing:list_registered",
-            "measure": "driftline.pipelines.face:measure",
-            "open": "driftline.pipelines.face:open",
+            "measure": "driftline.pipelines.face.streams:measure",
+            "open": "driftline.pipelines.face.runs:open",
             "open_dataset": "driftline.stream_builder.datasets:open_dataset",
-            "plan": "driftline.pipelines.face:plan",
-            "report": "driftline.pipelines.face:report",
-            "results": "driftline.pipelines.face:results",
-            "run": "driftline.pipelines.face:run",
-            "status": "driftline.pipelines.face:status",
-            "trace": "driftline.pipelines.face:trace",
-            "train": "driftline.pipelines.face:train",
+            "plan": "driftline.pipelines.face.runs:plan",
+            "report": "driftline.pipelines.face.streams:report",
+            "results": "driftline.pipelines.face.runs:results",
+            "run": "driftline.pipelines.face.runs:run",
+            "status": "driftline.pipelines.face.runs:status",
+            "trace": "driftline.pipelines.face.runs:trace",
+            "train": "driftline.pipelines.face.runs:train",
         },
     )

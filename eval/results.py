@@ -4,7 +4,7 @@ table."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from driftline.curate.core.notebook import Strong, table
-from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
+from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting import spread
+from driftline.eval.reporting.files.exports import CLASS_COLUMNS, COLUMN_TEXTS, class_records, score_records
 from driftline.eval.rows import Run
-from driftline.eval.scoring.ranking import entry_of, ranked
+from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.stream import SPLITS, Stream
 
 if TYPE_CHECKING:
     import pandas as pd
-
-PUBLISHED = "published"  # in place of a seed
-COLUMNS = ("stream", "protocol", "learner", "score", "seed", "value")
-CLASS_COLUMNS = ("stream", "protocol", "learner", "class", "n", "recall")
 
 
 class Results(dict[str, Any]):
@@ -46,8 +43,6 @@ class Results(dict[str, Any]):
         by_class: one row for each learner and class in their place: test samples of a run (`n`) and mean `recall` over
         seeds, NaN for a class without tests."""
         import pandas as pd
-
-        from driftline.eval.reporting.files.exports import COLUMN_TEXTS, score_records
 
         if by_class:
             of_classes = pd.DataFrame(class_records(self), columns=CLASS_COLUMNS)
@@ -181,26 +176,3 @@ class Chart:
 
     def _repr_svg_(self) -> str:
         return self.svg
-
-
-def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float | None]]:
-    """Stream, protocol, learner, score, seed and value of every run, the best learner first; the seed of a published
-    mean is "published"."""
-    for name, result, *_ in ranked(document):
-        of_classes = {score.name: values for score in OF_CLASSES if (values := entry_of(score, result))}
-        for score, values in (result["scores"] | of_classes).items():
-            pairs = list(zip(result["seeds"], values["values"], strict=True))
-            if score in result.get("published", {}):
-                pairs.append((PUBLISHED, result["published"][score]["mean"]))
-            for seed, value in pairs:
-                yield document["stream"]["name"], document["protocol"], name, score, seed, value
-
-
-def class_records(document: Document) -> Iterator[tuple[str, str, str, str, int, float | None]]:
-    """Stream, protocol, learner, class, test samples and recall, the best learner first, the classes in their order."""
-    names = document.get("classes", ())
-    for name, result, *_ in ranked(document):
-        about = document["stream"]["name"], document["protocol"], name
-        of = result.get("classes", {"n": (), "recall": ()})
-        for k, (n, share) in enumerate(zip(of["n"], of["recall"], strict=True)):
-            yield *about, names[k] if k < len(names) else str(k), n, share

@@ -6,12 +6,10 @@ import dataclasses
 import glob
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from driftline.curate.core.atomic_io import fingerprint, locked
 from driftline.curate.core.digests import code_of
@@ -24,6 +22,7 @@ from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
 from driftline.eval.experiment.code import code_or_name
 from driftline.eval.experiment.cost_estimate import core_seconds, finished_runs
+from driftline.eval.experiment.inputs import numbers_of, several, stream_of
 from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Settings, Setup, jobs_of, settings_text
 from driftline.eval.experiment.tune import Choice, Grid, choose, started
 from driftline.eval.learner import Learner
@@ -75,7 +74,7 @@ def evaluate(
     """
     out = None if out is None else Path(out)
     stream_folder = Path(stream) if stream_folder is None and isinstance(stream, str | Path) else stream_folder
-    stream, learners, seeds = _stream(stream), several(learners), _seeds(seeds)
+    stream, learners, seeds = stream_of(stream), several(learners), numbers_of(seeds)
     grid, jobs = jobs_of(
         stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset=preset, any_code=reuse == "any"
     )
@@ -111,34 +110,6 @@ def evaluate(
     results = Results({**scored, "classes": list(stream.classes), "skipped": skipped})
     results.runs, results.on = runs, stream
     return results
-
-
-def _stream(stream: Any) -> Stream:
-    if isinstance(stream, str | Path):
-        return Stream.load(stream)
-    if not isinstance(stream, Stream):
-        expected = "Expected a Stream, or the folder of one; dl.from_arrays and dl.from_table make one of data."
-        raise BadConfig(f"The stream is a {type(stream).__name__}.", expected)
-    return stream
-
-
-def several(learners: Any) -> list[AnyLearner]:
-    """One learner, or each of several."""
-    alone = isinstance(learners, str | Learner | type) or hasattr(learners, "fit") or not isinstance(learners, Iterable)
-    return [learners] if alone else list(learners)
-
-
-def _seeds(seeds: Any) -> list[int]:
-    """0 … seeds - 1 for a number. Raises BadConfig for anything else than whole numbers."""
-
-    def whole(number: Any) -> bool:
-        return bool(isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= 0)
-
-    several = isinstance(seeds, Iterable) and not isinstance(seeds, str)
-    numbers = list(range(seeds)) if whole(seeds) else list(seeds) if several else []
-    if not numbers or not all(map(whole, numbers)):
-        raise BadConfig(f"seeds is {seeds!r}.", "Expected how many, from 1, or a list of whole numbers from 0.")
-    return [int(number) for number in numbers]
 
 
 def draws_of(folder: Path) -> dict[int, Path]:

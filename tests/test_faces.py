@@ -16,7 +16,7 @@ import typer
 
 import driftline
 from driftline.pipelines.cli.app import called
-from driftline.pipelines.face import flag_of
+from driftline.pipelines.face.runs import flag_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FACES = sorted(
@@ -85,7 +85,7 @@ OF_SHELLS = {  # command → options that a function has no use for, with the re
     "stream from-": {"--out", "--bits", "--columns"},  # of each such command
     **{f"stream from-{name}": {"--paper", "--trained-until"} for name in ("arrays", "clear")},  # facts of Stream.save
 }
-FUNCTIONS = [n for n, (home, _) in declared("driftline").items() if n.startswith("from_") or home.endswith("face")]
+FUNCTIONS = [n for n, (home, _) in declared("driftline").items() if n.startswith("from_") or "pipelines.face" in home]
 
 
 @pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {"open"}))

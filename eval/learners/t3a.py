@@ -25,7 +25,7 @@ class T3a(NetLearner):
     support: NonNegativeInt = 100
     """M, samples of least entropy that a class keeps [sec. 4.1: 1 to 100]; 0: all"""
 
-    unused = MappingProxyType(dict.fromkeys(("hidden", "augment"), "it is a linear head"))
+    unused = MappingProxyType({"augment": "it is a head on vectors"})
     guide = Guide("adaptation without labels", "Iwasawa & Matsuo 2021", "E n D C",
                   "classes look different at test time, and no label comes")  # fmt: skip
 

@@ -26,7 +26,6 @@ from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.samples import Thumbnails, Traces
-from driftline.eval.results import Results
 from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling, groups_of
@@ -173,10 +172,12 @@ def report(
     sources = [results] if isinstance(results, Mapping | str | Path) else results
     documents: list[Document] = []
     for one in sources:
-        whole = [one.whole()] if isinstance(one, Results) else [one] if isinstance(one, Mapping) else []
-        documents += whole or results_of([Path(str(one))], streams)
-    known = [one.on for one in sources if isinstance(one, Results) and one.on is not None]
-    streams = [*streams, *(stream for stream in known if stream.sha256 not in {other.sha256 for other in streams})]
+        if isinstance(one, Mapping):  # results of `evaluate` have more to say, and know their stream
+            documents.append(one.whole() if hasattr(one, "whole") else one)
+            on = getattr(one, "on", None)
+            streams = streams if on is None or on.sha256 in {s.sha256 for s in streams} else [*streams, on]
+        else:
+            documents += results_of([Path(one)], streams)
     return write(documents, Path(out), title, streams=streams)
 
 

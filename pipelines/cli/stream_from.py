@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from driftline.pipelines import face
 from driftline.pipelines.cli.common import Json, command
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.cli.out import guarded_out
@@ -33,6 +32,7 @@ from driftline.pipelines.cli.stream_options import (
     save,
     tell,
 )
+from driftline.pipelines.face import streams
 
 from_app = typer.Typer()
 
@@ -88,7 +88,7 @@ def stream_from_release(
     --grouping are about these steps.
     """
     guarded_out(out, "stream")
-    stream = face.from_release(
+    stream = streams.from_release(
         path, features, split=split, period=period, test_share=test_share, order=order, grouping=grouping, texts=texts,
         template=template or (), text_encoder=text_encoder, device=device, paper=paper, trained_until=trained_until,
         seed=seed,
@@ -130,7 +130,7 @@ def stream_from_dataset(
     Images, vectors or texts. One step; with --held-out two, for corrections (OCRR).
     """
     guarded_out(out, "stream")
-    stream = face.from_dataset(
+    stream = streams.from_dataset(
         data, held_out=held_out, evaluate=evaluate, order=order, encoder=encoder, device=device, data_dir=data_dir,
         labels=labels, size=size, download=download, seed=seed,
     )  # fmt: skip

@@ -149,8 +149,9 @@ def test_each_setting_changes_something_or_is_refused(
         try:
             beside = {key: value for key, value in WITH.get(setting, {}).items() if key in own}
             before = did(name, beside, monkeypatch, protocol, samples) if beside else plain
-            recorded = plain[0] if isinstance(before, str) else before[0]
-            if setting not in recorded:  # a budget decides, see `Learner.budgeted`
+            if isinstance(before, str):  # refused beside it
+                continue
+            if setting not in (recorded := before[0]):  # a budget decides, see `Learner.budgeted`
                 continue
             for other in alternatives(name, setting, recorded[setting]):
                 if did(name, beside | {setting: other}, monkeypatch, protocol, samples)[1:] != before[1:]:

@@ -507,7 +507,7 @@ class TestBadInput:
         assert bare == timed
 
     def test_too_short(self) -> None:
-        with pytest.raises(IncompatibleStream, match="1080 training samples.*first 1090 .*Expected at least 1110"):
+        with pytest.raises(IncompatibleStream, match="1080 training samples.*first 1090 .*Expected at least 1091"):
             evaluate(STREAM, "near-future", ["majority"], settings={**QUICK, "shift": 1070})
 
     def test_one_class(self) -> None:

@@ -104,11 +104,11 @@ class NearFuture(Protocol):
         if not (isinstance(self.shift, int) and isinstance(self.prefix, int)):
             return
         ahead = self.shift + (1 + self.delay) * self.batch
-        if n < (least := max(ahead, self.prefix) + self.batch):
+        if n <= (unscored := max(ahead, self.prefix)):
             raise IncompatibleStream(
-                f"{stream.name!r} has {n} training samples; batch is {self.batch}, and the first {least - self.batch} "
-                f"are not scored (prefix {self.prefix}, shift {self.shift}, and the batches before the first learned).",
-                f"Expected at least {least}.",
+                f"{stream.name!r} has {n} training samples; batch is {self.batch}, and the first {unscored} are not "
+                f"scored (prefix {self.prefix}, shift {self.shift}, and the batches before the first learned).",
+                f"Expected at least {unscored + 1}.",
                 "Use a smaller shift, or a longer stream.",
             )
 

@@ -15,9 +15,11 @@ from driftline.eval.reporting import spread
 from driftline.eval.reporting.ageing import half_life_text
 from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.document import names_of
-from driftline.eval.results import COLUMNS, PUBLISHED, records
 from driftline.eval.scoring.ranking import entry_of, ranked
 
+PUBLISHED = "published"  # in place of a seed
+COLUMNS = ("stream", "protocol", "learner", "score", "seed", "value")
+CLASS_COLUMNS = ("stream", "protocol", "learner", "class", "n", "recall")
 EXPORTED = (
     "scores.csv", "scores.tex", "scores.parquet", "cells.parquet", "half_lives.parquet", "schema.json", "results.json",
     "results.json.gz",
@@ -203,3 +205,26 @@ def scores_tex(documents: Sequence[Document]) -> str:
                 lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")
         tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(tables) + "\n"
+
+
+def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float | None]]:
+    """Stream, protocol, learner, score, seed and value of every run, the best learner first; the seed of a published
+    mean is "published"."""
+    for name, result, *_ in ranked(document):
+        of_classes = {score.name: values for score in OF_CLASSES if (values := entry_of(score, result))}
+        for score, values in (result["scores"] | of_classes).items():
+            pairs = list(zip(result["seeds"], values["values"], strict=True))
+            if score in result.get("published", {}):
+                pairs.append((PUBLISHED, result["published"][score]["mean"]))
+            for seed, value in pairs:
+                yield document["stream"]["name"], document["protocol"], name, score, seed, value
+
+
+def class_records(document: Document) -> Iterator[tuple[str, str, str, str, int, float | None]]:
+    """Stream, protocol, learner, class, test samples and recall, the best learner first, the classes in their order."""
+    names = document.get("classes", ())
+    for name, result, *_ in ranked(document):
+        about = document["stream"]["name"], document["protocol"], name
+        of = result.get("classes", {"n": (), "recall": ()})
+        for k, (n, share) in enumerate(zip(of["n"], of["recall"], strict=True)):
+            yield *about, names[k] if k < len(names) else str(k), n, share

@@ -37,9 +37,7 @@ def chart(documents: Sequence[Document], name: str = "", streams: Sequence[Strea
     return figure.title, files.standalone(figure.picture.svg)
 
 
-def _named(
-    documents: Sequence[Document], titles: Sequence[str], streams: Sequence[Stream]
-) -> list[tuple[str, Figure]]:
+def _named(documents: Sequence[Document], titles: Sequence[str], streams: Sequence[Stream]) -> list[tuple[str, Figure]]:
     """(file's name, chart) of those of some titles, or of all. Raises as `save_figures`."""
     charts = list(_charts(documents, {stream.sha256: stream for stream in streams}))
     if not charts:
