@@ -63,6 +63,8 @@ def encoders_of(texts: Sequence[str]) -> dict[str, str]:
     from driftline.curate.encoders import spec_of
     from driftline.pipelines.stages.embed import built_in
 
+    if not texts:
+        raise BadConfig("--encoder is empty.", "Expected [NAME=]KIND:MODEL:WEIGHTS.")
     encoders: dict[str, str] = {}
     for text in texts:
         name, equals, encoder = text.rpartition("=")

@@ -179,6 +179,8 @@ def stream_export(
     from driftline.stream_builder.stream import Stream
 
     guarded_out(out)
+    if not several(formats):
+        raise BadConfig("--format is empty.", "Expected a name.")
     exporters = _with_settings({name: EXPORTS.resolve(name) for name in several(formats)}, sets or ())
     stream = Stream.load(path)
     counts = {name: refill(out / name, partial(export, stream)) for name, export in exporters.items()}

@@ -353,4 +353,4 @@ def test_the_command_writes_sheets_of_as_many_pictures_as_asked_for(folder: Path
     lines = (tmp_path / "sheets" / "candidates.csv").read_text().splitlines()
     assert [Path(sheet["picture"]).is_file() for sheet in made] == [True, True]
     assert len(lines) == 1 + 2 * 3 * len(found["explorer"].buckets)
-    assert "Only one of --prompt and --out" in inside("explore", folder, "--prompt", "a bus").stderr
+    assert "--prompt was given without --out" in inside("explore", folder, "--prompt", "a bus").stderr
