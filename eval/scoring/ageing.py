@@ -178,7 +178,7 @@ def _ageing(
             accuracy=accuracy[k],
             accuracy_of=accuracy_of[k],
             curve=on_same[k],
-            matrix=matrix[k],
+            matrix=matrix[k].of_share(),
             slope=slopes[k],
             slope_of=slopes_of[k],
             half_life=halves[k],

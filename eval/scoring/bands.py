@@ -26,6 +26,10 @@ class Band:
         """That of one place of the first axis."""
         return Band(self.value[at], self.low[at], self.high[at])
 
+    def of_share(self) -> Band:
+        """With ends within 0 and 1, as shares are: an interval from a spread may go beyond."""
+        return Band(self.value, np.clip(self.low, 0, 1), np.clip(self.high, 0, 1))
+
 
 @dataclass(frozen=True)
 class Layout:

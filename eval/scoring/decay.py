@@ -213,8 +213,8 @@ def curves(
             oldest=times.max(0),
             tested=tested,
             models=0 if by_test else len(whole),
-            accuracy=accuracy[k],
-            accuracy_of=accuracy_of[k],
+            accuracy=accuracy[k].of_share(),
+            accuracy_of=accuracy_of[k].of_share(),
             loss=losses[k],
             pairs=int(pairs[1:].sum()),
         )

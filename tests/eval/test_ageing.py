@@ -86,6 +86,13 @@ class TestCurve:
             widths.append(np.mean(found.accuracy.high - found.accuracy.low))
         assert widths[0] / widths[1] == pytest.approx(10, rel=0.2)
 
+    def test_bands_of_an_accuracy_are_shares(self) -> None:
+        """Of few samples and models that are nearly always right, a symmetric interval ends beyond 1."""
+        found = one(counted(lambda i, j, c: 0.99 - 0.01 * max(0, j - i) - 0.08 * (i == j == 2), n=20))
+        for band in (found.curve.accuracy, found.matrix):
+            assert (band.low >= 0).all()
+            assert band.high.max() == 1
+
     def test_each_class_has_its_own_curve(self) -> None:
         found = one(counted(lambda i, j, c: 0.9 if c == 0 else 0.9 - 0.1 * max(0, j - i)))
         assert np.allclose(found.accuracy_of.value[0], 0.9)
