@@ -286,7 +286,7 @@ def test_every_name_of_a_catalogue_is_documented() -> None:
         assert name in text
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p != LAB_BOOK], ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_examples_import_the_public_names_only(page: Path) -> None:
     code = "\n".join(blocks(page, "python"))
     assert set(re.findall(r"(?:from|import) (driftline[\w.]*)", code)) <= {"driftline", "driftline.ext"}
