@@ -46,9 +46,12 @@ def test_pages_from_the_code_are_those_that_git_ignores(manual: Path) -> None:
 
 
 def test_links_between_pages_lead_somewhere(manual: Path) -> None:
-    for page in manual.rglob("*.html"):
-        for target in re.findall(r'<a [^>]*href="([^"#:]+)(?:#[^"]*)?"', page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), (page, target)
+    texts = {page.resolve(): page.read_text(encoding="utf-8") for page in manual.rglob("*.html")}
+    for page, text in texts.items():
+        for target, anchor in re.findall(r'<a [^>]*href="([^"#:]+)(?:#([^"]*))?"', text):
+            path = (page.parent / target).resolve()
+            assert path.exists(), (page, target)
+            assert not anchor or f'id="{anchor}"' in texts[path], (page, target, anchor)
 
 
 def test_every_promise_names_a_test_that_exists() -> None:
