@@ -81,7 +81,7 @@ class Needs:
     """on a stream that is learned in batches, learns every sample before it predicts the next"""
 
 
-Family = Literal[  # in the order of docs/guides/learners.md
+Family = Literal[  # in the order of the manual's page of learners
     "references", "closed form", "texts of the classes", "trained heads", "replay", "regularised", "online",
     "nearest neighbours", "adaptation without labels", "adapters and language models", "for the last step",
 ]  # fmt: skip
@@ -89,7 +89,7 @@ Family = Literal[  # in the order of docs/guides/learners.md
 
 @dataclass(frozen=True)
 class Guide:
-    """A learner's line in docs/guides/learners.md, which is generated."""
+    """A learner's line on the manual's page of learners, which `docs/conf.py` writes."""
 
     family: Family
     source: str

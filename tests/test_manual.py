@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.console import python
+from test_docs import GENERATED
 from typer.main import get_command
 
 from driftline.eval.experiment.settings import described
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, because the reference is written into the folder of the pages."""
     folder = tmp_path_factory.mktemp("manual")
-    shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("_build", "reference"))
+    shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("_build"))
     for page in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
         shutil.copy(ROOT / page, folder)
     words = ["-W", "--keep-going", "-q", "-b", "html", str(folder / "docs"), str(folder / "html")]
@@ -38,10 +39,19 @@ def test_every_page_is_in_the_manual(manual: Path) -> None:
         assert (manual / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file()
 
 
+def test_pages_from_the_code_are_those_that_git_ignores(manual: Path) -> None:
+    pages = {path.name.removesuffix(".txt") for path in (manual / "_sources" / "reference").glob("*.md.txt")}
+    committed = {path.name for path in (ROOT / "docs" / "reference").glob("*.md")} - {path.name for path in GENERATED}
+    assert pages - committed == {path.name for path in GENERATED}
+
+
 def test_links_between_pages_lead_somewhere(manual: Path) -> None:
-    for page in manual.rglob("*.html"):
-        for target in re.findall(r'<a [^>]*href="([^"#:]+)(?:#[^"]*)?"', page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), (page, target)
+    texts = {page.resolve(): page.read_text(encoding="utf-8") for page in manual.rglob("*.html")}
+    for page, text in texts.items():
+        for target, anchor in re.findall(r'<a [^>]*href="([^"#:]+)(?:#([^"]*))?"', text):
+            path = (page.parent / target).resolve()
+            assert path.exists(), (page, target)
+            assert not anchor or f'id="{anchor}"' in texts[path], (page, target, anchor)
 
 
 def test_every_promise_names_a_test_that_exists() -> None:
@@ -74,7 +84,7 @@ def test_public_names_are_in_the_reference(manual: Path, name: str) -> None:
 
 
 def test_settings_of_learners_and_protocols_are_in_the_reference(manual: Path) -> None:
-    text = (manual / "reference" / "python.html").read_text(encoding="utf-8")
+    text = (manual / "reference" / "learners.html").read_text(encoding="utf-8")
     for setting in (*described(LEARNERS["er"]), *described(PROTOCOLS["near-future"])):
         assert f">{setting.name}<" in text
     assert "samples per update" in text

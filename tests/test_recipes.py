@@ -176,7 +176,7 @@ def test_the_protocol_of_the_guide_is_submitted_run_again_and_ranked(tmp_path: P
 def module_of_the_guide() -> Any:
     """The learner that the page on Python wraps around a torch module."""
     (example,) = [block for block in blocks(ROOT / "docs" / "guides" / "python.md", "python") if "Torch(" in block]
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"dl": dl}
     exec("\n".join(line for line in example.splitlines() if not line.startswith("dl.")), names)
     return names["network"]
 

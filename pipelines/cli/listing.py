@@ -91,9 +91,6 @@ def list_(
             autocompletion=completion("protocols"),
         ),
     ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="learners: the page docs/guides/learners.md, of driftline's own.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """List what is registered, and which package it is from.
@@ -110,12 +107,8 @@ def list_(
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))
         return
-    for flag, is_set in (("--protocol", protocol is not None), ("--markdown", markdown)):
-        if is_set and kind != "learners":
-            raise BadConfig(f"{flag} was given for {kind}.", "Expected it for learners only.")
-    if markdown:
-        typer.echo(learner_page(), nl=False)
-        return
+    if protocol is not None and kind != "learners":
+        raise BadConfig(f"--protocol was given for {kind}.", "Expected it for learners only.")
     rows = list_registered(kind)
     if kind == "learners":
         rows = _with_families(rows, protocol)
@@ -158,20 +151,6 @@ def list_models(as_json: bool) -> None:
     ]
     more = "Download: driftline models get NAME. Of your own photos: models train."
     show(as_json, rows, f"{columns(table)}\n{more}")
-
-
-def learner_page() -> str:
-    """docs/guides/learners.md: driftline's own learners."""
-    from driftline.pipelines.reporting.learner_page import page
-
-    registry: Registry = REGISTRIES["learners"]
-    rows = [{"name": name} for name in registry if registry.entry(name).origin == HOME]
-    allowed = {
-        protocol: [row["name"] for row in _with_families(rows, protocol)]
-        for protocol in REGISTRIES["protocols"]
-        if REGISTRIES["protocols"].entry(protocol).origin == HOME
-    }
-    return page({row["name"]: [p for p, names in allowed.items() if row["name"] in names] for row in rows})
 
 
 def _with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dict[str, str]]:

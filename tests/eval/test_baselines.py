@@ -32,7 +32,7 @@ from driftline.stream_builder.stream import Stream
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "submissions.yml"
-LEADERBOARD = ROOT / "docs" / "guides" / "leaderboard.md"
+SUBMIT = ROOT / "docs" / "guides" / "submit.md"
 SHIPPED = baselines.shipped()
 MOST = 5 * 2**20  # bytes of all of them
 
@@ -141,14 +141,14 @@ def test_the_published_leaderboard_is_theirs_with_rows_of_the_answers_and_the_st
         found = examined({"archive": str(path), "streams": {sha: str(p) for sha, p in streams.items()}})
         assert not any(run["unverified"] for run in found["runs"])
         verdicts.append(Verdict(found["name"], found["documents"], problems=found["problems"]))
-    page = LEADERBOARD.read_text(encoding="utf-8")
+    page = (baselines.HERE / "leaderboard.md").read_text(encoding="utf-8")
     without, repeated = re.subn(r"\| \d of \d re-run \|", "| not re-run |", page)
     assert repeated >= 8
     assert without.strip() == board(verdicts).strip()
 
 
 def test_every_shipped_row_says_its_code_and_its_draw_of_tests(runs: dict[str, list[Run]]) -> None:
-    page = (LEADERBOARD.parent / "submissions.md").read_text(encoding="utf-8")
+    page = SUBMIT.read_text(encoding="utf-8")
     for name, listed in runs.items():
         assert all(re.fullmatch(r"driftline [\d.]+ \([0-9a-f]{12}\)", run.about["code"]) for run in listed)
         (row,) = re.findall(rf"^\| `{name}` \|.*$", page, re.MULTILINE)
