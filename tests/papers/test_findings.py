@@ -1,4 +1,4 @@
-"""docs/papers/findings.md: a row for each learner, tests that exist, and what no other test repeats of it."""
+"""docs/studies/findings.md: a row for each learner, tests that exist, and what no other test repeats of it."""
 
 from __future__ import annotations
 
