@@ -24,7 +24,8 @@ PAGE = ROOT / "docs" / "project" / "performance.md"
 MARK = re.compile(r"(<!-- speed: (\S+) ([^>]+) -->)(.*?)(<!-- /speed -->)", re.DOTALL)
 UNITS = {"held": "held to AVX2", "avx512": "AVX-512", "avx2": "AVX2"}  # the first that is true names a processor
 TEXT = HERE / "performance.md"  # what the page says before its tables; {RATIO} is a target of the benchmark `gpu`
-GENERATED = ("commands", "configuration", "python", "learners", "leaderboard")  # pages of docs/reference that docs/conf.py writes
+# pages of docs/reference that docs/conf.py writes
+GENERATED = ("commands", "configuration", "python", "learners", "leaderboard")
 
 
 def declared(folder: Path) -> dict[str, dict[str, Any]]:
@@ -97,8 +98,8 @@ def page(folder: Path) -> str:
     targets = declared(HERE)["gpu"]["targets"]
     parts = [re.sub(r"{([\w.]+)}", lambda name: targets[name[1]], TEXT.read_text(encoding="utf-8"))]
     for cpu in sorted({row[4] for row in found} - {"–"}):
-        parts.append(f"\n## {cpu}\n\n| benchmark | ratio | target | measured | date |\n|---|---|---|---|---|\n")
-        parts += [f"| `{r[0]}` | `{r[1]}` | {r[2]} | {r[3]} | {r[5]} |\n" for r in found if r[4] == cpu]
+        parts.append(f"\n## {cpu}\n\n| ratio | target | measured | date |\n|---|---|---|---|\n")
+        parts += [f"| `{r[0]} {r[1]}` | {r[2]} | {r[3]} | {r[5]} |\n" for r in found if r[4] == cpu]
     if never := sorted({row[0] for row in found if row[4] == "–"}):
         parts.append("\n## Not measured with this record yet\n\n" + ", ".join(f"`{name}`" for name in never) + "\n")
     return "".join(parts)

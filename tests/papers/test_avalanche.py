@@ -1,6 +1,6 @@
 """Every method that Avalanche 0.6 has too, against it: same data, same settings, whole accuracy matrices.
 
-`variant="reference"` does what Avalanche does where that is not the method's definition (docs/studies/avalanche.md). The
+`variant="reference"` does what Avalanche does where that is not the method's definition: docs/studies/avalanche.md. The
 stream grows, drifts and lacks classes, so that methods end far from each other: one that passes as another fails.
 """
 
