@@ -24,8 +24,6 @@ PAGE = ROOT / "docs" / "project" / "performance.md"
 MARK = re.compile(r"(<!-- speed: (\S+) ([^>]+) -->)(.*?)(<!-- /speed -->)", re.DOTALL)
 UNITS = {"held": "held to AVX2", "avx512": "AVX-512", "avx2": "AVX2"}  # the first that is true names a processor
 TEXT = HERE / "performance.md"  # what the page says before its tables; {RATIO} is a target of the benchmark `gpu`
-# pages of docs/reference that docs/conf.py writes
-GENERATED = ("commands", "configuration", "python", "learners", "leaderboard")
 
 
 def declared(folder: Path) -> dict[str, dict[str, Any]]:
@@ -128,8 +126,9 @@ def with_figures(text: str, history: Sequence[Mapping[str, Any]]) -> str:
 
 def prose() -> list[Path]:
     """README and the pages of docs/ that people write, but the page itself."""
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()  # pages that docs/conf.py writes
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [path for path in pages if path != PAGE and path.stem not in GENERATED and "_build" not in path.parts]
+    return [path for path in pages if path != PAGE and path.relative_to(ROOT).as_posix() not in ignored]
 
 
 def plot(folder: Path, out: Path) -> None:
