@@ -15,6 +15,8 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +93,20 @@ def rows(folder: Path, history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[s
 
 
 def page(folder: Path) -> str:
-    """The page in Markdown: a table for each processor, and what was not measured on any."""
+    """The page in Markdown: a table with a column for each processor, and what was not measured on any."""
     found = list(rows(folder, read(folder)))
     targets = declared(HERE)["gpu"]["targets"]
     parts = [re.sub(r"{([\w.]+)}", lambda name: targets[name[1]], TEXT.read_text(encoding="utf-8"))]
-    for cpu in sorted({row[4] for row in found} - {"–"}):
-        parts.append(f"\n## {cpu}\n\n| ratio | target | measured | date |\n|---|---|---|---|\n")
-        parts += [f"| `{r[0]} {r[1]}` | {r[2]} | {r[3]} | {r[5]} |\n" for r in found if r[4] == cpu]
+    dates: dict[str, list[str]] = {}
+    for *_, cpu, date in found:
+        dates.setdefault(cpu, []).append(date)
+    cpus = sorted(dates.keys() - {"–"})
+    heads = [f"{cpu} ({' to '.join(sorted({min(dates[cpu]), max(dates[cpu])}))})" for cpu in cpus]
+    parts.append(f"\n## Ratios\n\n| ratio | target | {' | '.join(heads)} |\n|---|---|{'---|' * len(cpus)}\n")
+    for (name, ratio, target), measured in groupby(found, itemgetter(0, 1, 2)):
+        values = {row[4]: row[3] for row in measured}
+        if "–" not in values:
+            parts.append(f"| `{name} {ratio}` | {target} | {' | '.join(values.get(cpu, '–') for cpu in cpus)} |\n")
     if never := sorted({row[0] for row in found if row[4] == "–"}):
         parts.append("\n## Not measured with this record yet\n\n" + ", ".join(f"`{name}`" for name in never) + "\n")
     return "".join(parts)
