@@ -205,7 +205,7 @@ def test_a_benchmark_of_gpus_waits_for_one(folder: Path, monkeypatch: pytest.Mon
     smi.write_text("#!/bin/sh\necho Some GPU\n")
     smi.chmod(0o755)
     assert list(run(tmp_path, "--full")[1]["benchmarks"]) == ["fast", "parts"]
-    assert "cores, Some GPU\n" in history.page(tmp_path)
+    assert " cores, Some GPU (" in history.page(tmp_path)
 
 
 def test_an_unknown_benchmark_is_refused_by_name() -> None:
