@@ -15,6 +15,8 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,43 +25,7 @@ ROOT = HERE.parent
 PAGE = ROOT / "docs" / "project" / "performance.md"
 MARK = re.compile(r"(<!-- speed: (\S+) ([^>]+) -->)(.*?)(<!-- /speed -->)", re.DOTALL)
 UNITS = {"held": "held to AVX2", "avx512": "AVX-512", "avx2": "AVX2"}  # the first that is true names a processor
-INTRODUCTION = """# Performance
-
-How fast driftline is, as ratios against other tools or against what the machine can do, measured in the same run. A
-target is a decision; its reason is in `benchmarks/benchmarks.toml`. The first lines of each script in `benchmarks/` say
-what it compares.
-
-```text
-make bench FULL=1                                all at full size: hours; adds to the record and writes this page
-python benchmarks/run.py kernels start --full    some
-python benchmarks/run.py kernels --full --avx2   as on a processor without AVX-512
-python benchmarks/history.py --plot history.png  this page again, and a picture of every ratio over time
-```
-
-Each row is the newest measurement on that processor. Targets are for a machine without other work. The record is
-`benchmarks/history.jsonl`.
-"""
-
-GPU = """
-## On a GPU
-
-`python benchmarks/run.py gpu --full` on a machine with one measures all of this and adds it to the record; this page
-then has a table for that machine. `python benchmarks/gpu.py PART` prints one part; `--device cpu --tiny` tries it
-without a GPU. In `linear` and `mlp`, `together` is what one product a step for all heads would reach.
-
-| part | gives | gate |
-|---|---|---|
-| `embedding` | images a second from shards, of the bare model's | {embedding.share} |
-| `linear` | the grid of CLEAR's table 4, times faster than two CPU cores | {linear.times_two_cores} |
-| `mlp` | the same with a hidden layer | {mlp.times_two_cores} |
-| `networks` | an epoch of Seq-to-Final's twelve: plain, by `torch.compile`, with CUDA graphs | none |
-| `moco` | training, of the barest loop | {moco.share_of_bare} |
-| `clip` | the same | {clip.share_of_bare} |
-| `neighbours` | exact search among a million vectors; 1: the CPU's answers | {neighbours.same} |
-
-`python examples/table_2.py --base CIFAR --out table2 --minutes 25 --device cuda`, again and again until it exits with
-0, does table 2 of Seq-to-Final at full budget: five sequences, twelve networks, all methods.
-"""
+TEXT = HERE / "performance.md"  # what the page says before its tables; {RATIO} is a target of the benchmark `gpu`
 
 
 def declared(folder: Path) -> dict[str, dict[str, Any]]:
@@ -127,14 +93,20 @@ def rows(folder: Path, history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[s
 
 
 def page(folder: Path) -> str:
-    """The page in Markdown: a table for each processor, and what was not measured on any."""
+    """The page in Markdown: a table with a column for each processor, and what was not measured on any."""
     found = list(rows(folder, read(folder)))
-    parts = [INTRODUCTION]
-    if targets := declared(folder).get("gpu", {}).get("targets"):
-        parts.append(re.sub(r"{(.+?)}", lambda name: targets[name[1]], GPU))
-    for cpu in sorted({row[4] for row in found} - {"–"}):
-        parts.append(f"\n## {cpu}\n\n| benchmark | ratio | target | measured | date |\n|---|---|---|---|---|\n")
-        parts += [f"| `{r[0]}` | `{r[1]}` | {r[2]} | {r[3]} | {r[5]} |\n" for r in found if r[4] == cpu]
+    targets = declared(HERE)["gpu"]["targets"]
+    parts = [re.sub(r"{([\w.]+)}", lambda name: targets[name[1]], TEXT.read_text(encoding="utf-8"))]
+    dates: dict[str, list[str]] = {}
+    for *_, cpu, date in found:
+        dates.setdefault(cpu, []).append(date)
+    cpus = sorted(dates.keys() - {"–"})
+    heads = [f"{cpu} ({' to '.join(sorted({min(dates[cpu]), max(dates[cpu])}))})" for cpu in cpus]
+    parts.append(f"\n## Ratios\n\n| ratio | target | {' | '.join(heads)} |\n|---|---|{'---|' * len(cpus)}\n")
+    for (name, ratio, target), measured in groupby(found, itemgetter(0, 1, 2)):
+        values = {row[4]: row[3] for row in measured}
+        if "–" not in values:
+            parts.append(f"| `{name} {ratio}` | {target} | {' | '.join(values.get(cpu, '–') for cpu in cpus)} |\n")
     if never := sorted({row[0] for row in found if row[4] == "–"}):
         parts.append("\n## Not measured with this record yet\n\n" + ", ".join(f"`{name}`" for name in never) + "\n")
     return "".join(parts)
@@ -162,11 +134,10 @@ def with_figures(text: str, history: Sequence[Mapping[str, Any]]) -> str:
 
 
 def prose() -> list[Path]:
-    """README and the pages of docs/, without what is generated or a dated log."""
+    """README and the pages of docs/ that people write, but the page itself."""
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()  # pages that docs/conf.py writes
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [
-        path for path in pages if path.name not in ("performance.md", "lab_book.md") and "reference" not in path.parts
-    ]
+    return [path for path in pages if path != PAGE and path.relative_to(ROOT).as_posix() not in ignored]
 
 
 def plot(folder: Path, out: Path) -> None:

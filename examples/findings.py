@@ -1,4 +1,4 @@
-"""The streams of docs/papers/findings.md, from vectors that others published.
+"""The streams of docs/studies/findings.md, from vectors that others published.
 
     python examples/findings.py --data DATA --out findings
 

@@ -43,7 +43,6 @@ GENERATED = {ROOT / name for name in IGNORED}  # docs/conf.py writes them
 WRITTEN = [p for p in sorted((ROOT / "docs").rglob("*.md")) if p not in GENERATED]
 PAGES = [ROOT / "README.md", *WRITTEN, ROOT / "CONTRIBUTING.md"]
 EXTEND = ROOT / "docs" / "guides" / "extend.md"
-LAB_BOOK = ROOT / "docs" / "project" / "lab_book.md"  # tells what was
 RUN = [page for page in PAGES if page != TUTORIAL]
 JOURNEY = ROOT / "examples" / "journey.py"  # test_journey_script.py runs it
 OF_A_TEST = "# tests/"  # first line of a block that belongs into a test: test_recipes.py puts it there
@@ -148,9 +147,7 @@ def test_every_link_and_picture_is_there(page: Path) -> None:
         assert in_the_manual or path.exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if p not in (LAB_BOOK, EXTEND)], ids=lambda p: p.relative_to(ROOT).as_posix()
-)
+@pytest.mark.parametrize("page", [p for p in PAGES if p != EXTEND], ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_file_of_the_repository_in_the_text_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name in re.findall(
@@ -212,7 +209,7 @@ def wrong_calls(page: Path, text: str) -> list[str]:
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p != LAB_BOOK], ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_option_and_command_in_the_text_exists(page: Path) -> None:
     assert not wrong_calls(page, page.read_text(encoding="utf-8"))
 

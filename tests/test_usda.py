@@ -84,7 +84,7 @@ def test_no_picture_that_trained_the_model_is_in_the_benchmark(shared: Path) -> 
 def test_closed_forms_with_a_covariance_beat_class_means_on_vectors_of_another_task(
     shared: Path, tmp_path: Path
 ) -> None:
-    """SLDA, RanPAC above NCM [Hayes & Kanan 2020; McDonnell et al. 2023], as docs/papers/findings.md says."""
+    """SLDA, RanPAC above NCM [Hayes & Kanan 2020; McDonnell et al. 2023], as docs/studies/findings.md says."""
     found = evaluate(
         example("findings").usda(shared), "clear-streaming", ["nearest-mean", "slda", "ridge", "ranpac(width=400)"]
     )

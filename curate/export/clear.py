@@ -3,7 +3,7 @@
 Load any release with `CLEAR(data_name="clear10_neurips2021", dataset_root=OUT, …)`: classes and buckets are read from
 the files. The newer layout is not written, because Avalanche 0.6.0 reads all its buckets into each experience. The
 loader accepts only four names of features, so the release's first features are also written as `moco_b0`. For the iid
-protocol on features, Avalanche 0.6.0 needs the four lines in `docs/papers/avalanche.md`, because its loader returns
+protocol on features, Avalanche 0.6.0 needs the four lines in `docs/studies/avalanche.md`, because its loader returns
 lists of tensors instead of tensors.
 """
 

@@ -64,7 +64,7 @@ class Llm(Learner):
         """Start with an empty memory. Raises IncompatibleStream without an endpoint and for anything but texts."""
         if task.x_shape:
             raise IncompatibleStream(
-                f"llm reads texts; the samples have shape {task.x_shape}.", "", "See docs/papers/ocrr.md."
+                f"llm reads texts; the samples have shape {task.x_shape}.", "", "See docs/reference/ocrr.md."
             )
         if not re.match(r"https?://", self.endpoint) or not self.model:
             raise IncompatibleStream(

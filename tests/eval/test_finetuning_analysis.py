@@ -334,16 +334,15 @@ class TestTables:
         }  # fmt: skip
 
     def test_the_rank_correlations_in_the_text_are_those_of_its_tables(self) -> None:
-        """[docs/papers/reproduction.md] With our `sft`, and with the best test of its three schedules."""
-        text = (Path(__file__).resolve().parents[2] / "docs/papers/reproduction.md").read_text(encoding="utf-8")
+        """[docs/studies/reproduction.md] With our `sft`, and with the best test of its three schedules."""
+        text = (Path(__file__).resolve().parents[2] / "docs/studies/reproduction.md").read_text(encoding="utf-8")
         ours: dict[str, dict[str, float]] = {}
-        for heading, sequences in (("| learner | ours ", ["R:C:L"]), ("| learner | C:L:R | paper | r:r:r ", [])):
-            head, _, *lines = text[text.index(heading) :].partition("\n\n")[0].splitlines()
-            names = sequences or [cell.strip() for cell in head.split("|")[2:-1:2]]
-            for learner, *cells in ([cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines):
-                for name, cell in zip(names, cells[::2], strict=True):
-                    if cell != "–":
-                        ours.setdefault(name, {})[learner] = float(cell)
+        head, _, *lines = text[text.index("| learner | R:C:L | paper | C:L:R |") :].partition("\n\n")[0].splitlines()
+        names = [cell.strip() for cell in head.split("|")[2:-1:2]]
+        for learner, *cells in ([cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines):
+            for name, cell in zip(names, cells[::2], strict=True):
+                if cell != "–":
+                    ours.setdefault(name, {})[learner] = float(cell)
         found: dict[bool, list[float]] = {False: [], True: []}
         for name, column in ours.items():
             best = max(column[schedule] for schedule in ("sft", "sft-linear", "sft-exponential"))

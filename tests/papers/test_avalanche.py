@@ -1,6 +1,6 @@
 """Every method that Avalanche 0.6 has too, against it: same data, same settings, whole accuracy matrices.
 
-`variant="reference"` does what Avalanche does where that is not the method's definition (docs/papers/avalanche.md). The
+`variant="reference"` does what Avalanche does where that is not the method's definition: docs/studies/avalanche.md. The
 stream grows, drifts and lacks classes, so that methods end far from each other: one that passes as another fails.
 """
 
@@ -18,7 +18,7 @@ from driftline.eval.learner import Task
 from driftline.eval.protocols.clear import score
 
 cross = benchmark("cross_table")
-DOCS = Path(__file__).resolve().parents[2] / "docs/papers/avalanche.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs/studies/avalanche.md"
 SEEDS = 2  # four are no clearer, and take twice as long
 
 

@@ -113,7 +113,7 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
         raise BadInput(
             f"{path} is damaged after record {done - row:,} ({reason(error)}).",
             "Expected a whole SQLite file.",
-            "Download it again (its published MD5 is in docs/guides/scale.md), or set collection.damaged: keep.",
+            "Download it again (its published MD5 is in docs/explanation/costs.md), or set collection.damaged: keep.",
         ) from None
     finally:
         base.close()
