@@ -160,7 +160,7 @@ def banking77(data: Path) -> Stream:
 def _stream(name: str, x: Any, y: Any, time: Any, classes: list[str], seed: int = 0) -> Stream:
     ids = np.array([f"{i:05d}" for i in range(len(y))])
     data = TimedSamples(name, x, y.astype(np.int64), ids, time.astype(np.int64), classes)
-    return in_time_order(data, periods=6, seed=seed)
+    return in_time_order(data, period=6, seed=seed)
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ filter: {upload_after_capture: false}
 fetch: {threads: 16}
 buckets: {kind: equal, count: 5, unlabelled: []}
 embed: {model: driftline-photo-world}
-retrieve: {per_class: 10, depth: 50, background: false, concepts: [{name: car, prompts: [a car]}]}
+retrieve: {per_class: 10, depth: 50, background_share: 0, concepts: [{name: car, prompts: [a car]}]}
 """
 
 

@@ -59,7 +59,7 @@ embed: {{encoder: "support.toy_encoder:MeanColour", model: a, batch: 16}}
 retrieve:
   per_class: {retrieved}
   depth: {photos}
-  background: false
+  background_share: 0
   short: fewer
   concepts: [{{name: car, prompts: [a car]}}]
 validation: {{method: catalogue}}

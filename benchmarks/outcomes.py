@@ -103,7 +103,7 @@ def cost(stream: Stream, learners: Sequence[str], rounds: int) -> dict[str, floa
         for protocol in ("clear-iid", "clear-streaming"):
             for learner in learners:
                 for on in (False, True) if turn % 2 else (True, False):
-                    outcomes.numbered = numbered if on else lambda s: s
+                    outcomes.numbered = numbered if on else lambda s, *_: s
                     outcomes.write = write if on else lambda path, found: None
                     with tempfile.TemporaryDirectory() as folder:
                         clock, wall = time.process_time(), time.perf_counter()

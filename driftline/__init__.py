@@ -2,12 +2,14 @@
 
     import driftline as dl
 
-    run = dl.init_run("photos2024", "folder", collection={"path": "album"})
+    run = dl.init("photos2024", settings={"collection.path": "../album"})
     run.run()
     stream = dl.from_release(run.release()).save("stream")
-    results = dl.evaluate(stream, "clear-iid", ["nearest-mean", "er"], seeds=[0, 1, 2], out="runs")
+    results = dl.evaluate(stream, "clear-iid", ["nearest-mean", "er"], seeds=3, out="runs")
+    dl.report(results, "report")
 
-Every name is imported when it is first used. What is not offered here may change.
+A command `X` is `dl.X`, its option `--a-b` is `a_b=`. Every name is imported when it is first used. What is not offered
+here may change.
 """
 
 from __future__ import annotations
@@ -19,27 +21,49 @@ from driftline.curate.core.lazy_face import lazy_face
 if TYPE_CHECKING:
     from driftline.curate.core.errors import DriftlineError as DriftlineError
     from driftline.curate.release.format import Release as Release
-    from driftline.eval.learner import Learner as Learner
-    from driftline.eval.learner import Task as Task
-    from driftline.eval.protocol import Protocol as Protocol
-    from driftline.eval.protocol import Result as Result
-    from driftline.eval.protocol import Score as Score
-    from driftline.eval.reporting.report import report as report
+    from driftline.eval.integrations.avalanche import Avalanche as Avalanche
+    from driftline.eval.integrations.river import River as River
+    from driftline.eval.integrations.sklearn import Sklearn as Sklearn
+    from driftline.eval.integrations.torch import Torch as Torch
     from driftline.eval.results import Results as Results
-    from driftline.eval.rows import Row as Row
-    from driftline.eval.run import evaluate as evaluate
     from driftline.pipelines.cli.listing import list_registered as list_registered
+    from driftline.pipelines.face.runs import audit as audit
+    from driftline.pipelines.face.runs import batch as batch
+    from driftline.pipelines.face.runs import compare as compare
+    from driftline.pipelines.face.runs import demo as demo
+    from driftline.pipelines.face.runs import dropped as dropped
+    from driftline.pipelines.face.runs import encode as encode
+    from driftline.pipelines.face.runs import export as export
+    from driftline.pipelines.face.runs import figure as figure
+    from driftline.pipelines.face.runs import grow as grow
+    from driftline.pipelines.face.runs import heal as heal
+    from driftline.pipelines.face.runs import init as init
+    from driftline.pipelines.face.runs import judges as judges
+    from driftline.pipelines.face.runs import leaderboard as leaderboard
+    from driftline.pipelines.face.runs import open as open
+    from driftline.pipelines.face.runs import plan as plan
+    from driftline.pipelines.face.runs import results as results
+    from driftline.pipelines.face.runs import run as run
+    from driftline.pipelines.face.runs import status as status
+    from driftline.pipelines.face.runs import trace as trace
+    from driftline.pipelines.face.runs import train as train
+    from driftline.pipelines.face.streams import compose as compose
+    from driftline.pipelines.face.streams import evaluate as evaluate
+    from driftline.pipelines.face.streams import from_dataset as from_dataset
+    from driftline.pipelines.face.streams import from_release as from_release
+    from driftline.pipelines.face.streams import measure as measure
+    from driftline.pipelines.face.streams import report as report
     from driftline.pipelines.run.run_folder import Run as Run
-    from driftline.pipelines.run.run_folder import demo as demo
-    from driftline.pipelines.run.run_folder import init_run as init_run
-    from driftline.pipelines.run.run_folder import open_run as open_run
     from driftline.stream_builder.builders.arrays import from_arrays as from_arrays
-    from driftline.stream_builder.builders.release import from_release as from_release
-    from driftline.stream_builder.builders.shift_sequence import compose as compose
+    from driftline.stream_builder.builders.table import from_table as from_table
     from driftline.stream_builder.datasets import Dataset as Dataset
     from driftline.stream_builder.datasets import open_dataset as open_dataset
-    from driftline.stream_builder.measures.shift_distance import measure as measure
-    from driftline.stream_builder.shifts.base import Shift as Shift
+    from driftline.stream_builder.importers.clear import from_clear as from_clear
+    from driftline.stream_builder.importers.folder_by_time import from_folder_by_time as from_folder_by_time
+    from driftline.stream_builder.importers.hub import from_hub as from_hub
+    from driftline.stream_builder.importers.tic import from_tic as from_tic
+    from driftline.stream_builder.importers.wild_time import from_wild_time as from_wild_time
+    from driftline.stream_builder.importers.wilds import from_wilds as from_wilds
     from driftline.stream_builder.step import Split as Split
     from driftline.stream_builder.step import Step as Step
     from driftline.stream_builder.stream import Stream as Stream
@@ -49,32 +73,54 @@ else:
     __getattr__, __dir__, __all__ = lazy_face(
         __name__,
         {
+            "Avalanche": "driftline.eval.integrations.avalanche:Avalanche",
             "Dataset": "driftline.stream_builder.datasets:Dataset",
             "DriftlineError": "driftline.curate.core.errors:DriftlineError",
-            "Learner": "driftline.eval.learner:Learner",
-            "Protocol": "driftline.eval.protocol:Protocol",
             "Release": "driftline.curate.release.format:Release",
-            "Result": "driftline.eval.protocol:Result",
             "Results": "driftline.eval.results:Results",
-            "Row": "driftline.eval.rows:Row",
+            "River": "driftline.eval.integrations.river:River",
             "Run": "driftline.pipelines.run.run_folder:Run",
-            "Score": "driftline.eval.protocol:Score",
-            "Shift": "driftline.stream_builder.shifts.base:Shift",
+            "Sklearn": "driftline.eval.integrations.sklearn:Sklearn",
             "Split": "driftline.stream_builder.step:Split",
             "Step": "driftline.stream_builder.step:Step",
             "Stream": "driftline.stream_builder.stream:Stream",
-            "Task": "driftline.eval.learner:Task",
+            "Torch": "driftline.eval.integrations.torch:Torch",
             "__version__": "driftline.pipelines:VERSION",
-            "compose": "driftline.stream_builder.builders.shift_sequence:compose",
-            "demo": "driftline.pipelines.run.run_folder:demo",
-            "evaluate": "driftline.eval.run:evaluate",
+            "audit": "driftline.pipelines.face.runs:audit",
+            "batch": "driftline.pipelines.face.runs:batch",
+            "compare": "driftline.pipelines.face.runs:compare",
+            "compose": "driftline.pipelines.face.streams:compose",
+            "demo": "driftline.pipelines.face.runs:demo",
+            "dropped": "driftline.pipelines.face.runs:dropped",
+            "encode": "driftline.pipelines.face.runs:encode",
+            "evaluate": "driftline.pipelines.face.streams:evaluate",
+            "export": "driftline.pipelines.face.runs:export",
+            "figure": "driftline.pipelines.face.runs:figure",
             "from_arrays": "driftline.stream_builder.builders.arrays:from_arrays",
-            "from_release": "driftline.stream_builder.builders.release:from_release",
-            "init_run": "driftline.pipelines.run.run_folder:init_run",
+            "from_clear": "driftline.stream_builder.importers.clear:from_clear",
+            "from_dataset": "driftline.pipelines.face.streams:from_dataset",
+            "from_folder_by_time": "driftline.stream_builder.importers.folder_by_time:from_folder_by_time",
+            "from_hub": "driftline.stream_builder.importers.hub:from_hub",
+            "from_release": "driftline.pipelines.face.streams:from_release",
+            "from_table": "driftline.stream_builder.builders.table:from_table",
+            "from_tic": "driftline.stream_builder.importers.tic:from_tic",
+            "from_wild_time": "driftline.stream_builder.importers.wild_time:from_wild_time",
+            "from_wilds": "driftline.stream_builder.importers.wilds:from_wilds",
+            "grow": "driftline.pipelines.face.runs:grow",
+            "heal": "driftline.pipelines.face.runs:heal",
+            "init": "driftline.pipelines.face.runs:init",
+            "judges": "driftline.pipelines.face.runs:judges",
+            "leaderboard": "driftline.pipelines.face.runs:leaderboard",
             "list_registered": "driftline.pipelines.cli.listing:list_registered",
-            "measure": "driftline.stream_builder.measures.shift_distance:measure",
+            "measure": "driftline.pipelines.face.streams:measure",
+            "open": "driftline.pipelines.face.runs:open",
             "open_dataset": "driftline.stream_builder.datasets:open_dataset",
-            "open_run": "driftline.pipelines.run.run_folder:open_run",
-            "report": "driftline.eval.reporting.report:report",
+            "plan": "driftline.pipelines.face.runs:plan",
+            "report": "driftline.pipelines.face.streams:report",
+            "results": "driftline.pipelines.face.runs:results",
+            "run": "driftline.pipelines.face.runs:run",
+            "status": "driftline.pipelines.face.runs:status",
+            "trace": "driftline.pipelines.face.runs:trace",
+            "train": "driftline.pipelines.face.runs:train",
         },
     )

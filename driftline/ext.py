@@ -2,6 +2,20 @@
 
     from driftline.ext import Learner, Protocol, Split, Step, rng_for
 
+Every error that driftline raises on purpose is a `DriftlineError(given, expected, way_out)`:
+
+    BadInput            a file, row or field does not follow its format
+    BadConfig           a setting is unknown, of the wrong type or out of range
+    BadArray            an array has the wrong shape, dtype or range
+    MissingFile         a file or folder does not exist
+    UnknownName         a name is not registered (also a LookupError)
+    BadPlugin           a plug-in cannot be imported, or is not of the registered kind
+    IncompatibleStream  a stream lacks what a protocol or learner needs
+    Shortage            there are fewer images than requested
+    IntegrityError      a file was changed after it was written
+    Diverged            a training has left the finite numbers
+    Waiting             a run waits for answers of people
+
 `driftline` itself is for notebooks; the modules behind both may move.
 """
 
@@ -12,14 +26,22 @@ from typing import TYPE_CHECKING
 from driftline.curate.core.lazy_face import lazy_face
 
 if TYPE_CHECKING:
+    from driftline.curate.core.atomic_io import write_bytes as write_bytes
+    from driftline.curate.core.atomic_io import write_json as write_json
     from driftline.curate.core.atomic_io import write_parquet as write_parquet
     from driftline.curate.core.atomic_io import write_text as write_text
     from driftline.curate.core.errors import BadArray as BadArray
     from driftline.curate.core.errors import BadConfig as BadConfig
     from driftline.curate.core.errors import BadInput as BadInput
+    from driftline.curate.core.errors import BadPlugin as BadPlugin
+    from driftline.curate.core.errors import Diverged as Diverged
     from driftline.curate.core.errors import DriftlineError as DriftlineError
     from driftline.curate.core.errors import IncompatibleStream as IncompatibleStream
+    from driftline.curate.core.errors import IntegrityError as IntegrityError
     from driftline.curate.core.errors import MissingFile as MissingFile
+    from driftline.curate.core.errors import Shortage as Shortage
+    from driftline.curate.core.errors import UnknownName as UnknownName
+    from driftline.curate.core.errors import Waiting as Waiting
     from driftline.curate.core.seeding import rng_for as rng_for
     from driftline.curate.core.vectors import unit as unit
     from driftline.curate.encoders import Encoder as Encoder
@@ -77,11 +99,13 @@ else:
             "BadArray": "driftline.curate.core.errors:BadArray",
             "BadConfig": "driftline.curate.core.errors:BadConfig",
             "BadInput": "driftline.curate.core.errors:BadInput",
+            "BadPlugin": "driftline.curate.core.errors:BadPlugin",
             "Blocks": "driftline.eval.nets.chain:Blocks",
             "Budget": "driftline.eval.training.budget:Budget",
             "Concept": "driftline.curate.retrieval.settings:Concept",
             "Counts": "driftline.pipelines.run.stage:Counts",
             "Dataset": "driftline.stream_builder.datasets:Dataset",
+            "Diverged": "driftline.curate.core.errors:Diverged",
             "DriftlineError": "driftline.curate.core.errors:DriftlineError",
             "Encoder": "driftline.curate.encoders:Encoder",
             "FileSource": "driftline.curate.sources.base:FileSource",
@@ -89,6 +113,7 @@ else:
             "HERE": "driftline.curate.sources.base:HERE",
             "Images": "driftline.stream_builder.shifts.base:Images",
             "IncompatibleStream": "driftline.curate.core.errors:IncompatibleStream",
+            "IntegrityError": "driftline.curate.core.errors:IntegrityError",
             "Labels": "driftline.stream_builder.step:Labels",
             "Learner": "driftline.eval.learner:Learner",
             "MissingFile": "driftline.curate.core.errors:MissingFile",
@@ -109,13 +134,16 @@ else:
             "Samples": "driftline.stream_builder.datasets:Samples",
             "Score": "driftline.eval.protocol:Score",
             "Shift": "driftline.stream_builder.shifts.base:Shift",
+            "Shortage": "driftline.curate.core.errors:Shortage",
             "Split": "driftline.stream_builder.step:Split",
             "Stage": "driftline.pipelines.run.stage:Stage",
             "Start": "driftline.eval.protocol:Start",
             "Step": "driftline.stream_builder.step:Step",
             "Stream": "driftline.stream_builder.stream:Stream",
             "Task": "driftline.eval.learner:Task",
+            "UnknownName": "driftline.curate.core.errors:UnknownName",
             "Vectors": "driftline.curate.encoders:Vectors",
+            "Waiting": "driftline.curate.core.errors:Waiting",
             "Workplace": "driftline.curate.sources.base:Workplace",
             "adapt": "driftline.eval.abilities:adapt",
             "batch_of": "driftline.curate.metadata.schema:batch_of",
@@ -128,6 +156,8 @@ else:
             "record_of": "driftline.curate.metadata.column_mapping:record_of",
             "rng_for": "driftline.curate.core.seeding:rng_for",
             "unit": "driftline.curate.core.vectors:unit",
+            "write_bytes": "driftline.curate.core.atomic_io:write_bytes",
+            "write_json": "driftline.curate.core.atomic_io:write_json",
             "write_parquet": "driftline.curate.core.atomic_io:write_parquet",
             "write_text": "driftline.curate.core.atomic_io:write_text",
         },

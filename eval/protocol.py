@@ -83,6 +83,7 @@ class Score:
         return -np.inf if value is None or np.isnan(value) else value if self.higher_is_better else -value
 
 
+MAJORITY = "most frequent class so far"  # by training labels: the answer of a reference in each table
 OF_CLASSES = (Score("balanced_accuracy", "balanced accuracy"), Score("macro_f1", "macro-F1"))  # of every protocol
 
 

@@ -1,25 +1,35 @@
-"""What `evaluate` returns: the document of `driftline eval --json`, as a data frame and as a table in a notebook."""
+"""What `evaluate` returns: the document of `driftline eval --json`, as data frames, a chart, a page and a notebook's
+table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from driftline.curate.core.notebook import Strong, table
-from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
+from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting import spread
-from driftline.eval.scoring.ranking import entry_of, ranked
+from driftline.eval.reporting.files.exports import CLASS_COLUMNS, COLUMN_TEXTS, class_records, score_records
+from driftline.eval.rows import Run
+from driftline.eval.scoring.ranking import ranked
+from driftline.stream_builder.stream import SPLITS, Stream
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PUBLISHED = "published"  # in place of a seed
-COLUMNS = ("stream", "protocol", "learner", "score", "seed", "value")
-CLASS_COLUMNS = ("stream", "protocol", "learner", "class", "n", "recall")
-
 
 class Results(dict[str, Any]):
     """A dictionary with the keys "protocol", "stream", "results" and "skipped"."""
+
+    runs: Sequence[Run] = ()
+    """the runs behind it"""
+    on: Stream | None = None
+    """the stream that they ran on; None where each seed had its own draw"""
 
     @property
     def best(self) -> str | None:
@@ -27,8 +37,8 @@ class Results(dict[str, Any]):
         return next((place.name for place in ranked(self) if place.best), None)
 
     def frame(self, by_class: bool = False) -> pd.DataFrame:
-        """One row for each learner, score and seed, the best learner first, also of balanced accuracy and macro-F1;
-        value: NaN for a score that the run never reached.
+        """One row for each learner, score and seed, the best learner first, with the columns of a report's
+        scores.parquet; value: NaN for a score that the run never reached.
 
         by_class: one row for each learner and class in their place: test samples of a run (`n`) and mean `recall` over
         seeds, NaN for a class without tests."""
@@ -37,8 +47,102 @@ class Results(dict[str, Any]):
         if by_class:
             of_classes = pd.DataFrame(class_records(self), columns=CLASS_COLUMNS)
             return of_classes.astype({"n": int, "recall": float})
-        rows = [record for record in records(self) if record[-2] != PUBLISHED]
-        return pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
+        return pd.DataFrame(score_records([self]), columns=list(COLUMN_TEXTS["scores"])).astype({"value": float})
+
+    def matrix(self) -> pd.DataFrame:
+        """One row for each learner and step that it learned, the best learner first, one column for each tested step:
+        accuracy, mean over seeds, NaN where it was not tested. Empty for a protocol without a matrix."""
+        import pandas as pd
+
+        parts = {
+            place.name: pd.DataFrame(np.array(place.result["matrix"], np.float64))
+            for place in ranked(self)
+            if place.result["matrix"]
+        }
+        return pd.concat(parts, names=["learner", "trained_to"]) if parts else pd.DataFrame()
+
+    def ageing(self) -> pd.DataFrame:
+        """One row for each learner and age, the best learner first: accuracy with the ends of its 95 % interval, and
+        the part of the fall that is the model's own age (`older`); age is in `unit`. Empty where no learner was tested
+        after its training."""
+        import pandas as pd
+
+        whole = self.whole()
+        about, names = whole.get("ageing") or {"unit": "", "results": ()}, {}
+        for place in ranked(whole):
+            names[id(place.result)] = place.name
+        ends = {"accuracy": "value", "low": "low", "high": "high"}
+        rows = [
+            {"learner": names[id(result)], "age": age, "unit": about["unit"]}
+            | {name: facts["accuracy"][end][k] for name, end in ends.items()}
+            | {"older": facts["causes"]["older"]["value"][k]}
+            for result, facts in zip(whole["results"], about["results"], strict=False)
+            if facts is not None
+            for k, age in enumerate(facts["age"])
+        ]
+        columns = ["learner", "age", "unit", "accuracy", "low", "high", "older"]
+        order = list(names.values())
+        return pd.DataFrame(rows, columns=columns).sort_values(
+            "learner", key=lambda column: column.map(order.index), kind="stable", ignore_index=True
+        )
+
+    def outcomes(self) -> pd.DataFrame:
+        """One row for each test sample and test: learner, seed, test (`tested_on`, `learned_to`), sample (position in
+        the stream), id and time of the sample where the stream is known, label, answer (`predicted`), confidence."""
+        import pandas as pd
+
+        tests = [(run.about, row, row.answers) for run in self.runs for row in run.rows if row.answers is not None]
+        sizes = [len(one) for _, _, one in tests]
+        of_tests = {
+            "learner": [about["learner"] for about, _, _ in tests],
+            "seed": [about["seed"] for about, _, _ in tests],
+            "tested_on": [row.tested_on for _, row, _ in tests],
+            "learned_to": [row.learned_to for _, row, _ in tests],
+        }
+        whole = pd.DataFrame({name: np.repeat(values, sizes) for name, values in of_tests.items()})
+        for name in ("sample", "label", "predicted"):
+            whole[name] = np.concatenate([np.zeros(0, np.int64), *(getattr(one, name) for _, _, one in tests)])
+        confidences = [np.full(len(one), np.nan) if one.confidence is None else one.confidence for *_, one in tests]
+        whole["confidence"] = np.concatenate([np.zeros(0, np.float32), *confidences]).astype(np.float32)
+        if self.on is None or whole.empty:
+            return whole
+        splits = [step.splits[name] for step in self.on.steps for name in SPLITS if name in step.splits]
+        ids = np.concatenate([split.ids for split in splits])
+        whole.insert(5, "id", ids[whole["sample"].to_numpy()])
+        if all(split.time is not None for split in splits):
+            times = np.concatenate([np.asarray(split.time, np.int64) for split in splits])
+            whole.insert(6, "time", pd.to_datetime(times[whole["sample"].to_numpy()], unit="s", utc=True))
+        return whole
+
+    def whole(self) -> dict[str, Any]:
+        """The document with what a report says beyond scores: ageing, calibration, which learners differ."""
+        from driftline.eval.reporting.report import FEW_RUNS, document_of
+
+        about = self["stream"]
+        key = (about["sha256"], self["protocol"], about["name"])
+        return {**self, **document_of(self.runs, key, self.on, len(self.runs) > FEW_RUNS)} if self.runs else {**self}
+
+    def plot(self, name: str = "") -> Chart:
+        """A chart of the report's pages, for a notebook: the first, or the one of this title, as in
+        "cost-against-accuracy". Raises IncompatibleStream without charts, UnknownName for another title."""
+        from driftline.eval.reporting.files.figures import chart
+
+        return Chart(*chart([self.whole()], name, [] if self.on is None else [self.on]))
+
+    def json(self) -> str:
+        """The document of `driftline eval --json`."""
+        return json.dumps(self)
+
+    def page(self, out: str | Path) -> Path:
+        """Write the report's pages into the folder `out`; returns the path of index.html."""
+        from driftline.eval.reporting.report import report
+
+        return report(self, out)
+
+    def __repr__(self) -> str:
+        seeds = max((len(result["seeds"]) for result in self.get("results", ())), default=0)
+        about = f"{len(self.get('results', ()))} learners, {seeds} seeds, {len(self.get('skipped', ()))} skipped"
+        return f"<Results of {self.get('protocol')} on {self.get('stream', {}).get('name')}: {about}>"
 
     def _repr_html_(self) -> str:
         """The score table, the best learner first; the best primary score is bold."""
@@ -56,24 +160,19 @@ class Results(dict[str, Any]):
         return table(title, ["learner", *(score.label for score in scores)], rows, note if rows else "", *skipped)
 
 
-def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float | None]]:
-    """Stream, protocol, learner, score, seed and value of every run, the best learner first; the seed of a published
-    mean is "published"."""
-    for name, result, *_ in ranked(document):
-        of_classes = {score.name: values for score in OF_CLASSES if (values := entry_of(score, result))}
-        for score, values in (result["scores"] | of_classes).items():
-            pairs = list(zip(result["seeds"], values["values"], strict=True))
-            if score in result.get("published", {}):
-                pairs.append((PUBLISHED, result["published"][score]["mean"]))
-            for seed, value in pairs:
-                yield document["stream"]["name"], document["protocol"], name, score, seed, value
+@dataclass(frozen=True)
+class Chart:
+    """A chart that a notebook shows."""
 
+    title: str
+    svg: str
+    """a whole SVG file"""
 
-def class_records(document: Document) -> Iterator[tuple[str, str, str, str, int, float | None]]:
-    """Stream, protocol, learner, class, test samples and recall, the best learner first, the classes in their order."""
-    names = document.get("classes", ())
-    for name, result, *_ in ranked(document):
-        about = document["stream"]["name"], document["protocol"], name
-        of = result.get("classes", {"n": (), "recall": ()})
-        for k, (n, share) in enumerate(zip(of["n"], of["recall"], strict=True)):
-            yield *about, names[k] if k < len(names) else str(k), n, share
+    def save(self, path: str | Path) -> Path:
+        """Write it as SVG, PDF or PNG, by the suffix. Raises BadConfig for another one."""
+        from driftline.eval.plotting import files
+
+        return files.save_svg(self.svg, Path(path))
+
+    def _repr_svg_(self) -> str:
+        return self.svg

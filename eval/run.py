@@ -22,6 +22,7 @@ from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
 from driftline.eval.experiment.code import code_or_name
 from driftline.eval.experiment.cost_estimate import core_seconds, finished_runs
+from driftline.eval.experiment.inputs import numbers_of, several, stream_of
 from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Settings, Setup, jobs_of, settings_text
 from driftline.eval.experiment.tune import Choice, Grid, choose, started
 from driftline.eval.learner import Learner
@@ -39,10 +40,10 @@ Reuse = Literal["same", "any"]  # of finished runs: by the same code, or by any
 
 
 def evaluate(
-    stream: Stream,
+    stream: Stream | str | Path,
     protocol: AnyProtocol,
-    learners: Sequence[AnyLearner],
-    seeds: Sequence[int] = (0,),
+    learners: AnyLearner | Sequence[AnyLearner],
+    seeds: int | Sequence[int] = 1,
     settings: Settings | None = None,
     out: str | Path | None = None,
     progress: Callable[[int], None] = lambda n: None,
@@ -55,8 +56,9 @@ def evaluate(
 ) -> Results:
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
-    protocol: a registered name, `package.module:Name`, a class derived from `Protocol`, or an instance. learners:
-    likewise; names also with settings, as in `reservoir(alpha=5)`. settings: `{"epochs": 10}` goes to the protocol or
+    stream: or its folder. protocol: a registered name, `package.module:Name`, a class derived from `Protocol`, or an
+    instance. learners: one or several, likewise; names also with settings, as in `reservoir(alpha=5)`; scikit-learn
+    classifiers. seeds: their number, or each of them. settings: `{"epochs": 10}` goes to the protocol or
     to every learner that has such a setting, `{"er.memory": 500}` to one learner, `{"ocrr.every": 20}` to one protocol,
     `{"probabilities": "all"}` to the records of each test (see `outcomes.probabilities`).
     out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run. stream_folder,
@@ -71,6 +73,8 @@ def evaluate(
     learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
     """
     out = None if out is None else Path(out)
+    stream_folder = Path(stream) if stream_folder is None and isinstance(stream, str | Path) else stream_folder
+    stream, learners, seeds = stream_of(stream), several(learners), numbers_of(seeds)
     grid, jobs = jobs_of(
         stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset=preset, any_code=reuse == "any"
     )
@@ -103,7 +107,9 @@ def evaluate(
     if out is not None:
         keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), [*names, "all"], skipped)
     scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream))
-    return Results({**scored, "classes": list(stream.classes), "skipped": skipped})
+    results = Results({**scored, "classes": list(stream.classes), "skipped": skipped})
+    results.runs, results.on = runs, stream
+    return results
 
 
 def draws_of(folder: Path) -> dict[int, Path]:
@@ -115,7 +121,7 @@ def draws_of(folder: Path) -> dict[int, Path]:
 def evaluate_draws(
     draws: Mapping[int, Path],
     protocol: AnyProtocol,
-    learners: Sequence[AnyLearner],
+    learners: AnyLearner | Sequence[AnyLearner],
     settings: Settings | None = None,
     out: str | Path | None = None,
     progress: Callable[[int], None] = lambda n: None,
@@ -142,7 +148,9 @@ def evaluate_draws(
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
     scored = summary(done, stream.name, str(stream.facts["family"]), results["protocol"])
-    return Results({**scored, "classes": results["classes"], "skipped": skipped})
+    whole = Results({**scored, "classes": results["classes"], "skipped": skipped})
+    whole.runs = done
+    return whole
 
 
 def _about(stream: Stream, seed: int | None) -> dict[str, str]:

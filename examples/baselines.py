@@ -29,9 +29,9 @@ from driftline.eval.leaderboard.submission import EPOCH, pack
 from driftline.eval.learners import LEARNERS
 from driftline.eval.run import evaluate
 from driftline.pipelines.demo import journey, real
+from driftline.stream_builder.builders.dataset import from_dataset
 from driftline.stream_builder.builders.encoded import encode
 from driftline.stream_builder.builders.shift_sequence import compose
-from driftline.stream_builder.builders.texts import from_texts
 from driftline.stream_builder.datasets import Options, open_dataset
 from driftline.stream_builder.storage import VERIFIED
 from driftline.stream_builder.stream import Step, Stream
@@ -76,8 +76,8 @@ def photo_world(data: Path, out: Path, download: bool) -> Stream:
 
 
 def banking77(data: Path, out: Path, download: bool) -> Stream:
-    """`driftline stream from-texts banking77 --encoder ngrams:256`."""
-    texts = from_texts(open_dataset("banking77", Options(data_dir=data, download=download)))
+    """`driftline stream from-dataset banking77 --encoder ngrams:256`."""
+    texts = from_dataset(open_dataset("banking77", Options(data_dir=data, download=download)))
     stream = encode(texts, spec_of("ngrams:256").load(), "ngrams:256")
     return stream.save(out / "stream", {**stream.facts, **BANKING77, **seen("ngrams", "256").facts()})
 

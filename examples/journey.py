@@ -11,4 +11,4 @@ stream = dl.from_release(release, "photos-of-2004").save("stream")
 learners = ["majority", "nearest-mean", "finetune", "er"]
 results = dl.evaluate(stream, "clear-iid", learners, seeds=[0, 1], out="runs")
 print(results.frame().groupby(["score", "learner"])["value"].mean().unstack().round(3))
-print("report:", dl.report(results, "report", streams=[stream]))
+print("report:", dl.report(results, "report"))

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split:
     """Samples in a meaningful order."""
 
@@ -50,6 +50,9 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def __repr__(self) -> str:
+        return f"<Split of {len(self):,} samples {tuple(self.x.shape[1:])}>"
 
     def part(self, start: int, stop: int) -> Split:
         """Samples [start, stop), as views; lazy images are not decoded."""
@@ -95,7 +98,7 @@ def join(splits: Sequence[Split]) -> Split:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Step:
     """One time step."""
 
@@ -117,6 +120,9 @@ class Step:
                 "Create the stream with one.",
             )
         return self.splits[split]
+
+    def __repr__(self) -> str:
+        return f"<Step {self.name!r}: {', '.join(f'{name} {len(split):,}' for name, split in self.splits.items())}>"
 
     def days(self) -> tuple[str, str] | None:
         """The first and the last day of the samples; None without times."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,15 @@ from driftline.stream_builder import splitting, storage, ties
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.step import SPLITS, Array, Split, Step, join, pick
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ["SPLITS", "Array", "Split", "Step", "Stream", "join", "pick"]
 
 
-@dataclass(frozen=True)
-class Stream:
-    """Labelled samples in time order."""
+@dataclass(frozen=True, repr=False)
+class Stream(Sequence[Step]):
+    """Labelled samples in time order: a sequence of steps."""
 
     name: str
     """name of the stream"""
@@ -40,9 +43,38 @@ class Stream:
     class_texts: ClassTexts | None = None
     """vectors of texts about the classes, by the encoder that made the samples' vectors; or None"""
 
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @overload
+    def __getitem__(self, number: int) -> Step: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Step]: ...
+    def __getitem__(self, number: int | slice) -> Step | Sequence[Step]:
+        return self.steps[number]
+
+    def __repr__(self) -> str:
+        samples = sum(len(split) for step in self.steps for split in step.splits.values())
+        about = f"{len(self.steps)} steps, {samples:,} samples {self.x_shape}, {len(self.classes)} classes"
+        return f"<Stream {self.name!r}: {about}>"
+
     def flat(self, split: str = "train") -> Split:
         """All steps' samples of one split, in time order. Raises IncompatibleStream if a step does not have it."""
         return join([step[split] for step in self.steps])
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each sample, without its features: step, split, id, label, class, time (NaT where not known)."""
+        import pandas as pd
+
+        frames = []
+        for step in self.steps:
+            for name, split in step.splits.items():
+                times = (
+                    pd.NaT if split.time is None else pd.to_datetime(split.time, unit="s", utc=True, errors="coerce")
+                )
+                columns = {"id": split.ids, "label": split.y, "class": np.array(self.classes)[split.y], "time": times}
+                frames.append(pd.DataFrame({"step": step.name, "split": name, **columns}))
+        return pd.concat(frames, ignore_index=True)
 
     @property
     def x_shape(self) -> tuple[int, ...]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+import driftline
+from driftline.pipelines.cli.app import called
+from driftline.pipelines.face.runs import flag_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FACES = sorted(
@@ -63,3 +70,54 @@ def test_the_public_face_is_imported_in_a_tenth_of_a_second() -> None:
         for _ in range(3)
     ]
     assert min(seconds) < 0.1
+
+
+COMMANDS = {  # functions whose command has another name
+    "init": "init", "export": "release", "encode": "stream encode", "compose": "stream compose",
+    "measure": "stream measure", "evaluate": "eval", "figure": "figure save", "train": "models train",
+}  # fmt: skip
+OF_SHELLS = {  # command → options that a function has no use for, with the reason
+    "*": {"--json", "--quiet", "--verbose", "--help"},  # it returns the object; Python logs
+    "judges": {"--serve", "--port", "--host"},  # a server
+    "stream compose": {"--out", "--seeds"},  # a stream is saved by its method
+    "eval": {"--protocol", "--learners", "--seeds", "--encoder"},  # positional; dl.encode
+    "report": {"--run"},  # a run's own page: the command
+    "stream from-": {"--out", "--bits", "--columns"},  # of each such command
+    **{f"stream from-{name}": {"--paper", "--trained-until"} for name in ("arrays", "clear")},  # facts of Stream.save
+}
+FUNCTIONS = [n for n, (home, _) in declared("driftline").items() if n.startswith("from_") or "pipelines.face" in home]
+
+
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {"open"}))
+def test_a_command_and_its_function_have_the_same_options(name: str) -> None:
+    words = COMMANDS.get(name, f"stream {name.replace('_', '-')}" if name.startswith("from_") else name)
+    command = typer.main.get_command(called(words.split()))
+    for word in words.split():
+        command = command.commands[word]  # type: ignore[attr-defined]
+    keys = {"*", words, "stream from-" if words.startswith("stream from-") else words}
+    left_out = {option for key in keys for option in OF_SHELLS.get(key, ())}
+    options = {p.opts[0] for p in command.params if p.opts[0].startswith("--")} - left_out
+    parameters = list(inspect.signature(getattr(driftline, name)).parameters.values())
+    own = {flag_of(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY or flag_of(p.name) in options}
+    assert own == options
+
+
+def parameters_of(thing: Any) -> str:
+    """`(path, *, out=)`: names, and which may be left out."""
+    parts = []
+    for p in inspect.signature(thing).parameters.values():
+        parts += ["*"] if p.kind is p.KEYWORD_ONLY and "*" not in parts else []
+        parts.append(p.name if p.default is p.empty else f"{p.name}=")
+    return f"({', '.join(parts)})"
+
+
+def test_names_and_signatures_are_those_that_stand_in_the_list() -> None:
+    """A change here is one that users see: write the list again, and say it in the changelog."""
+    lines = []
+    for face in FACES:
+        module = importlib.import_module(face)
+        for name in sorted(module.__all__):
+            thing = getattr(module, name)
+            plain = not callable(thing) or thing.__init__ in (object.__init__, dict.__init__)
+            lines.append(f"{face}.{name}{'' if plain else parameters_of(thing)}")
+    assert "\n".join(lines) + "\n" == (ROOT / "tests" / "fixtures" / "public_names.txt").read_text(encoding="utf-8")

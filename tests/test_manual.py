@@ -67,7 +67,7 @@ def test_every_setting_of_a_run_is_in_the_reference(manual: Path) -> None:
         assert f">{key}<" in text
 
 
-@pytest.mark.parametrize("name", ["Learner", "Protocol", "Score", "Shift", "Stage", "Stream", "evaluate", "open_run"])
+@pytest.mark.parametrize("name", ["Learner", "Protocol", "Score", "Shift", "Stage", "Stream", "evaluate", "plan"])
 def test_public_names_are_in_the_reference(manual: Path, name: str) -> None:
     text = (manual / "reference" / "python.html").read_text(encoding="utf-8")
     assert re.search(rf'class="sig-name descname"><span class="pre">{name}<', text)

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
+MANY, NEAREST = 20, 5  # names that a message lists, and how many it lists of more
+
 
 class DriftlineError(Exception):
     """An error whose text is one clear paragraph of up to three sentences.
@@ -55,6 +57,10 @@ class BadArray(DriftlineError):
 
 class MissingFile(DriftlineError):
     """A file or folder does not exist."""
+
+
+class Unreachable(MissingFile):
+    """A file is elsewhere, and the server that has it does not give it now; the command line says that it failed."""
 
 
 class UnknownName(DriftlineError, LookupError):
@@ -158,11 +164,11 @@ def reason(error: BaseException, most: int = 200) -> str:
 
 def not_loaded(model: str, error: Exception) -> DriftlineError:
     """What to raise for a hub name or folder that a library could not load, whatever it raised: BadInput for a folder
-    that is here, else MissingFile."""
+    that is here, else Unreachable."""
     problem = f"The model {model} cannot be loaded ({reason(error)})."
     if Path(model).is_dir():
         return BadInput(problem, "Expected its configuration and tensors; code of its own is never run.")
-    return MissingFile(problem, "", "Without internet: download it elsewhere and name its folder.")
+    return Unreachable(problem, "", "Without internet: download it elsewhere and name its folder.")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -180,6 +186,19 @@ def crashed(error: Exception) -> Crashed:
     last = traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f", {Path(frame.filename).name} line {frame.lineno}" for frame in last)
     return Crashed(f"It crashed: {type(error).__name__}: {str(error)[:300]}{place}.")
+
+
+def available(name: str, names: Iterable[str], listed: str = "") -> str:
+    """What an unknown name could have been: all names, or the five nearest of many. listed: where the others are.
+
+    >>> available("c", ["a", "b"]), available("7", map(str, range(30)), "driftline list numbers")
+    ('Available: a, b.', 'The nearest of 30: 7, 27, 17, 9, 8. All: driftline list numbers.')
+    """
+    every = list(names)
+    if len(every) <= MANY:
+        return f"Available: {', '.join(every) or 'none'}."
+    nearest = ", ".join(difflib.get_close_matches(name, every, NEAREST, 0.0))
+    return f"The nearest of {len(every)}: {nearest}.{f' All: {listed}.' if listed else ''}"
 
 
 class Waiting(DriftlineError):

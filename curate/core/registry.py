@@ -16,7 +16,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar
 
-from driftline.curate.core.errors import BadPlugin, UnknownName, did_you_mean
+from driftline.curate.core.errors import BadPlugin, UnknownName, available, did_you_mean
 
 HOME = "driftline"
 
@@ -116,11 +116,10 @@ class Registry(Mapping[str, Any]):
         if name in self._admitted:
             return Entry(name, name.partition(":")[0])
         if name not in self._found:
-            raise UnknownName(
-                f"Unknown {self.kind} {name!r}.",
-                did_you_mean(name, self._found),
-                f"Available: {', '.join([*sorted(self._found), *filter(None, [self.further])]) or 'none'}.",
-            )
+            names = [*sorted(self._found), *filter(None, [self.further])]
+            listed = f"driftline list {self.group}" if self.group else ""
+            given = f"Unknown {self.kind} {name!r}."
+            raise UnknownName(given, did_you_mean(name, self._found), available(name, names, listed))
         first, *more = self._found[name]
         if more:
             both = " and ".join(f"{e.origin} ({e.target})" for e in (first, *more))

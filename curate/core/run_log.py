@@ -20,7 +20,7 @@ Tick = Callable[[int], None]
 
 class RunLog:
     """Appends one JSON object per line to `path`; None: no file. quiet: prints nothing. verbose: prints every
-    event."""
+    event, as text."""
 
     def __init__(self, path: Path | None = None, quiet: bool = False, verbose: bool = False) -> None:
         self.path, self.quiet, self.verbose = path, quiet, verbose
@@ -30,8 +30,9 @@ class RunLog:
     def write(self, event: str, **fields: Any) -> None:
         """Append an event with its time (seconds since the epoch, UTC)."""
         line = json.dumps({"time": round(time.time(), 3), "event": event, **fields}, sort_keys=True)
-        if self.verbose:
-            print(line, file=sys.stderr, flush=True)
+        if self.verbose and (event != "said" or self.quiet):
+            about = ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
+            print(f"{time.strftime('%H:%M:%S')} {event}: {about}", file=sys.stderr, flush=True)
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:

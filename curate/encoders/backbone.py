@@ -24,7 +24,7 @@ class Backbone(Network, Encoder):
     model: a timm name ("resnet50"), or one with a layer inside and a pooling ("resnet50@layer=-2,pool=avg"; layers of a
     transformer are its blocks, those of a CNN its stages; pool: avg, max or cls, the class token). weights: a
     checkpoint file (torchvision's, MoCo's `module.encoder_q.…`, BYOL's, or any file whose names match after a common
-    prefix), a timm tag ("tv_in1k") from the hub, or a folder written by `driftline pretrain`. Preprocessing as in
+    prefix), a timm tag ("tv_in1k") from the hub, or a folder written by `driftline models train`. Preprocessing as in
     CLEAR's `prepare_features.py`: shorter edge to 224 (bilinear), centre crop of 224, ImageNet's mean and standard
     deviation; for a pre-trained folder, the size that it was trained at.
     """
@@ -82,7 +82,7 @@ class Backbone(Network, Encoder):
 
 
 def pretrained(folder: Path, model: str) -> tuple[int, str]:
-    """(edge in pixels, weights file) of a folder written by `driftline pretrain`. Raises BadConfig for another
+    """(edge in pixels, weights file) of a folder written by `driftline models train`. Raises BadConfig for another
     network."""
     recipe = read_json(folder / "pretrain.json")["recipe"]
     if recipe["network"] != model:

@@ -38,7 +38,7 @@ class Locked(Encoder):
             if not (folder / name).is_file():
                 raise MissingFile(
                     f"There is no file {folder / name}.",
-                    "Expected a folder of driftline models train with --image and --text.",
+                    "Expected a folder of driftline models train with --image-encoder and --text-encoder.",
                 )
         record, maps = read_json(folder / RECORD), load_file(folder / MAPS)
         self._towers, self._maps = {}, {}

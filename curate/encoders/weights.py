@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from driftline.curate.core.errors import MissingFile, UnknownName, did_you_mean
+from driftline.curate.core.errors import UnknownName, Unreachable, available, did_you_mean
 from driftline.curate.encoders.seen import Seen, seen
 
 FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # the first that a repository has
@@ -141,11 +141,11 @@ def hub_answers() -> bool:
     return not constants.HF_HUB_OFFLINE and reachable(hub())
 
 
-def unreachable(model: str, tag: str | None, because: str) -> MissingFile:
+def unreachable(model: str, tag: str | None, because: str) -> Unreachable:
     """The message with three ways out."""
     size = KNOWN.get(f"{model}:{tag}")
     name = f"{model} ({tag}{f', {size.megabytes:,} MB' if size else ''})" if tag else model
-    return MissingFile(
+    return Unreachable(
         f"The model {name} is not on this machine, and {because}.",
         "",
         "Three ways out: (1) on a machine with internet: driftline models get NAME --out FOLDER; copy the folder and "
@@ -155,7 +155,7 @@ def unreachable(model: str, tag: str | None, because: str) -> MissingFile:
 
 
 def check_weights(model: str, tag: str | None) -> None:
-    """Raise MissingFile within seconds if the weights are neither on this machine nor to be downloaded now."""
+    """Raise Unreachable within seconds if the weights are neither on this machine nor to be downloaded now."""
     repository = repository_of(model, tag)
     if repository is not None and not is_here(repository) and not hub_answers():
         raise unreachable(model, tag, f"{urlsplit(hub()).hostname} does not answer")
@@ -163,9 +163,11 @@ def check_weights(model: str, tag: str | None) -> None:
 
 def download(name: str, out: Path | None = None) -> list[Path]:
     """Download known weights into the cache of the hub, where open_clip finds them, or into the folder `out`, which
-    can be copied to another machine. Returns the files. Raises UnknownName, MissingFile."""
+    can be copied to another machine. Returns the files. Raises UnknownName, Unreachable."""
     if name not in KNOWN:
-        raise UnknownName(f"Unknown weights {name!r}.", did_you_mean(name, KNOWN), f"Available: {', '.join(KNOWN)}.")
+        raise UnknownName(
+            f"Unknown weights {name!r}.", did_you_mean(name, KNOWN), available(name, KNOWN, "driftline models list")
+        )
     weights = KNOWN[name]
     if not hub_answers():
         raise unreachable(weights.model, weights.tag, f"{urlsplit(hub()).hostname} does not answer")

@@ -12,7 +12,7 @@ from typing import Any
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.image_kinds import kind_of
-from driftline.curate.core.outside.images import GREY, Picture, open_image, prepared
+from driftline.curate.core.outside.images import GREY, Picture, open_image, prepared, shown_alike
 from driftline.curate.images import changes
 
 NAMES = {"HEIF": "HEIC", "AVIF": "AVIF", "JXL": "JPEG XL", "JPEG2000": "JPEG 2000"}  # Pillow's name → what people say
@@ -25,6 +25,8 @@ def plain_bytes(data: bytes) -> tuple[bytes, str]:
     Bytes that are no picture stay as they are: who reads them says so.
     """
     with suppress(BadInput), open_image(data, "An image") as image:
+        if shown_alike(image):
+            return data, changes.NONE
         picture = prepared(image)
         if not picture.is_plain(image.format):
             return as_plain(image, picture)

@@ -19,11 +19,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 from driftline.curate.core.atomic_io import check_format, read_object, sha256_file
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
@@ -68,7 +71,7 @@ METADATA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Release:
     """An opened release."""
 
@@ -78,6 +81,13 @@ class Release:
     """content of `release.json`"""
     table: pa.Table
     """one row per image: columns of METADATA, and `split_0` … `split_k-1`"""
+
+    def __repr__(self) -> str:
+        return f"<Release {self.path}: {self.facts['images']:,} images>"
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each image: id, bucket, label, splits and what is known of it."""
+        return self.table.to_pandas()
 
     @classmethod
     def open(cls, path: str | Path) -> Release:

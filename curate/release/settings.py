@@ -21,7 +21,7 @@ class FeatureSettings(Section):
     model: str
     """timm network, e.g. resnet50"""
     weights: str
-    """checkpoint file (torchvision, MoCo v2, BYOL, timm), folder of driftline pretrain, timm tag, or
+    """checkpoint file (torchvision, MoCo v2, BYOL, timm), folder of driftline models train, timm tag, or
     driftline-photos-of-2004"""
 
 
@@ -44,7 +44,7 @@ class ReleaseSettings(Section):
     """number of seeded splits (CLEAR: 5)"""
     url: str | None = None
     """where the release will be; Croissant's addresses begin with it (null: relative)"""
-    published: Day | None = None
+    date: Day | None = None
     """day of publication, for Croissant (null: omitted)"""
     features: tuple[FeatureSettings, ...] = ()
     """further features of the published images, e.g. {name: imagenet, model: resnet50, weights: resnet50.pth}"""

@@ -103,7 +103,7 @@ def choose(
     resolved = _resolve_overlap(tops, settings, lookup or Lookup(), reserve)
     fates = [[fate.get(row, "surplus") for row in top.rows.tolist()] for fate, top in zip(resolved, tops, strict=True)]
     used = {row for fate in resolved for row, name in fate.items() if name == "kept"}
-    each = settings.negatives_each if settings.background else 0
+    each = settings.negatives_each
     counts = (each, RESERVE * each * reserve)
     return Chosen(fates, *(_lowest(bottoms, n, used) for n in counts))
 
@@ -166,7 +166,7 @@ def _pick(
     """Row → "kept" for the first `per_class` rows that pass the additional rules, or the rule that a row fails.
 
     reserve: the following rows, which later rounds may ask, must pass the same rules beside all kept ones; with
-    `near_copies`, whose check takes long, RESERVE × `per_class` of them are checked, and others are not asked.
+    `near_copy_cosine`, whose check takes long, RESERVE × `per_class` of them are checked, and others are not asked.
     """
     checks = _AdditionalRules(concept, np.array(rows, np.int64), settings, lookup)
     fates: dict[int, str] = {}
@@ -181,7 +181,7 @@ def _pick(
     if not (reserve and settings.has_rules):
         return fates
     further = dict(fates)
-    wanted = len(rows) if settings.near_copies is None else RESERVE * settings.per_class
+    wanted = len(rows) if settings.near_copy_cosine is None else RESERVE * settings.per_class
     _take(range(len(rows)), rows, wanted, checks, further)
     asked = {row for row, fate in fates.items() if fate == "kept"}
     later = {row: "surplus" if fate == "kept" and row not in asked else fate for row, fate in further.items()}
@@ -206,7 +206,7 @@ class _AdditionalRules:
     def __init__(self, concept: int, rows: Ints, settings: RetrieveSettings, lookup: Lookup) -> None:
         self.settings = settings
         self.users = lookup.users(rows) if settings.per_user is not None and lookup.users else None
-        self.vectors = lookup.vectors(rows) if settings.near_copies is not None and lookup.vectors else None
+        self.vectors = lookup.vectors(rows) if settings.near_copy_cosine is not None and lookup.vectors else None
         self.margins: npt.NDArray[Any] | None = None
         if settings.margin is not None and lookup.scores and len(rows):
             scores = lookup.scores(rows)
@@ -232,7 +232,7 @@ class _AdditionalRules:
     def _is_near(self, position: int) -> bool:
         assert self.vectors is not None
         near = self.vectors[self.accepted] @ self.vectors[position]
-        return bool((near >= self.settings.near_copies).any())
+        return bool((near >= self.settings.near_copy_cosine).any())
 
 
 def check_enough(counts: Mapping[tuple[str, str], int], wanted: Mapping[str, int], what: str, way_out: str) -> None:

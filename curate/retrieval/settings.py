@@ -59,15 +59,14 @@ class RetrieveSettings(Section):
     """length of each list before overlap is removed (CLEAR: 16000)"""
     overlap: Literal["highest", "discard", "allow"] = "highest"
     """image in two lists: highest cosine (CLEAR's code), discard (its paper), or allow"""
-    background: bool = True
-    """add the class of everything else, from the lowest cosines"""
-    negative_ratio: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """background images for each concept, as a share of per_class (CLEAR: 0.1)"""
+    background_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """images of the class of everything else, from the lowest cosines: for each concept, as a share of per_class (0: no
+    such class; CLEAR: 0.1)"""
     short: Literal["fail", "fewer"] = "fail"
     """if there are fewer images than per_class: fail with a table, or take fewer"""
     per_user: Positive | None = None
     """at most this many candidates of one uploader in a concept and bucket (null: any)"""
-    near_copies: Annotated[float, Field(gt=0, le=1)] | None = None
+    near_copy_cosine: Annotated[float, Field(gt=0, le=1)] | None = None
     """drop candidates with this cosine to a better one of their concept, because they are near copies (null: keep)"""
     margin: Annotated[float, Field(ge=0, le=2)] | None = None
     """how much a candidate's score must exceed those of all other concepts (null: any)"""
@@ -90,27 +89,27 @@ class RetrieveSettings(Section):
                 raise ValueError(f"the concepts {other!r} and {c.name!r} have the same prompts")
         if BACKGROUND in names:
             raise ValueError(f"no concept may be named {BACKGROUND!r}: it is the class of everything else")
-        if self.background and self.negatives_each == 0:
+        if self.background_share and self.negatives_each == 0:
             raise ValueError(
-                f"per_class {self.per_class} × negative_ratio {self.negative_ratio} is less than one background image "
-                "of a concept: raise either, or set background: false"
+                f"per_class {self.per_class} × background_share {self.background_share} is less than one background "
+                "image of a concept: raise either, or set background_share: 0"
             )
         return self
 
     @property
     def negatives_each(self) -> int:
         """Background images for each concept and bucket."""
-        return int(self.per_class * self.negative_ratio)
+        return int(self.per_class * self.background_share)
 
     @property
     def has_rules(self) -> bool:
         """Whether one of the rules is on that are not CLEAR's."""
-        return any(rule is not None for rule in (self.per_user, self.near_copies, self.margin, self.strata))
+        return any(rule is not None for rule in (self.per_user, self.near_copy_cosine, self.margin, self.strata))
 
     @property
     def classes(self) -> list[str]:
         """Names of the concepts, in order, and of the background."""
-        return [c.name for c in self.concepts] + ([BACKGROUND] if self.background else [])
+        return [c.name for c in self.concepts] + ([BACKGROUND] if self.background_share else [])
 
     def complete_concepts(self) -> list[Concept]:
         """The concepts with their templates, options and labels filled in."""

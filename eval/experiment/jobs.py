@@ -23,7 +23,7 @@ from driftline.stream_builder.stream import Stream
 
 Settings = Mapping[str, Any]
 AnyProtocol = str | Protocol | type[Protocol]
-AnyLearner = str | Learner | type[Learner]
+AnyLearner = Any  # a name, a learner, its class, or a scikit-learn classifier
 
 
 @dataclass(frozen=True)

@@ -67,13 +67,21 @@ class LearnerSpec:
             raise BadPlugin(f"The learner {self.name!r} cannot be created: {error}.") from None
 
 
-def spec_of(learner: str | Learner | type[Learner]) -> LearnerSpec:
-    """Raises UnknownName or BadPlugin for a name or a class, BadConfig for settings that cannot be read or do not
-    fit."""
+def spec_of(learner: Any) -> LearnerSpec:
+    """Of a name, a `Learner`, its class, or a scikit-learn classifier. Raises UnknownName or BadPlugin for a name or a
+    class, BadConfig for settings that cannot be read or do not fit, and for anything else."""
     if isinstance(learner, str):
         name, with_name = parsed(learner)
         spec = LearnerSpec(learner, _checked(LEARNERS.resolve(name)))
         return replace(spec, with_name=spec.check(with_name))
+    if not isinstance(learner, Learner) and not (isinstance(learner, type) and issubclass(learner, Learner)):
+        if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
+            given = getattr(learner, "__name__", f"a {type(learner).__name__}")
+            expected = "Expected a name, a Learner, or a scikit-learn classifier, as SGDClassifier()."
+            raise BadConfig(f"A learner is {given}.", expected, "Wrap a torch module by dl.Torch.")
+        from driftline.eval.integrations.sklearn import Sklearn
+
+        learner = Sklearn(type(learner).__name__, learner)
     _checked(learner if isinstance(learner, type) else type(learner))
     if isinstance(learner, type):
         return LearnerSpec(learner.__name__, learner)

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from driftline.curate.core.errors import BadConfig, did_you_mean
+from driftline.curate.core.errors import BadConfig, available, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,7 @@ def unknown_setting(key: str, candidates: Iterable[str], prefix: str = "") -> Ba
     "Unknown setting 'epochz'. Did you mean 'epochs'? Available: epochs, lr."
     """
     names = sorted(candidates)
-    available = f"Available: {', '.join(names) or 'none'}."
-    return BadConfig(f"{prefix}Unknown setting {key!r}.", did_you_mean(key, names), available)
+    return BadConfig(f"{prefix}Unknown setting {key!r}.", did_you_mean(key, names), available(key, names))
 
 
 @cache

@@ -51,3 +51,22 @@ class Method:
         if self.schedule != "none" and (self.history != "each" or self.final in SIDES):
             problem = f"schedule is {self.schedule!r}, history {self.history} and final {self.final}."
             raise BadConfig(problem, "Expected history each and no side modules.")
+
+    def unused(self) -> dict[str, str]:
+        """Setting that changes nothing beside the others → why."""
+        pools = self.history in ("erm", "irm", "dro")
+        adapts = self.final not in ("pooled", *SIDES, *LOW_RANK) and self.history != "joint"
+        pulls = adapts and self.history != "none"
+        never = {
+            "rank": (self.final not in LOW_RANK, "final adds no low-rank adapters"),
+            "shared": (self.history != "joint", "history is not joint"),
+            "beam": (self.final not in SEARCHES or self.history != "each", "no search follows another"),
+            "resets": (self.schedule == "none", "there is no schedule"),
+            "sees_final": (not pools or self.final == "pooled", "there is no history apart from the last step"),
+            "weights": (self.history != "erm", "only a pool of steps weighs them"),
+            "regulariser": (
+                self.history == "joint" or (self.regulariser not in ("l1", "l2") and not pulls),
+                "no step is trained whole after an earlier one",
+            ),
+        }
+        return {name: why for name, (dead, why) in never.items() if dead}

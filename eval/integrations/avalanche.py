@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftline.eval.engine.seeded import seeded
-from driftline.eval.integrations.torch import Torch
+from driftline.eval.integrations.torch import tensor_of
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.training.budget import Budget
 from driftline.stream_builder.stream import Step
@@ -43,7 +43,7 @@ class Avalanche(Learner):
             return
         self.model.train_epochs = epochs or self.model.train_epochs
         labels = y.tolist()
-        tensors = torch.utils.data.TensorDataset(Torch._tensor(x), torch.tensor(labels))
+        tensors = torch.utils.data.TensorDataset(tensor_of(x), torch.tensor(labels))
         attributes = [DataAttribute(labels, "targets"), DataAttribute([0] * len(labels), "targets_task_labels", True)]
         data = as_taskaware_classification_dataset(make_avalanche_dataset(tensors, data_attributes=attributes))
         benchmark = benchmark_from_datasets(train=[data])
@@ -63,7 +63,7 @@ class Avalanche(Learner):
 
         self.model.model.eval()
         with torch.inference_mode():
-            return np.asarray(self.model.model(Torch._tensor(x)).numpy())
+            return np.asarray(self.model.model(tensor_of(x)).numpy())
 
     def stored_bytes(self) -> int:
         """Bytes of the model; memories of plug-ins are not included."""

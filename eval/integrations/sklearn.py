@@ -22,51 +22,70 @@ def flat(x: Array) -> Array:
 
 @dataclass
 class Sklearn(Learner):
-    """A scikit-learn classifier with `partial_fit`."""
+    """A scikit-learn classifier or Pipeline. With `partial_fit` it learns batch by batch; with `fit` alone it is fitted
+    again on all samples so far, which it stores."""
 
     name: str
     """name in the results"""
     estimator: Any
     """the classifier; it is cloned"""
     epochs: PositiveInt = 1
-    """passes over each batch of data, each in random order; a budget of updates replaces them"""
+    """partial_fit: passes over each batch of data, each in random order; a budget of updates replaces them"""
     budgeted = ("epochs",)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """A clone of the estimator, with a random_state from `rng` if it has one."""
+        """A clone of the estimator, with each random_state from `rng`. Raises BadConfig for what is no classifier."""
         from sklearn.base import clone
 
-        if not hasattr(self.estimator, "partial_fit"):
-            problem = f"{type(self.estimator).__name__} has no partial_fit."
-            raise BadConfig(problem, "Expected an estimator that learns incrementally, such as SGDClassifier.")
-        self.task, self.rng, self.fitted, self.gradient_steps = task, rng, False, 0
-        self.budget = Budget(task)
+        if not (hasattr(self.estimator, "fit") and hasattr(self.estimator, "predict")):
+            problem = f"{type(self.estimator).__name__} has no fit and predict."
+            raise BadConfig(problem, "Expected a scikit-learn classifier, as LogisticRegression().")
+        self.task, self.rng, self.budget = task, rng, Budget(task)
+        self.gradient_steps, self.extra = 0, 0.0
+        self.answered = np.zeros(0, np.int64)  # classes that the model answers
         self.model = clone(self.estimator)
-        if "random_state" in self.model.get_params():
-            self.model.set_params(random_state=int(rng.integers(2**31)))
+        self.batches: list[tuple[Array, Labels]] = []
+        for key in self.model.get_params():
+            if key == "random_state" or key.endswith("__random_state"):
+                self.model.set_params(**{key: int(rng.integers(2**31))})
 
     def learn(self, x: Array, y: Labels) -> None:
-        """partial_fit with all classes."""
-        rows = flat(x)
-        for order in batches_of(len(y), len(y), self.epochs, self.rng, self.budget.take()):
-            self.model.partial_fit(rows[order], y[order], classes=np.arange(self.task.n_classes))
-            self.gradient_steps += 1  # a pass over a batch
-            self.fitted = True
+        """partial_fit with all classes, or fit on all samples so far, as soon as a budget pays for that."""
+        if hasattr(self.estimator, "partial_fit"):
+            rows = flat(x)
+            for order in batches_of(len(y), len(y), self.epochs, self.rng, self.budget.take()):
+                self.model.partial_fit(rows[order], y[order], classes=np.arange(self.task.n_classes))
+                self.gradient_steps += 1  # a pass over a batch
+                self.answered = np.arange(self.task.n_classes)
+            return
+        self.batches.append((flat(x), np.asarray(y, np.int64)))
+        rows, labels = (np.concatenate(part) for part in zip(*self.batches, strict=True))
+        cost = max(1.0, len(labels) / self.task.batch) if self.task.batch else 1.0
+        if (paid := self.budget.take(cost)) != 0:
+            self.budget.credit += (paid - 1) * cost if paid else 0.0  # one fit is enough
+            self.answered = np.unique(labels)
+            if len(self.answered) > 1:  # a classifier of one class is refused by most
+                self.model.fit(rows, labels)
+            self.gradient_steps, self.extra = self.gradient_steps + 1, self.extra + cost - 1
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
         """The estimator's answers, class 0 before it has learned; with predict_proba if it has that."""
-        if not self.fitted:
-            return np.zeros(len(x), np.int64)
+        if len(self.answered) < 2:
+            return np.full(len(x), self.answered[0] if len(self.answered) else 0, np.int64)
         rows = flat(x)
         labels = np.asarray(self.model.predict(rows), np.int64)
         if not hasattr(self.model, "predict_proba"):
             return labels
-        return labels, np.asarray(self.model.predict_proba(rows), np.float64)
+        probabilities = np.zeros((len(x), self.task.n_classes))
+        probabilities[:, self.answered] = self.model.predict_proba(rows)
+        return labels, probabilities
 
     def stored_bytes(self) -> int:
-        """Bytes of the pickled estimator."""
-        return len(pickle.dumps(self.model))
+        """Bytes of the pickled estimator, and of the samples that it is fitted on again."""
+        return len(pickle.dumps(self.model)) + sum(x.nbytes + y.nbytes for x, y in self.batches)
 
     def settings(self) -> dict[str, Any]:
-        """The estimator's parameters, as text."""
-        return {"estimator": repr(self.estimator), "epochs": self.epochs}
+        """The estimator's parameters, as text, and how it learns."""
+        if hasattr(self.estimator, "partial_fit"):
+            return {"estimator": repr(self.estimator), "epochs": self.epochs}
+        return {"estimator": repr(self.estimator), "learns": "by fit on all samples so far"}

@@ -25,6 +25,7 @@ from driftline.curate.core.atomic_io import read_object, write_bytes, write_json
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, crashed
 from driftline.curate.core.seeding import rng_for
 from driftline.eval import outcomes
+from driftline.eval.experiment.settings import seeds_of
 from driftline.eval.leaderboard.rescoring import Replay
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Start, stored_protocol
@@ -66,23 +67,30 @@ def make_learner():
 '''
 
 
-def bundle(
-    folder: Path, protocol: str, seeds: Sequence[int], image: str, out: Path, title: str | None = None
-) -> list[str]:
-    """Write the bundle of a stream into a .zip file; returns the names in it.
+def export(
+    stream: Stream, out: Path, image: str, protocol: str = "clear-iid", seeds: str | int = "0-4", title: str = ""
+) -> dict[str, int]:
+    """Write the bundle of a stream to out/bundle.zip. image: a Docker image with driftline. The rest is as in
+    `bundle`."""
+    return {"files": len(bundle(stream, protocol, seeds_of(str(seeds)), image, out / "bundle.zip", title))}
+
+
+def bundle(stream: Stream, protocol: str, seeds: Sequence[int], image: str, out: Path, title: str = "") -> list[str]:
+    """Write the bundle of a stream into a .zip file; returns the names in it. title: "": the stream's name.
 
     Raises BadConfig for a protocol that gives test labels to learners, and for images that are decoded on access, whose
     files could not be kept apart; IncompatibleStream.
     """
     if protocol not in BLIND:
         raise BadConfig(
-            f"--protocol is {protocol!r}.",
+            f"The protocol is {protocol!r}.",
             f"Expected {' or '.join(BLIND)}: there, a learner needs no label of a test sample.",
         )
-    stream = Stream.load(folder)
     stored_protocol(protocol)().check(stream)
     if not all(isinstance(split.x, np.ndarray) for step in stream.steps for split in step.splits.values()):
-        raise BadConfig(f"{folder} has images that are decoded on access.", "", "Make a stream of pixels or features.")
+        raise BadConfig(
+            f"{stream.name} has images that are decoded on access.", "", "Make a stream of pixels or features."
+        )
     whole = shuffled(stream)
     kind = stored_protocol(protocol)
     task = {"protocol": protocol, "seeds": list(seeds), "stream": stream.name}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
@@ -30,6 +31,7 @@ class BnStats(NetLearner):
     smaller than that]"""
 
     needs = Needs(images=True)
+    unused = MappingProxyType(dict.fromkeys(("scale", "hidden"), "its network takes images as they are"))
     guide = Guide("adaptation without labels", "Schneider et al. 2020", "a network",
                   "images are darker, noisier or of other cameras at test time")  # fmt: skip
 

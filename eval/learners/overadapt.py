@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from driftline.eval.learner import Guide
 from driftline.eval.memory.samplers import SamplerName
@@ -15,4 +16,7 @@ class Overadapt(OnlineLearner):
 
     sampler: SamplerName = "fifo"
     head_only = True
+    unused = MappingProxyType(
+        dict.fromkeys(("sampler", "memory", "alpha"), "it trains on the newest samples; fc-only has other samplers")
+    )
     guide = Guide("online", "near-future accuracy", "n D C", "to show that online accuracy misleads")

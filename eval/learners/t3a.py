@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class T3a(NetLearner):
     support: NonNegativeInt = 100
     """M, samples of least entropy that a class keeps [sec. 4.1: 1 to 100]; 0: all"""
 
+    unused = MappingProxyType({"augment": "it is a head on vectors"})
     guide = Guide("adaptation without labels", "Iwasawa & Matsuo 2021", "E n D C",
                   "classes look different at test time, and no label comes")  # fmt: skip
 

@@ -47,7 +47,7 @@ def check_proof(path: Path, root: str) -> dict[str, Any]:
         kind, length, digest = LEAF.unpack(leaf) if len(leaf) == LEAF.size else (b"", 0, b"")
         name = NAMES[kind]
     except (KeyError, TypeError, ValueError, OverflowError):
-        expected_form = "Expected the output of driftline ledger proof, and 64 hexadecimal digits."
+        expected_form = "Expected the output of driftline ledger prove, and 64 hexadecimal digits."
         raise BadInput(f"{path} or the root {root!r} is damaged.", expected_form) from None
     if not merkle.included(leaf, number, n, way, expected):
         raise IntegrityError(f"{path} does not lead to the root {root}: it does not prove entry {number} of {n}.")
@@ -77,7 +77,7 @@ def check_signature(path: Path, signature: Path, key: Path) -> Verdict:
     try:
         signed, bytes_signed = {name: document[name] for name in SIGNED}, bytes.fromhex(document["signature"])
     except (KeyError, TypeError, ValueError):
-        raise BadInput(f"{signature} is damaged.", "Expected the output of driftline ledger sign.") from None
+        raise BadInput(f"{signature} is damaged.", "Expected the output of driftline ledger prove --key.") from None
     try:
         public.verify(bytes_signed, _message(signed))
     except InvalidSignature:
@@ -91,7 +91,7 @@ def _document(path: Path, kind: str) -> dict[str, Any]:
     document = read_json(path)
     if not isinstance(document, dict):
         raise BadInput(f"{path} is no {kind} of a ledger.", "Expected a JSON object.")
-    check_format(path, document.get("format"), FORMAT, f"Make it with driftline ledger {kind.replace('ature', '')}.")
+    check_format(path, document.get("format"), FORMAT, "Make it with driftline ledger prove.")
     return document
 
 

@@ -7,8 +7,9 @@ A new sampler is one class here and one line in `SAMPLERS`, or an entry point of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,9 @@ class Sampler(ABC):
     """α of the biased reservoir that keeps a limited memory; 1 keeps a uniform sample"""
     positions: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     """positions in a limited memory"""
+
+    uses: ClassVar[Sequence[str]] = ("memory", "alpha")
+    """those of the two that change its draws"""
 
     def grow(self, past: Past) -> None:
         """Add the newest batch."""
@@ -61,6 +65,8 @@ class Fifo(Sampler):
 
     longest: int = 0
     """samples of the longest draw"""
+
+    uses = ()
 
     def grow(self, past: Past) -> None:
         """Nothing is stored."""
@@ -98,6 +104,8 @@ class Balanced(Sampler):
 
     members: dict[int, list[int]] = field(default_factory=dict)
     """class → positions in memory"""
+
+    uses = ("memory",)
 
     def grow(self, past: Past) -> None:
         """Add the newest batch; above the limit, remove random samples of the largest class."""

@@ -9,6 +9,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.eval.plotting.charts import Picture, tag
 
 KINDS = (".svg", ".pdf", ".png")
+OF_NETWORKS = ("interpolation", "projection", "svcca", "adjacent")  # drawn by `finetuning.draw`, not from rows alone
 INK, PAPER = "#14181a", "#ffffff"
 SCALE = 2  # pixels of a PNG for one of the SVG
 
@@ -16,15 +17,19 @@ SCALE = 2  # pixels of a PNG for one of the SVG
 def save(picture: Picture, path: Path) -> Path:
     """Write a chart by the suffix of `path`. The same chart gives the same bytes as SVG and PNG; a PDF numbers its
     objects in any order. Raises BadConfig for another suffix."""
+    return save_svg(standalone(picture.svg), path)
+
+
+def save_svg(svg: str, path: Path) -> Path:
+    """The same of a file of `standalone`."""
     if path.suffix not in KINDS:
         raise BadConfig(f"The file of a chart is {path.name!r}.", f"Expected a name that ends in {', '.join(KINDS)}.")
-    write_bytes(path, encoded(picture, path.suffix))
+    write_bytes(path, encoded(svg, path.suffix))
     return path
 
 
-def encoded(picture: Picture, kind: str) -> bytes:
+def encoded(svg: str, kind: str) -> bytes:
     """The bytes of a file. kind: of `KINDS`."""
-    svg = standalone(picture.svg)
     if kind == ".svg":
         return svg.encode()
     import vl_convert

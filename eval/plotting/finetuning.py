@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from driftline.eval import rows as row_files
@@ -18,32 +21,43 @@ from driftline.eval.plotting.colours import colour, ink
 from driftline.eval.plotting.planes import paths
 from driftline.stream_builder.stream import Stream
 
-KINDS = ("interpolation", "projection", "svcca", "adjacent")
 SHARES = (0.5, 0.9)  # shares of the sum of singular values [paper, appendix G.3]
 WIDE, HIGH = (46, 22)  # pixels of a cell of the table of similarities
 LINEAR = 0.001  # pulls below it are on a linear axis
 
 
-def draw(
-    kind: str, runs: Path, stream: Stream, out: Path, learners: Sequence[str] = (), norm: str = "interpolate",
-    count: int = 1000, report: Callable[[str], None] = lambda text: None,
-) -> Path:  # fmt: skip
-    """Write an SVG, PDF or PNG, by the suffix of `out`. learners: names; default: all that have networks. norm: of
-    interpolation (see `analysis.path`). count: test images for accuracies and activations.
+@dataclass(frozen=True)
+class DrawSettings:
+    """Settings of a figure."""
 
-    Raises BadConfig for an unknown kind or suffix, IncompatibleStream if runs that the figure needs are missing.
+    norm: Literal["interpolate", "recalibrate", "initial"] = "interpolate"
+    """batch normalisation of interpolation (see `analysis.path`); initial: as in the paper's code"""
+    count: Annotated[int, Field(ge=2)] = 1000
+    """test images for accuracies and activations, at most"""
+
+
+def draw(
+    kind: str, runs: Path, stream: Stream | None, out: Path, learners: Sequence[str] = (),
+    settings: DrawSettings | None = None, report: Callable[[str], None] = lambda text: None,
+) -> list[Path]:  # fmt: skip
+    """Write a figure of `files.OF_NETWORKS` into the folder `out` as SVG, PDF and PNG; returns the paths.
+
+    stream: that of the evaluation; only `adjacent` needs none. learners: names; default: all that have networks. Raises
+    BadConfig without a stream, IncompatibleStream if runs that the figure needs are missing.
     """
-    if kind not in KINDS or out.suffix not in files.KINDS:
-        expected = f"Expected {', '.join(KINDS)}, in {', '.join(files.KINDS)}."
-        raise BadConfig(f"The figure is {kind!r} in {out.name!r}.", expected)
     if kind == "adjacent":
-        return files.save(adjacent(runs), out)
-    trained = networks(runs, stream, learners, report)
-    last = stream.steps[-1]["test"]
-    test = samples(last.part(0, min(count, len(last))))
-    draws = {"interpolation": lambda: interpolation(trained, test, norm), "projection": lambda: projection(trained),
-             "svcca": lambda: svcca(trained, test)}  # fmt: skip
-    return files.save(draws[kind](), out)
+        picture = adjacent(runs)
+    else:
+        if stream is None:
+            raise BadConfig(f"{kind} was given without --stream.", "Expected the stream of the evaluation.")
+        settings = settings or DrawSettings()
+        trained = networks(runs, stream, learners, report)
+        last = stream.steps[-1]["test"]
+        test = samples(last.part(0, min(settings.count, len(last))))
+        draws = {"interpolation": lambda: interpolation(trained, test, settings.norm),
+                 "projection": lambda: projection(trained), "svcca": lambda: svcca(trained, test)}  # fmt: skip
+        picture = draws[kind]()
+    return [files.save(picture, out / f"{kind}{ending}") for ending in files.KINDS]
 
 
 def networks(

@@ -18,6 +18,7 @@ from driftline.eval.scoring.ranking import bound, mean_of, rival
 from driftline.eval.scoring.significance import LEAST_SEEDS
 
 NAMED = 6  # learners that a sentence names
+FEW_SEEDS = 5
 Result = Mapping[str, Any]
 
 
@@ -37,7 +38,7 @@ def answer(part: Mapping[str, Any]) -> list[str]:
             "Each model was tested at one age only, or never above chance: how fast it ages cannot be said."
         )
     if results:
-        sentences += [_best(part, results, score), _cost(results), _unsure(part, results, score)]
+        sentences += [_best(part, results, score), _cost(results), _unsure(part, results, score), _few(results)]
     sentences.append(_bound(part, score))
     return [sentence for sentence in sentences if sentence]
 
@@ -190,6 +191,16 @@ def _unsure(part: Mapping[str, Any], results: Sequence[Result], score: Score) ->
         why = f" Not tested, since seeds change nothing, differ or are fewer than {LEAST_SEEDS}: "
         text += Markup("{}{}.").format(why, _list(unknown))
     return render("unsure", text.strip())
+
+
+def _few(results: Sequence[Result]) -> str:
+    """What bands of fewer than five seeds do not know."""
+    seeds = max(len(r["seeds"]) for r in results)
+    if seeds >= FEW_SEEDS:
+        return ""
+    if seeds == 1:
+        return "One seed: the bands know what other test samples would change, not what another seed would."
+    return f"{counted(seeds, 'seed')}: how far seeds differ is roughly known only, so the bands are wide."
 
 
 def _list(names: Sequence[Markup]) -> Markup:

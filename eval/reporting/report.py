@@ -32,6 +32,7 @@ from driftline.eval.scoring.cells import Resampling, groups_of
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
 
+TITLE = "driftline report"
 MANY_RUNS = 2000  # with more, several processes make the documents
 FEW_RUNS, REPLICATES, FEW = 500, 1000, 60  # with more runs, intervals come from fewer replicates
 NAMED = 3  # files of outcomes that cannot be used
@@ -161,7 +162,7 @@ def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: b
 def report(
     results: Document | str | Path | Sequence[Document | str | Path],
     out: str | Path,
-    title: str = "driftline report",
+    title: str = TITLE,
     streams: Sequence[Stream] = (),
 ) -> Path:
     """Write the report of what `evaluate` returned, or of folders of rows, into `out`; returns the path of index.html.
@@ -169,16 +170,21 @@ def report(
     streams: as for `write`. Raises MissingFile for a folder without rows.
     """
     sources = [results] if isinstance(results, Mapping | str | Path) else results
-    documents = [
-        d for one in sources for d in ([one] if isinstance(one, Mapping) else results_of([Path(one)], streams))
-    ]
+    documents: list[Document] = []
+    for one in sources:
+        if isinstance(one, Mapping):  # results of `evaluate` have more to say, and know their stream
+            documents.append(one.whole() if hasattr(one, "whole") else one)
+            on = getattr(one, "on", None)
+            streams = streams if on is None or on.sha256 in {s.sha256 for s in streams} else [*streams, on]
+        else:
+            documents += results_of([Path(one)], streams)
     return write(documents, Path(out), title, streams=streams)
 
 
 def write(
     documents: Sequence[Document],
     out: Path,
-    title: str = "driftline report",
+    title: str = TITLE,
     notice: str = "",
     before: Sequence[Section] = (),
     after: Sequence[Section] = (),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
 from driftline.eval.experiment.code import ours
 from driftline.eval.experiment.settings import setting_names
-from driftline.eval.protocol import Protocol, Result, Score, primary_of, score_of, scores_of, stored_protocol
+from driftline.eval.protocol import MAJORITY, Protocol, Result, Score, primary_of, score_of, scores_of, stored_protocol
 from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
@@ -164,7 +164,7 @@ def _references(protocol: Protocol, tests: Sequence[Sequence[Row]], group: Seque
     samples so far have, and those that the protocol's records name ("references" in "told")."""
     reached = [_majority(protocol, rows) for rows in tests]
     known = [value for value in reached if value is not None]
-    references = {ranking.MAJORITY: float(np.mean(known))} if len(known) == len(reached) and known else {}
+    references = {MAJORITY: float(np.mean(known))} if len(known) == len(reached) and known else {}
     stated = [run.about.get("told", {}).get("references", {}) for run in group]
     names = [name for name in stated[0] if all(name in other for other in stated)]
     return references | {name: float(np.mean([other[name] for other in stated])) for name in names}

@@ -23,6 +23,7 @@ from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
 
 BINS = 15  # of equal width, as in Guo et al. 2017
+CONFIDENCES = 255  # steps in which confidences are stored
 GROUPS = 50  # of the jackknife
 COVERAGES = np.linspace(0.05, 1, 20)  # of the risk–coverage curve
 
@@ -131,7 +132,7 @@ def _of_lag(tests: Sequence[tuple[int, int, Answers]], seeds: int, clusters: Arr
     seed = np.concatenate([np.full(len(a), s, np.int64) for s, _, a in tests])[confident]
     confidence, right = confidence[confident], right[confident]
     bins = bin_of(confidence)
-    names, cluster = np.unique(sample if clusters is None else clusters[sample], return_inverse=True)
+    names, cluster = _numbered(sample if clusters is None else clusters[sample])
     joined = np.arange(len(names)) if len(names) <= GROUPS else spread_out(names) % GROUPS
     group = np.unique(joined, return_inverse=True)[1][cluster]
     number = int(group.max(initial=-1)) + 1
@@ -150,6 +151,15 @@ def _of_lag(tests: Sequence[tuple[int, int, Answers]], seeds: int, clusters: Arr
     )  # fmt: skip
 
 
+def _numbered(values: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+    """`np.unique` with the inverse, of whole numbers from 0 without sorting them."""
+    if values.dtype.kind not in "iu" or not len(values) or values.min() < 0 or values.max() > 64 * len(values):
+        return np.unique(values, return_inverse=True)
+    there = np.zeros(int(values.max()) + 1, bool)
+    there[values] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
+
+
 def bin_of(confidence: Array) -> npt.NDArray[np.int64]:
     """Number of the bin of each confidence; a border belongs to the bin below, as in Guo et al. 2017."""
     return np.clip(np.ceil(np.asarray(confidence, np.float64) * BINS - 1e-6).astype(np.int64) - 1, 0, BINS - 1)
@@ -158,7 +168,11 @@ def bin_of(confidence: Array) -> npt.NDArray[np.int64]:
 def risk_coverage(confidence: Array, right: Array) -> tuple[Floats, float]:
     """Share of wrong answers among the most confident ones, at `COVERAGES`, and its mean over all coverages (AURC)
     [Geifman & El-Yaniv 2017]. Answers of equal confidence are kept in no order: each counts as their mean."""
-    levels, first = np.unique(-np.asarray(confidence), return_inverse=True)
+    steps = np.rint(np.asarray(confidence, np.float64) * CONFIDENCES)
+    if np.abs(steps - np.asarray(confidence, np.float64) * CONFIDENCES).max(initial=0) < 1e-3:  # as they are stored
+        levels, first = _numbered((CONFIDENCES - steps).astype(np.int64))
+    else:
+        levels, first = np.unique(-np.asarray(confidence), return_inverse=True)
     size = np.bincount(first, minlength=len(levels))
     wrong = np.bincount(first, ~np.asarray(right, bool), len(levels)) / size
     covered = np.arange(1, len(first) + 1)

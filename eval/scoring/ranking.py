@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from driftline.eval.experiment.settings import deciding
 from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
-from driftline.eval.protocol import Document, Protocol, Score, kind_of, primary_of
+from driftline.eval.protocol import MAJORITY, Document, Protocol, Score, kind_of, primary_of
 
-MAJORITY = "most frequent class so far"  # by training labels: the answer of a reference in each table
 Result = dict[str, Any]  # one of a document's results
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, cast
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.abilities import bytes_of
 from driftline.eval.engine.deep import CHUNK, Deep
@@ -54,15 +54,22 @@ class OnlineLearner(NetworkLearner):
     """the scores are angles"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with a new head and an empty memory."""
+        """Start with a new head and an empty memory. Raises BadConfig for a setting that changes nothing."""
         if self.cosine and self.net == "mlp":
             raise IncompatibleStream(
                 "net is 'mlp'.", "Expected linear or a timm model: only its last layer is trained."
             )
+        kind = SAMPLERS.resolve(self.sampler)
+        for name, default in (("memory", 0), ("alpha", 1.0)):
+            value = getattr(self, name)
+            if value != default and (name not in kind.uses or not self.memory):
+                why = "memory is 0: all" if name in kind.uses else f"sampler {self.sampler} has no use for it"
+                problem = f"{name} is {value}, which changes nothing: {why}."
+                raise BadConfig(problem, "Expected a setting that changes something.", f"Leave {name} out.")
         super().begin(task, rng)
         self.size = self.batch or task.batch or BATCH
         self.cost = self.size / task.batch if task.batch else 1.0
-        self.replay: Sampler = SAMPLERS.resolve(self.sampler)(self.rng, self.memory, self.alpha)
+        self.replay: Sampler = kind(self.rng, self.memory, self.alpha)
         self.batches: list[tuple[Array, Labels]] = []  # batches that came without a stream
         self.stored, self.sample_bytes = 0, 0
 

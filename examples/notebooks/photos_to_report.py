@@ -50,23 +50,24 @@ for row in csv.DictReader(Path("watercolours/collection/table.csv").read_text(en
 # (`validation.method: catalogue`); with `crowd`, people answer on a local page. `embed.model` is any open_clip name.
 
 # %%
-run = dl.init_run(
+run = dl.init(
     "mine",
-    "folder",
     force=True,
-    collection={"path": "../album", "dates": ["path"], "label": "parent"},
-    buckets={"kind": "cuts", "cuts": list(CUTS), "unlabelled": []},
-    embed={"model": "driftline-photo-world", "weights": None},
-    retrieve={
-        "concepts": [{"name": fruit, "prompts": [f"a watercolor of {fruit}"]} for fruit in FRUITS],
-        "per_class": 200,
-        "depth": 200,
-        "overlap": "allow",
-        "short": "fewer",
-        "background": False,
+    settings={
+        "collection": {"path": "../album", "dates": ["path"], "label": "parent"},
+        "buckets": {"kind": "cuts", "cuts": list(CUTS), "unlabelled": []},
+        "embed": {"model": "driftline-photo-world", "weights": None},
+        "retrieve": {
+            "concepts": [{"name": fruit, "prompts": [f"a watercolor of {fruit}"]} for fruit in FRUITS],
+            "per_class": 200,
+            "depth": 200,
+            "overlap": "allow",
+            "short": "fewer",
+            "background_share": 0,
+        },
+        "validation": {"method": "catalogue"},
+        "release": {"name": "my-photos", "per_class": 12, "short": "fewer"},
     },
-    validation={"method": "catalogue"},
-    release={"name": "my-photos", "per_class": 12, "short": "fewer"},
 )
 run.run()
 run
@@ -94,4 +95,4 @@ results
 # each test period.
 
 # %%
-dl.report(results, "mine-report", streams=[stream])
+dl.report(results, "mine-report", stream=[stream])

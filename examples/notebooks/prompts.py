@@ -43,14 +43,15 @@ THINGS
 # The run stops after the stage `embed`: each photo has a vector, and no question has been asked yet.
 
 # %%
-run = dl.init_run(
+run = dl.init(
     "look",
-    "folder",
     force=True,
-    collection={"path": "../photos", "dates": ["path"]},
-    buckets={"kind": "calendar", "unlabelled": []},
-    embed={"model": "driftline-photo-world", "weights": None},
-    retrieve={"per_class": 8, "background": False, "concepts": [{"name": "phone", "prompts": ["a phone"]}]},
+    settings={
+        "collection": {"path": "../photos", "dates": ["path"]},
+        "buckets": {"kind": "calendar", "unlabelled": []},
+        "embed": {"model": "driftline-photo-world", "weights": None},
+        "retrieve": {"per_class": 8, "background_share": 0, "concepts": [{"name": "phone", "prompts": ["a phone"]}]},
+    },
 )
 run.run(until="embed")
 run

@@ -100,4 +100,4 @@ pd.DataFrame(rows, columns=["learner", "compared with", "difference", "from", "t
 # The report holds all of this with the samples that are lost over time. Open `fruit-report/index.html`.
 
 # %%
-dl.report("fruit-runs", "fruit-report", streams=[stream])
+dl.report("fruit-runs", "fruit-report", stream=[stream])

@@ -24,6 +24,7 @@ if find_spec("driftline") is None:  # in Colab
 import numpy as np
 
 import driftline as dl
+from driftline.ext import Learner
 from driftline.pipelines.demo.real import CUTS, FRUITS, pictures
 
 x, y, step, time = [], [], [], []
@@ -57,7 +58,7 @@ dl.measure(stream)
 
 
 # %%
-class Newest(dl.Learner):
+class Newest(Learner):
     """The most frequent class among the five nearest of the last 200 samples."""
 
     def begin(self, task, rng):

@@ -29,7 +29,7 @@ from driftline.curate.pretrain.probe import Probe
 from driftline.curate.pretrain.train import pretrain
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.feature_zoo import encoded_at
+from driftline.pipelines.cli.encoding import encoded_at
 from driftline.stream_builder.stream import Split, Step, Stream
 
 FRUITS = ("apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries")

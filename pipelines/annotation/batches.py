@@ -24,7 +24,6 @@ from driftline.pipelines.run.state import folder_of
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
-FILES = "Expected a CSV for reject (AssignmentId, Reject) and bonus (SubmissionId, Amount), and for no other action."
 MAX_HOURS = 7 * 24  # validity of a URL that S3 signs
 MAX_INLINE = 65_000  # bytes of an image that is put into its own URL
 
@@ -128,8 +127,8 @@ def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3) -
         if large := [p for p in files.values() if p.stat().st_size > MAX_INLINE]:
             raise BadConfig(
                 f"{len(large)} images are larger than {MAX_INLINE:,} bytes (first: {large[0].name}).",
-                "Expected small images for --images inline.",
-                "Set --images to a URL or s3://bucket/prefix.",
+                "Expected small images for --image-base-url inline.",
+                "Set --image-base-url to a URL or s3://bucket/prefix.",
             )
         return {
             item: f"data:{kinds[item]};base64,{base64.b64encode(path.read_bytes()).decode()}"
@@ -141,7 +140,7 @@ def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3) -
             raise BadConfig(f"--hours is {hours:g}.", f"Expected more than 0 and at most {MAX_HOURS}, the limit of S3.")
         return _signed(files, parts.netloc, parts.path.strip("/"), hours, rules, kinds)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise BadConfig(f"--images is {place!r}.", "Expected http(s)://…, s3://bucket/prefix or inline.")
+        raise BadConfig(f"--image-base-url is {place!r}.", "Expected http(s)://…, s3://bucket/prefix or inline.")
     return {item: f"{place.rstrip('/')}/{path.name}" for item, path in files.items()}
 
 
@@ -160,37 +159,34 @@ def _signed(
 def prolific_action(
     context: Context,
     action: str,
-    workspace: str | None = None,
+    workspace: str = "",
     group: int = 20,
-    max_spend: float | None = None,
+    max_usd: float | None = None,
     endpoint: str | None = None,
     file: Path | None = None,
 ) -> dict[str, Any]:
     """One action on the open batch of a run folder, by Prolific's API; returns its result as plain data.
 
-    group: images in one submission. file: the CSV of `reject` or `bonus`. Raises MissingFile if there is no batch.
+    workspace: id of the one that pays for `publish`. group: images in one submission. file: the CSV that `reject` and
+    `bonus` need. Raises MissingFile if there is no batch.
     """
     from driftline.curate.validation.asking.platforms import prolific_api as api
 
     batch, section = open_batch(context), context.config.validation
-    if (file is None) == (action in ("reject", "bonus")):
-        raise BadConfig(f"--file {'is missing' if file is None else 'was given'} for {action}.", FILES)
     journal = api.Journal(context.root / "prolific" / f"{batch.name('study')}.jsonl")
     service = api.Service(endpoint or api.ENDPOINT)
     if action == "publish":
-        if workspace is None:
-            raise BadConfig("--workspace is missing.", "Expected the id of the workspace that pays.")
         plan = api.StudyPlan(
             TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group=group
         )
         addresses = _addresses(batch.images(), section.image_base_url, 1, S3())
         concepts = context.config.retrieve.complete_concepts()
-        return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_spend=max_spend)
+        return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_usd=max_usd)
     if action == "status":
         return api.status(service, journal)
     if action == "collect":
         path = context.root / section.answers / f"{batch.name('prolific')}.csv"
-        return {"answers": api.collect(service, journal, batch.facts["batch"], path), "file": str(path)}
+        return {"answers": api.collect(service, journal, batch.facts["batch"], path), "out": str(path)}
     if action == "bonus" and file is not None:
-        return api.bonus(service, journal, file, max_spend)
+        return api.bonus(service, journal, file, max_usd)
     return api.decide(service, journal, {} if file is None else api.read_rejections(file), action == "approve")

@@ -77,7 +77,7 @@ def study_of(code: str, images: int, public: str) -> Study:
     if not re.fullmatch(NAME, code):
         raise BadConfig(f"The completion code is {code!r}.", "Expected 1 to 40 letters, digits, '-', '_' or '.'.")
     if public and not re.fullmatch(r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?", public):
-        raise BadConfig(f"--public is {public!r}.", "Expected https://NAME, without a path.")
+        raise BadConfig(f"--public-url is {public!r}.", "Expected https://NAME, without a path.")
     return Study(code, images, public=public)
 
 

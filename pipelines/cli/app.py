@@ -9,24 +9,40 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 from typer.main import get_command_name
 
-from driftline.curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting, explained, shortened
+from driftline.curate.core.errors import (
+    BadConfig,
+    BadPlugin,
+    DriftlineError,
+    MissingFile,
+    UnknownName,
+    Unreachable,
+    Waiting,
+    explained,
+    shortened,
+)
 from driftline.curate.core.system.calls import collect_rarely
-from driftline.pipelines.cli.common import OUTPUT, PlainGroup, Quiet, Verbose, set_output
+from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, command, set_output
 from driftline.pipelines.cli.curation import curation_app
 from driftline.pipelines.cli.eval import eval_app
 from driftline.pipelines.cli.figure import figure_app
 from driftline.pipelines.cli.growing import living_app
+from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
+from driftline.pipelines.cli.imports import add_plugins
 from driftline.pipelines.cli.ledger import ledger_app
 from driftline.pipelines.cli.listing import list_app
-from driftline.pipelines.cli.machine import doctor_app, models_app
-from driftline.pipelines.cli.pretrain import pretrain_app
+from driftline.pipelines.cli.machine import doctor_app
+from driftline.pipelines.cli.models import models_app
+from driftline.pipelines.cli.prolific import prolific_app
+from driftline.pipelines.cli.report import report_app
 from driftline.pipelines.cli.results import results_app
 from driftline.pipelines.cli.runs import runs_app
 from driftline.pipelines.cli.store import store_app
 from driftline.pipelines.cli.stream import stream_app
 from driftline.pipelines.cli.submission import submit_app
+from driftline.pipelines.cli.usage import usage_text
 
 LONGEST = 3000  # characters of a message
 app = typer.Typer(
@@ -48,48 +64,65 @@ def version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(
+    help=f"Measure how models age: build temporal datasets, compose streams, evaluate learners.\n\n"
+    f"To see everything at work, offline:\n\n{EXAMPLE}driftline demo --quick"
+)
 def options(
     quiet: Quiet = False,
     verbose: Verbose = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     _: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
-    """Measure how models age: build temporal datasets, compose streams, evaluate learners.
-
-    To see everything at work, offline: driftline demo --quick
-    """
+    """What stands before the command."""
     OUTPUT.debug = debug
     set_output(quiet, verbose)
+
+
+def _names(incomplete: str) -> list[str]:
+    return [name for name in typer.main.get_command(app).commands if name.startswith(incomplete)]  # type: ignore[attr-defined]
+
+
+@command(app, "help", "driftline help stream compose", panel="Start")
+def help_(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND…", help="A command.", autocompletion=_names)
+    ] = None,
+) -> None:
+    """Show how a command is used: the same as its --help."""
+    called(words or [])([*(words or []), "--help"], prog_name="driftline", standalone_mode=False)
 
 
 # Without a name, the commands of a group become commands of driftline itself.
 app.add_typer(runs_app)
 app.add_typer(curation_app)
+app.add_typer(prolific_app, name="prolific", rich_help_panel="Label")
 app.add_typer(stream_app, name="stream", rich_help_panel="Stream")
-app.add_typer(pretrain_app)
 app.add_typer(eval_app)
+app.add_typer(report_app)
 app.add_typer(figure_app, name="figure", rich_help_panel="Evaluate")
 app.add_typer(submit_app)
 app.add_typer(results_app)
 app.add_typer(doctor_app)
-app.add_typer(models_app, name="models", rich_help_panel="Tools")
-app.add_typer(ledger_app, name="ledger", rich_help_panel="Tools")
+app.add_typer(models_app, name="models", rich_help_panel="Stream")
+app.add_typer(ledger_app, name="ledger", rich_help_panel="Share")
 app.add_typer(list_app)
 app.add_typer(living_app)
-app.add_typer(store_app, name="store", rich_help_panel="Build")
+app.add_typer(store_app, name="store", rich_help_panel="Keep")
 
 
 def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
     """The application with no other command than the one that `words` begin with; the whole of it where they begin with
     none. To make all sixty commands takes longer than most of them do."""
+    if part is app and "stream" in words:
+        add_plugins(words[words.index("stream") + 1 :])
     if not words:
         return part
     one = copy.copy(part)
     one.registered_commands, one.registered_groups = [], []
-    for command in part.registered_commands:
-        if (command.name or get_command_name(getattr(command.callback, "__name__", ""))) == words[0]:
-            one.registered_commands = [command]
+    for member in part.registered_commands:
+        if (member.name or get_command_name(getattr(member.callback, "__name__", ""))) == words[0]:
+            one.registered_commands = [member]
             return one
     for group in part.registered_groups:
         whole = group.typer_instance or part
@@ -105,15 +138,19 @@ def main() -> None:
     """Entry point. Exit codes: 0 done, 1 failed, 2 bad usage, 3 waiting for answers; an error is one paragraph."""
     collect_rarely()
     try:
-        called(sys.argv[1:])()
+        sys.exit(called(sys.argv[1:])(prog_name="driftline", standalone_mode=False) or 0)
+    except TyperException as error:
+        print(usage_text(error), file=sys.stderr)
+        sys.exit(2)
     except (DriftlineError, OSError, ModuleNotFoundError) as error:
         if OUTPUT.debug:
             traceback.print_exc()
         else:
             text = str(error if isinstance(error, DriftlineError) else explained(error))
             print(f"driftline: {shortened(text, LONGEST)}", file=sys.stderr)
-        bad_usage = isinstance(error, (BadConfig, UnknownName))
-        sys.exit(2 if bad_usage else 3 if isinstance(error, Waiting) else 1)
+        bad_usage = isinstance(error, (BadConfig, BadPlugin, MissingFile, UnknownName))
+        failed = isinstance(error, Unreachable) or not bad_usage
+        sys.exit(3 if isinstance(error, Waiting) else 1 if failed else 2)
 
 
 if __name__ == "__main__":

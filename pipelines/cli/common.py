@@ -7,42 +7,72 @@ import json
 import shlex
 import sys
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperGroup
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Engine as EngineName
 from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import MOST_WORKERS, default_workers
 from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.cli.help import EXAMPLE, Panel, PlainCommand, PlainGroup
 
 if TYPE_CHECKING:
     from driftline.pipelines.run.stage import Context
 
-Panel = Literal["Build", "Validate", "Stream", "Evaluate", "Tools"]
+NEXT = "Next: driftline "
+
+
+def option(flag: str, metavar: str | None, text: str, **more: Any) -> Any:
+    """An option of a command. metavar: None for flags and choices. more: of `typer.Option`."""
+    return typer.Option(flag, metavar=metavar, help=text, **more)
+
+
 Device = Literal["auto", "cpu", "cuda"]
 Engine = Annotated[
-    EngineName,
-    typer.Option("--engine", help="ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task."),
+    EngineName, option("--engine", None, "ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+Workers = Annotated[str, option("--workers", "N|auto", "Processes; auto: DRIFTLINE_WORKERS, else one for each core.")]
+Json = Annotated[bool, option("--json", None, "Print one JSON document on stdout and nothing else.")]
 IncludeTests = Annotated[
-    bool, typer.Option("--include-tests", help="Learn from test images and their uploaders, too; it is recorded.")
+    bool, option("--include-tests", None, "Learn from test images and their uploaders, too; it is recorded.")
 ]
+
+
+def _config_keys(incomplete: str) -> list[str]:
+    from driftline.curate.core.settings import Section, keys_of
+    from driftline.pipelines.config.schema import Config
+
+    sections = {name: kind for name, field in keys_of(Config).items() if isinstance(kind := field.annotation, type)}
+    keys = [f"{name}.{key}=" for name, kind in sections.items() if issubclass(kind, Section) for key in keys_of(kind)]
+    return [key for key in keys if key.startswith(incomplete)]
+
+
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting by its dotted path; may be repeated."),
+    option(
+        "--set",
+        "KEY=VALUE",
+        "Value of a setting, as in release.per_class=50; driftline.yaml lists all. Repeatable.",
+        autocompletion=_config_keys,
+    ),
 ]
 Plugins = Annotated[
-    list[str] | None,
-    typer.Option("--plugin", metavar="MODULE:NAME", help="Your own protocol, where rows are of it; may be repeated."),
+    list[str] | None, option("--plugin", "MODULE:NAME", "Your own protocol, where rows are of it. Repeatable.")
+]
+Streams = Annotated[
+    list[Path] | None,
+    option("--stream", "STREAM", "An evaluated stream: adds its names, dates and images. Repeatable."),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder (it holds driftline.yaml).")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Folders with rows of driftline eval.")]
 
 
 @dataclass
@@ -69,30 +99,28 @@ def set_output(quiet: bool, verbose: bool) -> None:
         raise BadConfig("--quiet and --verbose were given.", "Expected one of them.")
 
 
-class PlainGroup(TyperGroup):
-    """Lists commands in their panels, with whole summaries: Typer itself shows panels only in rich's boxes."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """A section for each panel."""
-        width = max(map(len, self.commands))
-        for panel in get_args(Panel):
-            members = {name: cmd for name, cmd in self.commands.items() if getattr(cmd, "rich_help_panel", "") == panel}
-            with formatter.section(panel):
-                formatter.write_dl([(f"{name:<{width}}", cmd.short_help or cmd.help) for name, cmd in members.items()])
+def group_app(about: str, example: str) -> typer.Typer:
+    """A group of commands; its help has an example, as that of each command."""
+    text = f"{about}\n\n{EXAMPLE}{example}"
+    return typer.Typer(cls=PlainGroup, no_args_is_help=True, help=text, rich_markup_mode=None)
 
 
 def command(
-    group: typer.Typer, name: str, example: str, panel: Panel | None = None
+    group: typer.Typer, name: str, example: str, panel: Panel | None = None, needs: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command. Its docstring and an example are its help; the first paragraph is its summary in lists.
 
-    panel: heading of the command in the help of driftline itself.
+    example: lines of at most 76 characters, which are not wrapped. panel: heading of the command in the help of
+    driftline itself. needs: options, separated by spaces, that are refused without another one → that one.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
-        def wrapped(*args: Any, quiet_here: bool = False, verbose_here: bool = False, **kwargs: Any) -> None:
+        def wrapped(
+            *args: Any, quiet_here: bool = False, verbose_here: bool = False, ctx_here: typer.Context, **kwargs: Any
+        ) -> None:
             set_output(OUTPUT.quiet or quiet_here, OUTPUT.verbose or verbose_here)
+            _refuse_alone(ctx_here, needs or {})
             try:
                 function(*args, **kwargs)
             except KeyboardInterrupt as stop:
@@ -102,15 +130,20 @@ def command(
 
         # -q and -v belong to driftline itself; people also type them after the command.
         more = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
-            for name, kind in (("quiet_here", Quiet), ("verbose_here", Verbose))
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, kind, default in (
+                ("quiet_here", Quiet, False),
+                ("verbose_here", Verbose, False),
+                ("ctx_here", typer.Context, inspect.Parameter.empty),
+            )
         ]
         own = inspect.signature(function, eval_str=True)
         wrapped.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
         text = inspect.cleandoc(function.__doc__ or "")
         group.command(
             name,
-            help=f"{text}\n\nExample: {example}",
+            cls=PlainCommand,
+            help=f"{text}\n\n{EXAMPLE}{example}",
             short_help=" ".join(text.partition("\n\n")[0].split()),
             rich_help_panel=panel,
         )(wrapped)
@@ -119,9 +152,42 @@ def command(
     return register
 
 
+def _refuse_alone(ctx: typer.Context, needs: Mapping[str, str]) -> None:
+    """Raise BadConfig for an option of the command line that has no effect without another one, which is not there."""
+    typed = {
+        name
+        for param in ctx.command.params
+        if str(ctx.get_parameter_source(param.name or "")).endswith("COMMANDLINE")
+        for name in param.opts
+    }
+    for names, needed in needs.items():
+        for name in names.split():
+            if name in typed and needed not in typed:
+                raise BadConfig(f"{name} was given without {needed}.", f"Expected both, or no {name}.")
+
+
+_CAUGHT: ContextVar[list[Any] | None] = ContextVar("caught", default=None)
+
+
+@contextmanager
+def shown_by() -> Iterator[list[Any]]:
+    """The documents that commands show while this lasts, in place of printing them."""
+    documents: list[Any] = []
+    token = _CAUGHT.set(documents)
+    try:
+        yield documents
+    finally:
+        _CAUGHT.reset(token)
+
+
 def show(as_json: bool, document: Any, text: str) -> None:
-    """Print the result of a command: one JSON document, or text for people."""
-    print(json.dumps(document) if as_json else text)
+    """Print the result of a command: one JSON document, or text for people; with -q without its `next_step`."""
+    if (caught := _CAUGHT.get()) is not None:
+        caught.append(document)
+        return
+    lines = text.split("\n")
+    lines = [line for line in lines if not line.startswith(NEXT)] if OUTPUT.quiet else lines
+    print(json.dumps(document) if as_json else "\n".join(lines))
 
 
 def next_step(*words: object) -> str:
@@ -130,7 +196,7 @@ def next_step(*words: object) -> str:
     >>> next_step("run", "my photos")
     "Next: driftline run 'my photos'"
     """
-    return f"Next: driftline {shlex.join(map(str, words))}"
+    return f"{NEXT}{shlex.join(map(str, words))}"
 
 
 def say_address(as_json: bool, open_page: bool = False) -> Callable[[str], None]:
@@ -157,6 +223,20 @@ def counts_text(counts: dict[str, dict[str, int]], out: Path) -> str:
 def comma_separated(text: str) -> list[str]:
     """The names of an option that takes several, in order."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def several(values: Sequence[str] | None) -> list[str]:
+    """The names of an option that may be repeated, and each time have several names separated by commas."""
+    return comma_separated(",".join(values or ()))
+
+
+def executor_of(engine: EngineName, workers: str, automatic: int | None = None) -> Executor:
+    """What --engine and --workers say. automatic: workers of `auto`, instead of the usual ones. Raises BadConfig."""
+    if workers == "auto":
+        return Executor(engine, automatic or default_workers())
+    if not workers.isdecimal() or not 1 <= int(workers) <= MOST_WORKERS:
+        raise BadConfig(f"--workers is {workers!r}.", f"Expected auto or a number from 1 to {MOST_WORKERS}.")
+    return Executor(engine, int(workers))
 
 
 def log_of(path: Path | None, as_json: bool = False) -> RunLog:

@@ -1,10 +1,10 @@
-"""`driftline browse`, `explore`, `annotate`, `judges`, `batch`, `prolific`, `release`, `audit`."""
+"""`driftline browse`, `explore`, `annotate`, `judges`, `batch`, `release`, `audit`."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -15,22 +15,25 @@ from driftline.pipelines.cli.common import (
     Json,
     RunFolder,
     Sets,
-    comma_separated,
     command,
     context_of_last,
     counts_text,
     next_step,
+    option,
     say_address,
+    several,
     show,
 )
 from driftline.pipelines.cli.listing import named
+from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.publishing import check_target, publish
 
 curation_app = typer.Typer()
 
-Out = Annotated[Path, typer.Option("--out", help="Folder; each format gets a subfolder.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any free one.")]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+Out = Annotated[Path, option("--out", "DIR", "Folder; each format gets a subfolder.")]
+Port = Annotated[int, option("--port", None, "0: any free one.", min=0, max=65535)]
+Host = Annotated[str, option("--host", "NAME", "Also accept requests to this name or address, from elsewhere.")]
+Open = Annotated[bool, option("--open", None, "Open the page in the browser.")]
 
 
 @command(curation_app, "browse", "driftline browse photos2024 --open", panel="Build")
@@ -53,17 +56,23 @@ def browse(
     serve(lambda taken: application(collection, taken, ahead=True), port, say_address(as_json, open_page))
 
 
-@command(curation_app, "explore", "driftline explore photos2024 --port 8765", panel="Build")
+@command(
+    curation_app,
+    "explore",
+    "driftline explore photos2024 --open",
+    panel="Build",
+    needs={"--prompt": "--out", "--out --concept --count": "--prompt"},
+)
 def explore(
     directory: RunFolder,
     port: Port = 8765,
     prompts: Annotated[
         list[str] | None,
-        typer.Option("--prompt", help="Write a contact sheet of this prompt, without a browser; may be repeated."),
+        option("--prompt", None, "Write a contact sheet of this prompt, without a browser. Repeatable."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for contact sheets and candidates.csv.")] = None,
-    concept: Annotated[str, typer.Option("--concept", help="The concept that the prompts describe.")] = "",
-    k: Annotated[int, typer.Option("--pictures", min=1, max=200, help="Images per bucket on a sheet.")] = 12,
+    out: Annotated[Path | None, option("--out", "DIR", "Folder for contact sheets and candidates.csv.")] = None,
+    concept: Annotated[str, option("--concept", None, "The concept that the prompts describe.")] = "",
+    count: Annotated[int, option("--count", None, "Images per bucket on a sheet.", min=1, max=200)] = 12,
     open_page: Open = False,
     sets: Sets = None,
     as_json: Json = False,
@@ -73,18 +82,18 @@ def explore(
     The page marks images as right or wrong, compares two prompts and saves prompts. With --prompt and --out, it writes
     contact sheets (PNG) and a CSV file instead.
     """
-    executor = Executor("local", default_workers())
-    context = context_of_last(directory, sets, as_json, executor)
-    if (prompts is None) != (out is None):
-        raise BadConfig(
-            "Only one of --prompt and --out was given.", "Expected both for sheets, or neither for the page."
-        )
+    if out is not None:
+        guarded_out(out)
+    context = context_of_last(directory, sets, as_json, Executor("local", default_workers()))
     if prompts is not None and out is not None:
         from driftline.pipelines.prompt_explorer.contact_sheets import sheets
         from driftline.pipelines.prompt_explorer.explorer import Explorer
 
-        written = sheets(Explorer(context), [p.replace("\\n", "\n") for p in prompts], concept, k, out)
-        show(as_json, {"sheets": written}, "\n".join(f"{m['picture']}  {m['prompt']}" for m in written))
+        texts = [prompt.replace("\\n", "\n") for prompt in prompts]
+        written = sheets(Explorer(context), texts, concept, count, out)
+        show(
+            as_json, {"out": str(out), "sheets": written}, "\n".join(f"{m['picture']}  {m['prompt']}" for m in written)
+        )
         return
     from driftline.pipelines.prompt_explorer.server import application
     from driftline.pipelines.web.local_server import serve
@@ -92,27 +101,24 @@ def explore(
     serve(lambda taken: application(context, taken), port, say_address(as_json, open_page))
 
 
-@command(curation_app, "annotate", "driftline annotate photos2024 --port 8766", panel="Validate")
+@command(
+    curation_app,
+    "annotate",
+    "driftline annotate photos2024 --open",
+    panel="Label",
+    needs={"--count --public-url": "--study"},
+)
 def annotate(
     directory: RunFolder,
     port: Port = 8766,
-    export: Annotated[
-        bool, typer.Option("--export", help="Write the answers so far into DIR/answers and exit.")
-    ] = False,
-    host: Annotated[
-        str, typer.Option("--host", help="Also accept requests to this name or address: other machines can connect.")
-    ] = "127.0.0.1",
+    export: Annotated[bool, option("--export", None, "Write the answers so far into DIR/answers and exit.")] = False,
+    host: Host = "127.0.0.1",
     study: Annotated[
-        str | None,
-        typer.Option("--study", metavar="CODE", help="Be an external study of Prolific with this completion code."),
+        str | None, option("--study", "CODE", "Be an external study of Prolific with this completion code.")
     ] = None,
-    images: Annotated[int, typer.Option("--images", min=1, max=500, help="--study: images for a participant.")] = 20,
-    public: Annotated[
-        str, typer.Option("--public", metavar="URL", help="--study: https address of the reverse proxy.")
-    ] = "",
-    suggest: Annotated[
-        str | None, typer.Option("--suggest", metavar="JUDGE", help="Show annotators what this judge says.")
-    ] = None,
+    count: Annotated[int, option("--count", None, "--study: images for a participant.", min=1, max=500)] = 20,
+    public_url: Annotated[str, option("--public-url", "URL", "--study: https address of the reverse proxy.")] = "",
+    suggest: Annotated[str | None, option("--suggest", "JUDGE", "Show annotators what this judge says.")] = None,
     open_page: Open = False,
     sets: Sets = None,
     as_json: Json = False,
@@ -132,11 +138,11 @@ def annotate(
         text = "no answers yet\n" + next_step("annotate", directory)
         if n:
             text = f"{n:,} answers in {path}\n{next_step('run', directory, *(f'--set={c}' for c in context.changes))}"
-        show(as_json, {"answers": n, "file": str(path)}, text)
+        show(as_json, {"answers": n, "out": str(path)}, text)
         return
     say = say_address(as_json, open_page)
     if study is not None:
-        rules = study_of(study, images, public)
+        rules = study_of(study, count, public_url)
 
         def say_study(url: str) -> None:
             say(study_address(url, rules))
@@ -146,17 +152,13 @@ def annotate(
     serve(lambda taken: application(context, taken, host, suggest=suggest), port, say, host)
 
 
-@command(curation_app, "judges", "driftline judges photos2024", panel="Validate")
+@command(curation_app, "judges", "driftline judges photos2024", panel="Label", needs={"--port --host": "--serve"})
 def judges(
     directory: RunFolder,
-    images: Annotated[int, typer.Option("--images", min=1, help="Images to list that people should answer next.")] = 20,
-    serve_them: Annotated[
-        bool, typer.Option("--serve", help="Answer Label Studio: an ML backend for each judge.")
-    ] = False,
+    count: Annotated[int, option("--count", None, "Images to list that people should answer next.", min=1)] = 20,
+    serve_them: Annotated[bool, option("--serve", None, "Answer Label Studio: an ML backend for each judge.")] = False,
     port: Port = 9090,
-    host: Annotated[
-        str, typer.Option("--host", help="--serve: also accept requests to this name or address.")
-    ] = "127.0.0.1",
+    host: Host = "127.0.0.1",
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
@@ -176,7 +178,7 @@ def judges(
     if serve_them:
         serve(lambda taken: application(context, taken, host), port, say_address(as_json, False), host)
         return
-    report = advice(context, images)
+    report = advice(context, count)
     lines = [
         f"{row['judge']}, bucket {row['bucket']}: agrees with people on {row['agreement']:.0%} of {row['answers']}"
         + (" (worse than elsewhere: decides nothing here)" if row["worse"] else "")
@@ -193,20 +195,24 @@ def judges(
     show(as_json, asdict(report), "\n".join(lines) or f"Nothing was answered yet.\n{next_step('run', directory)}")
 
 
-@command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Validate")
+@command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Label")
 def batch(
     directory: RunFolder,
-    formats: Annotated[str, named("--format", "platforms", "Platforms, separated by commas")],
+    formats: Annotated[list[str], named("--format", "platforms", "Platforms")],
     out: Out,
     images: Annotated[
         str | None,
-        typer.Option("--images", help="Where the images are: a URL, s3://bucket/prefix (signed URLs) or inline."),
+        option(
+            "--image-base-url", "URL", "Where the images are: https://…, s3://bucket/prefix (signed URLs) or inline."
+        ),
     ] = None,
-    hours: Annotated[float, typer.Option("--hours", help="s3: how long the signed URLs are valid.")] = 72.0,
-    profile: Annotated[str | None, typer.Option("--profile", help="s3: AWS profile.")] = None,
-    endpoint: Annotated[str | None, typer.Option("--endpoint", help="s3: URL of a compatible server.")] = None,
+    hours: Annotated[
+        float, option("--hours", None, "s3: for how long the signed URLs are valid.", min=0, max=168)
+    ] = 72.0,
+    profile: Annotated[str | None, option("--profile", "NAME", "s3: AWS profile.")] = None,
+    endpoint: Annotated[str | None, option("--endpoint", "URL", "s3: a compatible server.")] = None,
     predictions: Annotated[
-        bool, typer.Option("--predictions", help="label-studio: show annotators the answers of judges.")
+        bool, option("--predictions", None, "label-studio: show annotators the answers of judges.")
     ] = False,
     sets: Sets = None,
     as_json: Json = False,
@@ -215,68 +221,39 @@ def batch(
     from driftline.curate.core.outside.s3 import S3
     from driftline.pipelines.annotation.batches import write_batches
 
+    guarded_out(out)
     rules = S3(profile=profile, endpoint=endpoint)
     context = context_of_last(directory, sets, True)
-    counts = write_batches(context, comma_separated(formats), out, images, hours, rules, predictions=predictions)
-    show(as_json, {"batches": counts}, counts_text(counts, out))
+    counts = write_batches(
+        context, several(formats), out, images, hours, rules, predictions=predictions
+    )  # fmt: skip
+    show(as_json, {"out": str(out), "batches": counts}, counts_text(counts, out))
 
 
 @command(
-    curation_app, "prolific", "driftline prolific publish photos2024 --workspace W1 --max-spend 9", panel="Validate"
+    curation_app,
+    "release",
+    "driftline release photos2024 --format webdataset,clear --out exports",
+    panel="Release",
+    needs={"--dry-run --public --token-file --endpoint --profile": "--to"},
 )
-def prolific(
-    action: Annotated[
-        Literal["publish", "status", "collect", "approve", "reject", "bonus"],
-        typer.Argument(help="What to do with the open batch.", show_default=False),
-    ],
-    directory: RunFolder,
-    workspace: Annotated[str | None, typer.Option("--workspace", help="publish: id of the workspace.")] = None,
-    group: Annotated[int, typer.Option("--images", min=1, max=500, help="publish: images in one submission.")] = 20,
-    max_spend: Annotated[
-        float | None,
-        typer.Option("--max-spend", metavar="USD", help="publish, bonus: refuse what costs more, fees included."),
-    ] = None,
-    endpoint: Annotated[str | None, typer.Option("--endpoint", help="URL of a compatible service.")] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", help="CSV: AssignmentId, Reject for reject; SubmissionId, Amount for bonus."),
-    ] = None,
-    sets: Sets = None,
-    as_json: Json = False,
-) -> None:
-    """Ask paid participants of Prolific: one batch, one study.
-
-    The token is read from the environment variable PROLIFIC_TOKEN. Nothing is published or paid twice, even after a
-    crash: the same command continues. collect writes the answers into DIR/answers; driftline run continues with them.
-    """
-    from driftline.pipelines.annotation.batches import prolific_action
-
-    context = context_of_last(directory, sets, as_json)
-    result = prolific_action(context, action, workspace, group, max_spend, endpoint, file=file)
-    show(as_json, result, "\n".join(f"{name}: {value}" for name, value in result.items()))
-
-
-@command(curation_app, "release", "driftline release photos2024 --format webdataset,clear --out exports", panel="Build")
 def release(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder or a release folder.")],
-    formats: Annotated[str, named("--format", "exports", "Formats, separated by commas")],
+    directory: Annotated[Path, typer.Argument(metavar="RELEASE", help="A release, or the run that published it.")],
+    formats: Annotated[list[str], named("--format", "exports", "Formats")],
     out: Out,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail if the data card lacks a section that people must write.")
+        bool, option("--strict", None, "Fail if the data card lacks a section that people must write.")
     ] = False,
     to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="TARGET:PLACE", help="Publish what is exported: hf:USER/NAME, s3:BUCKET/PREFIX, zenodo:."
-        ),
+        str | None, option("--to", "TARGET:PLACE", "Publish what is exported: hf:USER/NAME, s3:BUCKET/PREFIX, zenodo:.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="--to: show files and sizes, send nothing.")] = False,
-    public: Annotated[bool, typer.Option("--public", help="--to: everybody may read it (default: only you).")] = False,
+    dry_run: Annotated[bool, option("--dry-run", None, "--to: show files and sizes, send nothing.")] = False,
+    public: Annotated[bool, option("--public", None, "--to: everybody may read it (default: only you).")] = False,
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="--to: file with the access token (default: HF_TOKEN, …).")
+        Path | None, option("--token-file", "FILE", "--to: the access token (default: HF_TOKEN, ZENODO_TOKEN).")
     ] = None,
-    endpoint: Annotated[str | None, typer.Option("--endpoint", help="--to: URL of a compatible server.")] = None,
-    profile: Annotated[str | None, typer.Option("--profile", help="--to s3: AWS profile.")] = None,
+    endpoint: Annotated[str | None, option("--endpoint", "URL", "--to: a compatible server.")] = None,
+    profile: Annotated[str | None, option("--profile", "NAME", "--to s3: AWS profile.")] = None,
     as_json: Json = False,
 ) -> None:
     """Export a release in common formats; publish it with --to.
@@ -289,8 +266,10 @@ def release(
     from driftline.curate.release import Release
     from driftline.curate.release.card_sections import missing_sections
 
-    check_target(to, comma_separated(formats))
-    exporters = {name: EXPORTS.resolve(name) for name in comma_separated(formats)}
+    names = several(formats)
+    check_target(to, names)
+    guarded_out(out)
+    exporters = {name: EXPORTS.resolve(name) for name in names}
     opened = Release.open(directory)
     opened.verify()
     if strict and (missing := missing_sections(opened.facts["provenance"]["judgement"])):
@@ -300,7 +279,7 @@ def release(
             "Write them into the file that release.judgement names, and publish again.",
         )
     counts = {name: refill(out / name, partial(export, opened)) for name, export in exporters.items()}
-    document, text = {"release": opened.name, "exports": counts}, counts_text(counts, out)
+    document, text = {"out": str(out), "release": opened.name, "exports": counts}, counts_text(counts, out)
     if to is not None:
         from driftline.curate.publishing.plan import Settings
 
@@ -309,19 +288,21 @@ def release(
     show(as_json, document, text)
 
 
-@command(curation_app, "audit", "driftline audit photos2024 --out audit", panel="Validate")
+@command(
+    curation_app, "audit", "driftline audit photos2024 --out audit", panel="Release", needs={"--cosine": "--against"}
+)
 def audit(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A release, a run that published one, or a stream.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for audit.html and audit.json.")] = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Folder for audit.html and audit.json.")] = None,
     against: Annotated[
         Path | None,
-        typer.Option("--against", help="Another release, or an index of hashes or vectors: find what is in both."),
+        option("--against", None, "Another release, or an index of hashes or vectors: find what is in both."),
     ] = None,
     bits: Annotated[
-        int, typer.Option("--bits", min=0, max=16, help="Near-duplicates: hash bits (of 64) that may differ.")
+        int, option("--copy-bits", None, "Near copies: hash bits (of 64) that may differ.", min=0, max=16)
     ] = 4,
     cosine: Annotated[
-        float, typer.Option("--cosine", min=0, max=1, help="Vectors of an index: the same from this cosine on.")
+        float, option("--cosine", None, "Vectors of an index: the same from this cosine on.", min=0, max=1)
     ] = 0.95,
     as_json: Json = False,
 ) -> None:
@@ -334,8 +315,11 @@ def audit(
     from driftline.pipelines.reporting.audit import audit as findings_of
     from driftline.pipelines.reporting.audit_page import lines, page, pictures
 
+    if out is not None:
+        guarded_out(out, "audit")
     findings = findings_of(path, against, bits, cosine)
     if out is not None:
         write_json(out / "audit.json", findings)
         write_text(out / "audit.html", page(findings, pictures(path, findings)))
-    show(as_json, findings, "\n".join(lines(findings)))
+    place = {} if out is None else {"out": str(out)}
+    show(as_json, place | findings, "\n".join(lines(findings)))

@@ -160,5 +160,4 @@ def text(facts: Mapping[str, Any]) -> str:
         lines.append(
             f"missing      {', '.join(missing)}: python locks/install.py in a checkout, or pip install driftline"
         )
-    lines += [f"missing      {problem}" for problem in facts.get("problems", [])]
     return "\n".join(lines)

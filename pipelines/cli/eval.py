@@ -1,32 +1,32 @@
-"""`driftline eval` and `driftline report`: learners on streams → rows → tables and figures."""
+"""`driftline eval`: learners on streams → rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
+from driftline.curate.core.executor import Engine as EngineName
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers, visible_gpus
 from driftline.pipelines.cli.common import (
     Device,
-    Engine,
     Json,
-    Plugins,
-    Sets,
-    admit,
-    comma_separated,
     command,
-    context_of_last,
+    executor_of,
     log_of,
     next_step,
+    option,
+    several,
     show,
 )
 from driftline.pipelines.cli.listing import named
+from driftline.pipelines.cli.out import guarded_out
 
 if TYPE_CHECKING:
     from driftline.curate.core.run_log import RunLog
@@ -37,64 +37,112 @@ eval_app = typer.Typer()
 
 FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to start
 
-Protocols = Annotated[str, named("--protocol", "protocols", "Names, separated by commas, or all")]
+
+def _keys(ctx: typer.Context, incomplete: str) -> list[str]:
+    """For the shell: settings of the protocols and learners of the command line."""
+    from driftline.eval.experiment.learner_sets import split
+    from driftline.eval.experiment.settings import setting_names
+    from driftline.eval.learners import LEARNERS
+    from driftline.eval.protocol import PROTOCOLS
+
+    kinds = [PROTOCOLS[name] for name in several(ctx.params.get("protocol")) if name in PROTOCOLS]
+    names = map(_name, split(",".join(ctx.params.get("learners") or ())))
+    kinds += [LEARNERS[name] for name in names if name in LEARNERS]
+    keys = dict.fromkeys(key for kind in kinds for key in setting_names(kind))
+    return [f"{key}=" for key in keys if key.startswith(incomplete)]
+
+
+what = partial(named, rich_help_panel="Learners and protocols")
+how = partial(typer.Option, rich_help_panel="Learners and protocols")
+place = partial(typer.Option, rich_help_panel="Processes")
+
+Protocols = Annotated[list[str], what("--protocol", "protocols", "Names, or all", metavar="NAME,…")]
 Learners = Annotated[
-    str,
-    named(
+    list[str],
+    what(
         "--learners",
         "learners",
-        "Separated by commas: names, also as er(memory=500); package.module:Name; all; or the sets clear-table-1, "
-        "clear-table-4, near-future-samplers",
+        "Names, also as er(memory=500) or package.module:Name; sets; all",
+        also="learner-sets",
+        metavar="NAME,…",
     ),
 ]
-RowFolder = Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs in it are not repeated.")]
-Seeds = Annotated[
-    str | None, typer.Option("--seeds", help="0-4 or 0,2,5 (default: 0; of a folder with draws, all of them).")
+RowFolder = Annotated[Path, option("--out", "RUNS", "Folder for rows; finished runs in it are not repeated.")]
+Reuse = Annotated[
+    Literal["same", "any"], option("--reuse", None, "Finished runs: by the same code, or any (its rows are marked).")
 ]
-Preset = Annotated[str | None, named("--preset", "presets", "Hyper-parameters of a paper; --set overrides the preset")]
+Seeds = Annotated[
+    str | None, how("--seeds", metavar="N-N", help="0-4 or 0,2,5 (default: 0; of a folder with draws, all of them).")
+]
+Preset = Annotated[str | None, what("--preset", "presets", "Hyper-parameters of a paper; --set overrides them")]
+Settings = Annotated[
+    list[str] | None,
+    how(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting of the protocol and of all learners that have it; er.memory=500: of one. The manual's pages of "
+        "protocols and learners list them, and the shell completes them. Repeatable.",
+        autocompletion=_keys,
+    ),
+]
 Tune = Annotated[
     list[str] | None,
-    typer.Option("--tune", metavar="KEY=V,V", help="Candidate values, selected on the first step; repeatable."),
-]
-Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, max=256, help="Parallel runs (default: one per core or GPU).")
+    how(
+        "--tune",
+        metavar="KEY=V,V",
+        help="Candidate values; each learner selects one on the first step, under near-future on a prefix. Repeatable.",
+    ),
 ]
 Encoders = Annotated[
-    str | None, typer.Option("--encoders", help="Encode texts or images with each, as in ngrams:2048,sentence:DIR.")
+    list[str] | None,
+    what(
+        "--encoder",
+        "encoders",
+        "Encode texts or images with each, as in ngrams:2048 or sentence:DIR",
+        metavar="[NAME=]SPEC",
+    ),
+]
+Workers = Annotated[
+    str,
+    place(
+        "--workers",
+        metavar="N|auto",
+        help=f"Parallel runs; auto: 1 below {FEW_RUNS} runs, else DRIFTLINE_WORKERS, or one for each core or GPU.",
+    ),
+]
+Engine = Annotated[
+    EngineName, place("--engine", help="ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task.")
 ]
 
 
 @command(
     eval_app,
     "eval",
-    "driftline eval stream --protocol clear-iid --learners er,nap --seeds 0-4 --out runs",
+    "driftline eval stream --protocol clear-iid --learners er,nap \\\n    --seeds 0-4 --out runs",
     panel="Evaluate",
 )
 def evaluate(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="S…", help="Stream folders, or folders with draws of one stream.")
+        list[Path], typer.Argument(metavar="STREAM…", help="Streams, or folders with draws of one stream.")
     ],
     protocol: Protocols,
     learners: Learners,
     out: RowFolder,
     seeds: Seeds = None,
     preset: Preset = None,
-    sets: Sets = None,
-    reuse: Annotated[
-        Literal["same", "any"],
-        typer.Option("--reuse", help="Finished runs: by the same code, or any (its rows are marked)."),
-    ] = "same",
-    sort: Annotated[bool, typer.Option("--sort", help="near-future: order the samples by time first.")] = False,
-    device: Annotated[Device, typer.Option("--device", help="For learners with a network.")] = "auto",
+    sets: Settings = None,
     tune: Tune = None,
-    workers: Workers = None,
-    engine: Engine = "local",
     encoders: Encoders = None,
+    reuse: Reuse = "same",
+    device: Annotated[Device, place("--device", help="For learners with a network.")] = "auto",
+    workers: Workers = "auto",
+    engine: Engine = "local",
     as_json: Json = False,
 ) -> None:
     """Evaluate learners on one or more streams.
 
-    With several protocols or streams, --json prints a list of documents.
+    With several protocols or streams, --json prints a list of documents. Options that take names take several: with
+    commas, or repeated.
     """
     from driftline.eval.experiment.learner_sets import expand, split
     from driftline.eval.experiment.learner_spec import spec_of
@@ -105,19 +153,22 @@ def evaluate(
     from driftline.pipelines.config.loader import setting_of
     from driftline.stream_builder.stream import Stream
 
+    guarded_out(out, "rows")
     draws = {path: folders for path in paths if (folders := _draws(path, seeds))}
     streams = {path: Stream.load(path) for path in paths if path not in draws}
     for folder in [*streams, *(drawn for folders in draws.values() for drawn in folders.values())]:
         Stream.load(folder).verify_once(folder)
-    chosen = expand(split(learners), list(LEARNERS))
+    chosen = expand(split(",".join(learners)), list(LEARNERS))
     kinds = {_name(name): spec_of(name).kind for name in chosen}
-    protocols = list(PROTOCOLS) if protocol == "all" else comma_separated(protocol)
-    place = _device(device)
+    protocols = several(protocol)
+    protocols = list(PROTOCOLS) if "all" in protocols else protocols
+    device_name = _device(device)
     numbers = seeds_of(seeds or "0")
     few = len(chosen) * len(numbers) < FEW_RUNS
-    best = 1 if few else default_workers() if place == "cpu" else max(1, len(visible_gpus()))
-    settings: dict[str, Any] = {f"{name}.device": place for name in kinds if "device" in setting_names(kinds[name])}
-    settings |= {"sort": True} if sort else {}
+    best = 1 if few else default_workers() if device_name == "cpu" else max(1, len(visible_gpus()))
+    settings: dict[str, Any] = {
+        f"{name}.device": device_name for name in kinds if "device" in setting_names(kinds[name])
+    }
     settings |= dict(setting_of(change) for change in sets or ())
     run_log = log_of(out / "log.jsonl", as_json)
     work = _Work(
@@ -126,18 +177,18 @@ def evaluate(
         settings,
         out,
         _grid(tune or ()),
-        Executor(engine, workers or best),
+        executor_of(engine, workers, best),
         run_log=run_log,
         preset=preset or "",
         reuse=reuse,
     )
     tasks = [(path, chosen) for path in paths]
     if encoders is not None and draws:
-        raise BadConfig(f"--encoders is given and {next(iter(draws))} has draws.", "Expected single streams.")
+        raise BadConfig(f"--encoder is given and {next(iter(draws))} has draws.", "Expected single streams.")
     if encoders is not None:
         readers = [name for name in chosen if kinds[_name(name)].needs.texts]
         others = [name for name in chosen if name not in readers]
-        encoded = _encoded(streams.values(), comma_separated(encoders), out, device, run_log) if others else []
+        encoded = _encoded(streams.values(), several(encoders), out, device, run_log) if others else []
         tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]
     documents: list[dict[str, Any]] = []
     for path, names in tasks:
@@ -236,13 +287,15 @@ def _grid(tune: Sequence[str]) -> dict[str, list[Any]]:
 def _encoded(streams: Iterable[Stream], encoders: list[str], out: Path, device: str, run_log: RunLog) -> list[Path]:
     """Folders with each stream as vectors of each encoder."""
     from driftline.curate.core.atomic_io import fingerprint
-    from driftline.pipelines.cli.feature_zoo import encoded_at
+    from driftline.pipelines.cli.encoding import encoded_at
 
     folders = []
     for stream in streams:
-        for encoder in encoders:
+        for text in encoders:
+            name, equals, encoder = text.partition("=")
+            encoder = encoder if equals else text
             folder = out / "encoders" / fingerprint([stream.sha256, encoder])[:16]
-            encoded_at(stream, stream.sha256, encoder, encoder, folder, device, run_log=run_log, cache=True)
+            encoded_at(stream, stream.sha256, name, encoder, folder, device, run_log=run_log, cache=True)
             folders.append(folder)
     return folders
 
@@ -266,95 +319,3 @@ def _device(name: Device) -> str:
     from driftline.eval.training.sgd_learner import place
 
     return place(name)
-
-
-@command(eval_app, "compare", "driftline compare photos-v1 photos-v2", panel="Evaluate")
-def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A folder with rows of driftline eval, or a release.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Rows on the same streams, or another version.")],
-    out: Annotated[Path, typer.Option("--out", help="Rows: folder for the page.")] = Path("comparison"),
-    stream: Annotated[
-        list[Path] | None,
-        typer.Option("--stream", help="Rows: an evaluated stream; adds names, dates and images; may be repeated."),
-    ] = None,
-    plugins: Plugins = None,
-    as_json: Json = False,
-) -> None:
-    """Compare two versions of a release, or two sets of runs.
-
-    Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
-    may. Rows: says which learners score higher in B than in A, and which do not differ; writes a report of both.
-    """
-    from driftline.eval.reporting.two_runs import two_runs
-    from driftline.stream_builder.stream import Stream
-
-    releases = [path for path in (first, second) if _is_release(path)]
-    if len(releases) == 1:
-        other = first if releases[0] == second else second
-        raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
-    if releases:
-        from driftline.curate.release import Release
-        from driftline.curate.release.versions.comparison import compare_releases, comparison_text
-
-        comparison = compare_releases(Release.open(first), Release.open(second))
-        show(as_json, comparison, comparison_text(comparison))
-        if not comparison["comparable"]:
-            raise DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
-        return
-    admit(plugins)
-    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
-    text = [f"  {e['learner']}: {_shares(e)}" for e in differences]
-    show(as_json, {"report": str(page), "differences": differences}, "\n".join([*text, f"report: {page}"]))
-
-
-def _is_release(path: Path) -> bool:
-    return (path / "release.json").is_file() or any(path.glob("stages/*_publish/release/release.json"))
-
-
-def _shares(entry: dict[str, Any]) -> str:
-    """A, B and the p of one learner."""
-    from driftline.eval.reporting.compared import p_text
-
-    values = ["–" if entry[side] is None else f"{100 * entry[side]:.1f}" for side in ("a", "b")]
-    return f"{entry['score']} {values[0]} → {values[1]}, {p_text(entry['p'])}"
-
-
-@command(eval_app, "report", "driftline report runs --out report", panel="Evaluate")
-def report(
-    paths: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Folders with rows of driftline eval.")],
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for the pages and the scores (CSV, Parquet, LaTeX, JSON).")
-    ],
-    run_folder: Annotated[
-        Path | None,
-        typer.Option("--run", help="The run that built the benchmark: adds its images, counts and settings."),
-    ] = None,
-    stream: Annotated[
-        list[Path] | None,
-        typer.Option("--stream", help="An evaluated stream: adds its steps, drift and images; may be repeated."),
-    ] = None,
-    plugins: Plugins = None,
-    as_json: Json = False,
-) -> None:
-    """Write a site with tables and figures from rows.
-
-    An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
-    """
-    from driftline.eval.reporting.report import results_of, write
-    from driftline.stream_builder.stream import Stream
-
-    admit(plugins)
-    streams = [Stream.load(place) for place in stream or ()]
-    if run_folder is None:
-        page = write(results_of(paths, streams), out, streams=streams)
-    elif len(streams) != 1 or len(paths) != 1:
-        raise BadConfig(
-            f"--run was given with {len(streams)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
-        )
-    else:
-        from driftline.curate.release import Release
-        from driftline.pipelines.reporting.run_report import journey_report
-
-        context = context_of_last(run_folder, None, True)
-        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out)
-    show(as_json, {"report": str(page)}, f"report: {page}")

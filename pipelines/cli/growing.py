@@ -7,27 +7,39 @@ from typing import Annotated
 import typer
 
 from driftline.curate.core.errors import Waiting
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import default_workers
-from driftline.pipelines.cli.common import Json, RunFolder, Sets, command, context_of_last, show
-from driftline.pipelines.cli.runs import Until
+from driftline.pipelines.cli.common import (
+    Engine,
+    Json,
+    RunFolder,
+    Sets,
+    Workers,
+    command,
+    context_of,
+    context_of_last,
+    executor_of,
+    option,
+    several,
+    show,
+)
+from driftline.pipelines.cli.runs import Reasons, Until, plan_
 
 living_app = typer.Typer()
-Workers = Annotated[int | None, typer.Option("--workers", min=1, max=256, help="Processes (default: one per core).")]
 
 
-@command(living_app, "grow", "driftline grow photos2024 --max-minutes 50 --max-cost 20", panel="Build")
+@command(living_app, "grow", "driftline grow photos2024 --max-minutes 50 --max-usd 20", panel="Keep")
 def grow_(
     directory: RunFolder,
     until: Until = None,
     sets: Sets = None,
-    workers: Workers = None,
+    workers: Workers = "auto",
+    engine: Engine = "local",
     minutes: Annotated[
-        float | None, typer.Option("--max-minutes", min=0, help="Stop after about so long; the next call goes on.")
+        float | None, option("--max-minutes", None, "Stop after about so long; the next call goes on.", min=0)
     ] = None,
     cost: Annotated[
-        float | None, typer.Option("--max-cost", min=0, help="Refuse questions that cost more than this (USD).")
+        float | None, option("--max-usd", "USD", "Refuse questions that cost more than this.", min=0)
     ] = None,
+    dry_run: Annotated[bool, option("--dry-run", None, "Only say what is to do, as driftline plan.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run all stages on a source with new records; safe under cron.
@@ -36,9 +48,12 @@ def grow_(
     photos do. Exit codes: 0 done (or paused by --max-minutes), 1 failed or busy, 2 bad usage, 3 waiting for answers.
     """
     from driftline.pipelines.run.living import grow
+    from driftline.pipelines.run.state import last_changes
 
-    executor = Executor(workers=workers or default_workers())
-    summary = grow(context_of_last(directory, sets, as_json, executor), until, minutes, cost)
+    if dry_run:
+        return plan_(directory, until, sets=sets or last_changes(directory), as_json=as_json)
+    context = context_of_last(directory, sets, as_json, executor_of(engine, workers))
+    summary = grow(context, until, minutes, cost)
     rows, images, buckets = summary["rows"], summary["images"], summary["buckets"]
     opened = buckets["now"][len(buckets["before"]) :]
     lines = [
@@ -52,34 +67,28 @@ def grow_(
         raise Waiting("The run waits for answers.", "", summary["because"])
 
 
-@command(living_app, "heal", "driftline heal photos2024 --reason timeout --reason http_5xx", panel="Build")
+@command(living_app, "heal", "driftline heal photos2024 --reason timeout,http_5xx", panel="Keep")
 def heal_(
     directory: RunFolder,
-    reasons: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--reason", metavar="REASON", help="Ask again for misses of this reason (default: temporary ones)."
-        ),
-    ] = None,
-    days: Annotated[
-        float | None, typer.Option("--older-than", min=0, metavar="DAYS", help="Only if last asked so long ago.")
-    ] = None,
-    mirror: Annotated[
-        str | None, typer.Option("--mirror", help="Also look here: the same as --set fetch.mirror=…, for all misses.")
-    ] = None,
+    reasons: Reasons = None,
+    days: Annotated[float | None, option("--older-than", "DAYS", "Only if last asked so long ago.", min=0)] = None,
     sets: Sets = None,
-    workers: Workers = None,
+    workers: Workers = "auto",
+    engine: Engine = "local",
     as_json: Json = False,
 ) -> None:
     """Ask again for photos that were missed; repair what is damaged.
 
-    The history of attempts is in driftline trace. The summary tells photos that vanished from those that failed.
+    Reads all finished output. Without --reason, misses that may be temporary are asked for again; network stands for
+    all reasons of an outage. The history of attempts is in driftline trace. The summary tells photos that vanished from
+    those that failed.
     """
     from driftline.pipelines.run.living import heal
+    from driftline.pipelines.run.state import last_changes
 
-    changes = [*(sets or []), *([f"fetch.mirror={mirror}"] if mirror else [])]
-    executor = Executor(workers=workers or default_workers())
-    summary = heal(context_of_last(directory, changes, as_json, executor), reasons or (), days)
+    changes = list(dict.fromkeys([*last_changes(directory), *(sets or ())]))  # what is healed is of the last run
+    context = context_of(directory, changes, as_json, executor_of(engine, workers))
+    summary = heal(context, several(reasons), days)
     lines = [
         f"asked {summary['asked']:,}, healed {summary['healed']:,}",
         *(f"{e['state']}: {e['file']} ({e['photos']:,} photos)" for e in summary["damaged"]),

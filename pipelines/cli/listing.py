@@ -6,13 +6,14 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
-from driftline.curate.core.errors import BadConfig, BadPlugin, explained
+from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName, explained
 from driftline.curate.core.registry import HOME, Registry
 from driftline.pipelines.cli.common import Json, command, show
+from driftline.pipelines.cli.renamed import RENAMED
 
 list_app = typer.Typer()
 
@@ -20,23 +21,26 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "sources": ("driftline.curate.sources:SOURCES", "collection.source in driftline.yaml"),
     "encoders": (
         "driftline.curate.encoders:ENCODERS",
-        "embed.encoder, release.features in driftline.yaml; eval --encoders",
+        "embed.encoder, release.features in driftline.yaml; eval --encoder",
     ),
     "stages": ("driftline.pipelines.stages:STAGES", "run --until, run --from"),
     "platforms": ("driftline.curate.validation.asking.platforms:PLATFORMS", "batch --format"),
     "exports": ("driftline.curate.export:EXPORTS", "release --format"),
     "publishers": ("driftline.curate.publishing:PUBLISHERS", "release --to"),
-    "recipes": ("driftline.curate.pretrain:RECIPES", "pretrain --recipe"),
-    "datasets": ("driftline.stream_builder.datasets:DATASETS", "stream compose --base, stream from-texts"),
+    "recipes": ("driftline.curate.pretrain:RECIPES", "models train --recipe"),
+    "datasets": ("driftline.stream_builder.datasets:DATASETS", "stream compose --base, stream from-dataset"),
     "importers": ("driftline.stream_builder.importers:IMPORTERS", "stream from-NAME"),
     "shifts": ("driftline.stream_builder.shifts:SHIFTS", "stream compose --sequence"),
-    "measures": ("driftline.stream_builder.measures:DISTANCES", "stream measure --distance"),
+    "distances": ("driftline.stream_builder.measures:DISTANCES", "stream measure --distance"),
     "stream-exports": ("driftline.stream_builder.export:EXPORTS", "stream export --format"),
     "protocols": ("driftline.eval.protocol:PROTOCOLS", "eval --protocol"),
     "learners": ("driftline.eval.learners:LEARNERS", "eval --learners"),
+    "learner-sets": ("driftline.eval.experiment.learner_sets:GRIDS", "eval --learners"),
     "networks": ("driftline.eval.nets:NETS", "eval --set net=NAME, eval --set network=NAME"),
     "samplers": ("driftline.eval.memory.samplers:SAMPLERS", "eval --set sampler=NAME"),
     "presets": ("driftline.eval.experiment.presets:PRESETS", "init --preset, eval --preset"),
+    "result-formats": ("driftline.eval.reporting.files.result_formats:FORMATS", "results --format"),
+    "baselines": ("driftline.eval.leaderboard.baselines:shipped", "stream from-baseline; leaderboard --baselines"),
 }
 FAMILIES = {  # how a learner takes its data: its declared need → heading, the least demanding first
     "": "batch by batch: under every protocol",
@@ -47,26 +51,36 @@ FAMILIES = {  # how a learner takes its data: its declared need → heading, the
 REGISTRIES = Registry("kind", {kind: target for kind, (target, _) in KINDS.items()})
 
 
+def _things(kind: str) -> Mapping[str, Any]:
+    """Everything of one kind, by name: a registry, or plain data. Raises UnknownName."""
+    things = REGISTRIES[kind]
+    return cast(Mapping[str, Any], things() if callable(things) else things)
+
+
 def completion(kind: str) -> Callable[[str], list[str]]:
     """Shell completion of the names of one kind; after a comma, of the next name."""
 
     def names(incomplete: str) -> list[str]:
         before, comma, _ = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in REGISTRIES[kind]]
+        return [f"{before}{comma}{name}" for name in _things(kind)]
 
     return names
 
 
 def named(flag: str, kind: str, what: str, **more: Any) -> Any:
     """An option for registered names of one kind: its help says where they are listed, the shell completes them."""
-    return typer.Option(flag, help=f"{what} (driftline list {kind}).", autocompletion=completion(kind), **more)
+    more = {"metavar": "NAME", **more}
+    kinds = f"{kind}, {more.pop('also')}" if "also" in more else kind
+    return typer.Option(flag, help=f"{what} (driftline list {kinds}).", autocompletion=completion(kind), **more)
 
 
-@command(list_app, "list", "driftline list learners", panel="Tools")
+@command(list_app, "list", "driftline list learners", panel="Start")
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="[KIND]", help="Default: the kinds.", autocompletion=lambda: list(KINDS)),
+        typer.Argument(
+            metavar="KIND", help="Default: the kinds; or models.", autocompletion=lambda: [*KINDS, "models"]
+        ),
     ] = None,
     protocol: Annotated[
         str | None,
@@ -87,6 +101,11 @@ def list_(
     Learners stand in families: by what they need to see at once. A broken entry of an installed package is listed with
     the reason; the others work.
     """
+    if (new := RENAMED.get(f"list {kind}")) is not None:
+        raise UnknownName(f"Unknown kind {kind!r}.", f"Did you mean {new!r}?")
+    if kind == "models":
+        list_models(as_json)
+        return
     if kind is None:
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))
@@ -103,6 +122,42 @@ def list_(
         show(as_json, rows, _by_family(rows))
         return
     show(as_json, rows, columns([(e["name"], e["summary"], e["origin"]) for e in rows]))
+
+
+def list_models(as_json: bool) -> None:
+    """Print the well-known models that embed photos, the built-in one first."""
+    from driftline.curate.encoders.weights import KNOWN, is_here
+    from driftline.pipelines.stages.embed import BUILT_IN
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": BUILT_IN, "model": BUILT_IN, "weights": None, "megabytes": 6, "licence": "Apache-2.0",
+            "data": "drawn photos of the demo: no model of real photos", "until": None, "claim": "part of driftline",
+            "source": "part of driftline",
+            "present": True,
+        }
+    ]  # fmt: skip
+    rows += [
+        {
+            "name": model.name, "model": model.model, "weights": model.tag, "megabytes": model.megabytes,
+            "licence": model.licence, "data": model.seen.data, "until": model.seen.trained_until,
+            "claim": model.seen.source, "source": model.repository,
+            "present": is_here(model.repository),
+        }
+        for model in KNOWN.values()
+    ]  # fmt: skip
+    table = [
+        (
+            row["name"],
+            row["data"] + (f", until {row['until']}" if row["until"] else ""),
+            f"{row['megabytes']:,} MB",
+            row["licence"],
+            "here" if row["present"] else "to download",
+        )
+        for row in rows
+    ]
+    more = "Download: driftline models get NAME. Of your own photos: models train."
+    show(as_json, rows, f"{columns(table)}\n{more}")
 
 
 def learner_page() -> str:
@@ -148,7 +203,12 @@ def list_registered(kind: str) -> list[dict[str, str]]:
 
     Raises UnknownName for a kind that does not exist.
     """
-    registry: Registry = REGISTRIES[kind]
+    registry = _things(kind)
+    if not isinstance(registry, Registry):
+        target = KINDS[kind][0]
+        texts = {name: ", ".join(thing) if isinstance(thing, tuple) else f"results on the stream {name}"
+                 for name, thing in registry.items()}  # fmt: skip
+        return [{"name": n, "summary": text, "origin": HOME, "target": target} for n, text in texts.items()]
     rows = _build_presets() if kind == "presets" else []
     for name in registry:
         try:

@@ -1,53 +1,26 @@
-"""`driftline pretrain`: features from unlabelled images of the past."""
+"""`driftline models train --recipe`: an image encoder from unlabelled images of the past."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.cli.common import Device, IncludeTests, Json, Sets, command, log_of, show
-from driftline.pipelines.cli.listing import named
+from driftline.pipelines.cli.common import Device, log_of, show
 
 if TYPE_CHECKING:
     from driftline.curate.pretrain import Recipe
     from driftline.curate.pretrain.gather import ImageArray
     from driftline.curate.pretrain.probe import Probe
 
-pretrain_app = typer.Typer()
 
-
-@command(pretrain_app, "pretrain", "driftline pretrain photos2024 --recipe small --out moco", panel="Stream")
-def pretrain(
-    source: Annotated[
-        Path,
-        typer.Argument(metavar="SOURCE", help="A run, a release, a stream of images, or a folder of images."),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for weights.safetensors and pretrain.json.")],
-    bucket: Annotated[
-        int, typer.Option("--bucket", min=0, help="Number of the bucket; of a stream, of the step (0: its past).")
-    ] = 0,
-    recipe: Annotated[str, named("--recipe", "recipes", "Hyper-parameters")] = "moco-v2",
-    sets: Sets = None,
-    probe: Annotated[
-        Path | None,
-        typer.Option("--probe", help="Stream of images (edge: the recipe's room): k-NN accuracy during training."),
-    ] = None,
-    every: Annotated[int, typer.Option("--probe-every", min=1, help="Epochs between two probes.")] = 5,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
-    device: Annotated[Device, typer.Option("--device", help="Where the network is trained.")] = "auto",
-    include_tests: IncludeTests = False,
-    as_json: Json = False,
-) -> None:
-    """Learn features from images without labels (MoCo v2).
-
-    Test images of every split, photos by their uploaders and near copies of them are left out and counted.
-    For several processes: torchrun -m driftline.pipelines.cli pretrain …
-    """
+def train_encoder(
+    source: Path, out: Path, recipe: str, sets: list[str], bucket: int, probe: Path | None, every: int, seed: int,
+    device: Device, include_tests: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Train an encoder by a recipe, in each process of torchrun, and tell the user; parameters as in `models train`."""
     from driftline.curate.encoders.network import resolve_device
     from driftline.curate.pretrain import RECIPES
     from driftline.curate.pretrain.gather import gather
@@ -55,7 +28,7 @@ def pretrain(
     from driftline.curate.pretrain.train import ProcessGroup
     from driftline.curate.pretrain.train import pretrain as train
 
-    rules = _changed(RECIPES[recipe], sets or [])
+    rules = _changed(RECIPES[recipe], sets)
     group = ProcessGroup.join(resolve_device(device))
     run_log = log_of(out / "log.jsonl", as_json) if group.rank == 0 else RunLog(None, True)
     prober = None if probe is None else _probe(probe, rules.room)
@@ -69,7 +42,8 @@ def pretrain(
     facts = train(pictures, rules, out, seed, device, run_log, probe=prober, probe_every=every)
     if group.rank == 0:
         knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
-        show(as_json, facts, f"pretrain: {facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}")
+        text = f"{facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}"
+        show(as_json, {"out": str(out), **facts}, text)
 
 
 def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
@@ -125,14 +99,14 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Imag
     if x.shape[1] != room or x.shape[2] != room:
         raise BadConfig(
             f"{place} has images of {x.shape[1]} × {x.shape[2]} pixels.",
-            f"Expected {room} × {room}, the room of the recipe.",
+            f"Expected {room} × {room}, the size that the recipe reads.",
             f"Make the stream with --features images:{room}, or change the recipe with --set room=…",
         )
     _, first = np.unique([sha256_bytes(image.tobytes()) for image in x], return_index=True)
     if len(first) < len(x):
         dropped, x = dropped | {"copy": len(x) - len(first)}, x[np.sort(first)]
     tests_are = "included" if include_tests else "left out"
-    seen = seen_of((Photo("", None, "", until) for _ in range(len(x))), place, tests_are, "driftline pretrain")
+    seen = seen_of((Photo("", None, "", until) for _ in range(len(x))), place, tests_are, "driftline models train")
     return ImageArray(x, dropped, f"{stream.sha256}-{bucket}-{tests_are}", seen, tests_are)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from driftline.curate.core.errors import BadConfig, Waiting
+from driftline.curate.core.errors import BadConfig, DriftlineError, Waiting
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
 from driftline.pipelines.cli.common import (
@@ -18,15 +18,19 @@ from driftline.pipelines.cli.common import (
     Json,
     RunFolder,
     Sets,
-    comma_separated,
+    Workers,
     command,
     context_of,
     context_of_last,
+    executor_of,
     log_of,
     next_step,
+    option,
+    several,
     show,
 )
 from driftline.pipelines.cli.listing import named
+from driftline.pipelines.cli.out import guarded_out
 
 runs_app = typer.Typer()
 
@@ -34,15 +38,31 @@ Until = Annotated[str | None, named("--until", "stages", "Stop after this stage"
 From = Annotated[str | None, named("--from", "stages", "Repeat this stage and all later ones", metavar="STAGE")]
 
 
-@command(runs_app, "demo", "driftline demo --out demo", panel="Tools")
+def _reasons(ctx: typer.Context, incomplete: str) -> list[str]:
+    """For the shell: the reasons for which the run of the command line dropped photos."""
+    from driftline.pipelines.run.state import done_of
+    from driftline.pipelines.stages import STAGES
+
+    root = Path(ctx.params.get("directory") or ".")
+    counts = [done["counts"]["dropped"] for name in STAGES if (done := done_of(root, name))]
+    return sorted({reason for dropped in counts for reason in dropped if reason.startswith(incomplete)})
+
+
+Reasons = Annotated[
+    list[str] | None,
+    option("--reason", "REASON", "Only for this reason (driftline status). Repeatable.", autocompletion=_reasons),
+]
+
+
+@command(runs_app, "demo", "driftline demo --out demo", panel="Start")
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for all results.")] = Path("demo"),
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller world: about a minute.")] = False,
+    out: Annotated[Path, option("--out", "DIR", "Folder for all results.")] = Path("demo"),
+    quick: Annotated[bool, option("--quick", None, "A smaller world: about a minute.")] = False,
     real: Annotated[
-        bool, typer.Option("--real", help="Real dated pictures instead: fruit, painted 1904–1942 (public domain).")
+        bool, option("--real", None, "Real dated pictures instead: fruit, painted 1904–1942 (public domain).")
     ] = False,
     grow: Annotated[
-        bool, typer.Option("--grow", help="Then a year of new photos: what is used again, how old models do.")
+        bool, option("--grow", None, "Then a year of new photos: what is used again, how old models do.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -50,6 +70,8 @@ def demo(
 
     Photos, build, stream, evaluation, report.
     """
+    if not (out / "driftline.yaml").is_file():  # else the demo goes on, or that run refuses it
+        guarded_out(out, "run")
     run_log = log_of(out / "log.jsonl", as_json)
     if real:
         if quick or grow:
@@ -67,9 +89,9 @@ def demo(
             from driftline.pipelines.demo.growth import demo_grown, text
 
             result = demo_grown(out, scale, run_log)
-            return show(as_json, result, text(result))
+            return show(as_json, {"out": str(out), **result}, text(result))
         result = journey(out, scale, run_log)
-    show(as_json, result, f"report: {result['report']}")
+    show(as_json, {"out": str(out), **result}, f"report: {result['report']}")
 
 
 def _presets() -> list[str]:
@@ -82,10 +104,10 @@ def _presets() -> list[str]:
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run; created if it does not exist.")],
     preset: Annotated[
-        str, typer.Option("--preset", help="First values (driftline list presets).", autocompletion=_presets)
+        str, option("--preset", None, "First values (driftline list presets).", autocompletion=_presets)
     ] = "folder",
     sets: Sets = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing driftline.yaml.")] = False,
+    force: Annotated[bool, option("--force", None, "Replace an existing driftline.yaml.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write DIR/driftline.yaml: every setting, with a comment."""
@@ -101,7 +123,7 @@ def init(
         photos = resolve_path(source.path, directory)
         lines += [] if photos.exists() else [f"There is no {photos.absolute()}: set collection.path in {path}."]
     lines.append(next_step("plan", directory))
-    show(as_json, {"file": str(path)}, "\n".join(lines))
+    show(as_json, {"out": str(path)}, "\n".join(lines))
 
 
 @command(runs_app, "run", "driftline run photos2024 --until retrieve", panel="Build")
@@ -110,34 +132,17 @@ def run(
     until: Until = None,
     start: From = None,
     sets: Sets = None,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, max=256, help="Processes (default: one per core)."),
-    ] = None,
+    workers: Workers = "auto",
     engine: Engine = "local",
-    retry_misses: Annotated[
-        str | None,
-        typer.Option(
-            "--retry-misses",
-            metavar="REASON,…",
-            help="Ask again for photos that fetch missed for these reasons (network: no connection, time-outs).",
-        ),
-    ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read all finished output, and repair what is damaged.")
-    ] = False,
-    purge: Annotated[
-        bool, typer.Option("--purge", help="An appended release: write tars with withdrawn images again, without them.")
-    ] = False,
     copy: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--copy",
-            metavar="s3://…",
-            help="Keep a copy of the run in a bucket; a new DIR begins with it (machines that may vanish).",
+            "s3://…",
+            "Keep a copy of the run in a bucket; a new DIR begins with it (machines that may vanish).",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Repeat finished work of more than 10 minutes.")] = False,
+    yes: Annotated[bool, option("--yes", None, "Repeat finished work of more than 10 minutes.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run all stages that are not done yet.
@@ -146,22 +151,16 @@ def run(
     that was stopped or killed. It exits with code 3 where answers are missing: add
     them (driftline annotate, driftline prolific, or a results file in DIR/answers) and run it again.
     """
-    from dataclasses import replace
-
     from driftline.pipelines.run import bucket_copy, runner
-    from driftline.pipelines.run.stage import retry_of
 
-    executor = Executor(engine, workers or default_workers())
-    sets = [*(sets or ()), *(["release.purge=true"] if purge else [])]
+    executor = executor_of(engine, workers)
     copied = None if copy is None else bucket_copy.opened(copy, directory)
-    context = replace(context_of(directory, sets, as_json, executor), verify=verify)
-    if retry_misses is not None:
-        context = replace(context, retry=retry_of(comma_separated(retry_misses)))
+    context = context_of(directory, sets, as_json, executor)
     with bucket_copy.following(copied, context.config.store.folder(directory)) if copied else nullcontext():
         entries = runner.run(context, start, until, yes)
     waits = any("because" in entry for entry in entries)
     following = "" if waits else "\n" + _following(directory, entries, sets)
-    show(as_json, {"stages": entries}, runner.table(entries) + following)
+    show(as_json, {"out": str(directory), "stages": entries}, runner.table(entries) + following)
     for entry in entries:
         if "because" in entry:
             raise Waiting("The run waits for answers.", "", entry["because"])
@@ -177,7 +176,7 @@ def _following(directory: Path, entries: Sequence[Mapping[str, Any]], sets: list
     return f"{release}\n{next_step('stream', 'from-release', directory, '--out', 'stream')}"
 
 
-@command(runs_app, "plan", "driftline plan photos2024", panel="Build")
+@command(runs_app, "plan", "driftline plan photos2024", panel="Build", needs={"--usd-per-hour": "--nodes"})
 def plan_(
     directory: RunFolder,
     until: Until = None,
@@ -185,17 +184,15 @@ def plan_(
     sets: Sets = None,
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", min=1, max=10_000, help="Say what it needs on so many machines like this one, too."),
+        option("--nodes", None, "Say what it needs on so many machines like this one, too.", min=1, max=10_000),
     ] = None,
-    price: Annotated[
-        float | None, typer.Option("--price", min=0, help="USD of such a machine for an hour (with --nodes).")
-    ] = None,
+    usd_per_hour: Annotated[float | None, option("--usd-per-hour", "USD", "What such a machine costs.", min=0)] = None,
     as_json: Json = False,
 ) -> None:
     """Show what a run would do and need; change nothing.
 
     Photos, buckets, candidates, disk, time, answers of people and their cost, the model, the network, what is reused,
-    and problems.
+    and problems: with problems the exit code is 1.
     """
     from dataclasses import asdict
 
@@ -204,23 +201,23 @@ def plan_(
     from driftline.pipelines.forecast.text import text
     from driftline.pipelines.run.plan import plan
 
-    if price is not None and nodes is None:
-        raise BadConfig("--price needs --nodes.", "Expected the number of machines.", "Add --nodes 1.")
     context = context_of(directory, sets, True, Executor(workers=default_workers()))
     plans = plan(context, start, until)
     needs = forecast(context, plans)
     lines = text(plans, needs)
     if nodes is not None:
-        needs["cluster"] = cluster.cluster(needs, nodes, price)
+        needs["cluster"] = cluster.cluster(needs, nodes, usd_per_hour)
         lines += "\n" + cluster.text(needs["cluster"])
     show(as_json, {"plan": [asdict(p) for p in plans], **needs}, lines)
+    if problems := needs["problems"]:
+        raise DriftlineError(f"{directory} cannot run like this: {' '.join(problems)}")
 
 
 @command(runs_app, "status", "driftline status photos2024 --json", panel="Build")
 def status(
     directory: RunFolder,
     sets: Sets = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Read all output and compare its checksums.")] = False,
+    verify: Annotated[bool, option("--verify", None, "Read all output and compare its checksums.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show each stage: state, counts, dropped by reason, seconds.
@@ -242,8 +239,8 @@ def status(
 @command(runs_app, "dropped", "driftline dropped photos2024 --stage filter", panel="Build")
 def dropped(
     directory: RunFolder,
-    stage: Annotated[str | None, named("--stage", "stages", "Only of this stage", metavar="STAGE")] = None,
-    reason: Annotated[str | None, typer.Option("--reason", metavar="REASON", help="Only for this reason.")] = None,
+    stages: Annotated[list[str] | None, named("--stage", "stages", "Only of this stage", metavar="STAGE")] = None,
+    reasons: Reasons = None,
     as_json: Json = False,
 ) -> None:
     """List the photos that were dropped: stage, reason, path or URL."""
@@ -251,14 +248,14 @@ def dropped(
     from driftline.pipelines.reporting.dropped import text
 
     config = context_of_last(directory, None, True).config
-    rows = rows_of(directory, stage, reason)
+    rows = rows_of(directory, several(stages), several(reasons))
     show(as_json, {"dropped": rows}, text(rows, config))
 
 
 @command(runs_app, "trace", "driftline trace photos2024 holiday/IMG_0042.jpg", panel="Build")
 def trace(
     directory: RunFolder,
-    id_: Annotated[str, typer.Argument(metavar="PHOTO", help="Path, file name, URL or id of a photo.")],
+    photo: Annotated[str, typer.Argument(metavar="PHOTO", help="Path, file name, URL or id of a photo.")],
     as_json: Json = False,
 ) -> None:
     """Show one photo's history through every stage.
@@ -268,5 +265,5 @@ def trace(
     from driftline.pipelines.reporting.trace import text
     from driftline.pipelines.reporting.trace import trace as history_of
 
-    history = history_of(directory, id_)
+    history = history_of(directory, photo)
     show(as_json, history, text(history))

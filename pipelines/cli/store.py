@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from driftline.curate.core.errors import IntegrityError, MissingFile
-from driftline.pipelines.cli.common import Json, command, show
+from driftline.pipelines.cli.common import Json, command, group_app, option, show
 
-store_app = typer.Typer(no_args_is_help=True, help="Look after what runs keep by content.")
+store_app = group_app("Look after what runs keep by content.", "driftline store status photos2024")
 StoreFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or the folder of a store.")]
 
 
@@ -69,7 +69,7 @@ def verify(directory: StoreFolder, as_json: Json = False) -> None:
 @command(store_app, "gc", "driftline store gc photos2024 --yes")
 def gc(
     directory: StoreFolder,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete the files that are listed.")] = False,
+    yes: Annotated[bool, option("--yes", None, "Delete the files that are listed.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the files that no run needs: photos that no stage holds any more, and their vectors.

@@ -9,44 +9,48 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
-from driftline.pipelines.cli.common import Json, Plugins, admit, command, show
+from driftline.pipelines.cli.common import Json, Plugins, Runs, admit, command, option, show
+from driftline.pipelines.cli.out import guarded_out
 
 if TYPE_CHECKING:
     from driftline.eval.leaderboard.isolation import Limits
 
 submit_app = typer.Typer()
 Streams = Annotated[
-    list[Path] | None,
-    typer.Option("--stream", help="A stream of the submission, to repeat runs on; may be repeated."),
+    list[Path] | None, option("--stream", "STREAM", "A stream of the submission, to repeat runs on. Repeatable.")
 ]
-Again = Annotated[int | None, typer.Option("--again", min=0, help="How many runs are repeated; default: a tenth.")]
-Public = Annotated[
+Again = Annotated[int | None, option("--again", None, "How many runs are repeated (default: a tenth).", min=0)]
+PublicValue = Annotated[
     str,
-    typer.Option(
+    option(
         "--public-value",
-        help="A text that nobody knew when the file was handed in; with the file's hash it decides which runs are "
-        "repeated. Default: a random one, which is printed.",
+        None,
+        "A text that nobody knew when the file was handed in; with the file's hash it decides which runs are "
+        "repeated (default: a random one, which is printed).",
     ),
 ]
 RunCode = Annotated[
     bool,
-    typer.Option(
+    option(
         "--run-code",
-        help="Also run learners that are code of the submission: in Linux namespaces, without network, with read-only "
+        None,
+        "Also run learners that are code of the submission: in Linux namespaces, without network, with read-only "
         "files.",
     ),
 ]
-Seconds = Annotated[int, typer.Option("--seconds", min=1, help="Time limit of the check and of each repeated run.")]
+Seconds = Annotated[
+    int, option("--seconds", None, "Time limit of the check and of each repeated run, in seconds.", min=1)
+]
 
 
-@command(submit_app, "submit", 'driftline submit runs --name "Our method" --out ours.zip', panel="Evaluate")
+@command(submit_app, "submit", 'driftline submit runs --name "Our method" --out ours.zip', panel="Share")
 def submit(
-    paths: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Folders with rows of driftline eval.")],
-    name: Annotated[str, typer.Option("--name", help="The name on the leaderboard.")],
-    out: Annotated[Path, typer.Option("--out", help="A .zip file.")],
-    contact: Annotated[str, typer.Option("--contact", help="An e-mail address or a web page.")] = "",
+    paths: Runs,
+    name: Annotated[str, option("--name", None, "The name on the leaderboard.")],
+    out: Annotated[Path, option("--out", "FILE.zip", "The file to hand in.")],
+    contact: Annotated[str, option("--contact", None, "An e-mail address or a web page.")] = "",
     code: Annotated[
-        list[Path] | None, typer.Option("--code", help="NAME.py of a learner named NAME:CLASS; may be repeated.")
+        list[Path] | None, option("--code", "NAME.py", "Code of a learner named NAME:CLASS. Repeatable.")
     ] = None,
     plugins: Plugins = None,
     as_json: Json = False,
@@ -54,18 +58,19 @@ def submit(
     """Pack rows, hashes and the environment into one file."""
     from driftline.eval.leaderboard.submission import pack
 
+    guarded_out(out, suffixes=(".zip",))
     admit(plugins)
     manifest = pack(paths, name, out, contact, code or ())
     runs, scores = sum(m.endswith("run.json") for m in manifest["files"]), len(manifest["scores"])
-    show(as_json, {"file": str(out), "runs": runs, "scores": scores}, f"{out}: {runs} runs, {scores} scores")
+    show(as_json, {"out": str(out), "runs": runs, "scores": scores}, f"{out}: {runs} runs, {scores} scores")
 
 
-@command(submit_app, "verify", "driftline verify ours.zip --stream stream --again 2", panel="Evaluate")
+@command(submit_app, "verify", "driftline verify ours.zip --stream stream --again 2", panel="Share")
 def verify(
     path: Annotated[Path, typer.Argument(metavar="SUBMISSION", help="A file of driftline submit.")],
     stream: Streams = None,
     again: Again = None,
-    public_value: Public = "",
+    public_value: PublicValue = "",
     seconds: Seconds = 3600,
     run_code: RunCode = False,
     plugins: Plugins = None,
@@ -99,30 +104,31 @@ def verify(
 @command(
     submit_app,
     "leaderboard",
-    "driftline leaderboard ours.zip theirs.zip --stream stream --out leaderboard.md",
-    panel="Evaluate",
+    "driftline leaderboard ours.zip --stream stream --out board.md",
+    panel="Share",
+    needs={"--again --public-value --unverified --site": "--out"},
 )
 def leaderboard(
     paths: Annotated[
         list[Path] | None, typer.Argument(metavar="SUBMISSION…", help="Files of driftline submit.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="A Markdown file.")] = None,
+    out: Annotated[Path | None, option("--out", "FILE.md", "The page.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write no page: run every run again, and name stale and false rows.")
+        bool, option("--check", None, "Write no page: run every run again, and name stale and false rows.")
     ] = False,
     stream: Streams = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Also the shipped results of all learners on the given streams.")
+        bool, option("--baselines", None, "Also the shipped results of all learners on the given streams.")
     ] = False,
     again: Again = None,
-    public_value: Public = "",
+    public_value: PublicValue = "",
     seconds: Seconds = 3600,
     unverified: Annotated[
-        bool, typer.Option("--unverified", help="Also show runs without stream or outcomes; the page marks them.")
+        bool, option("--unverified", None, "Also show runs without stream or outcomes; the page marks them.")
     ] = False,
     run_code: RunCode = False,
     site: Annotated[
-        Path | None, typer.Option("--site", help="Folder of a static site: tables, lite track, files to download.")
+        Path | None, option("--site", "DIR", "Also a static site: tables, lite track, files to download.")
     ] = None,
     plugins: Plugins = None,
     as_json: Json = False,
@@ -137,10 +143,14 @@ def leaderboard(
     from driftline.eval.leaderboard.isolation import Limits
     from driftline.eval.leaderboard.verification import verify
 
-    admit(plugins)
-    paths = list(paths or ())
     if (out is None) != check:
         raise BadConfig(f"--out and --check are {'both' if check else 'not'} given.", "Expected one of them.")
+    if out is not None:
+        guarded_out(out, suffixes=(".md",))
+    if site is not None:
+        guarded_out(site, "leaderboard", option="--site")
+    admit(plugins)
+    paths = list(paths or ())
     if baselines:
         from driftline.eval.leaderboard.baselines import on
 
@@ -155,7 +165,7 @@ def leaderboard(
         verify(path, stream or (), again, public_value, limits, run_code, elsewhere=unverified) for path in paths
     ]
     write_text(out, board(verdicts, unverified))
-    document: dict[str, Any] = {"leaderboard": str(out)}
+    document: dict[str, Any] = {"out": str(out)}
     text = f"leaderboard: {out}"
     if site is not None:
         from driftline.eval.leaderboard.site import write_site

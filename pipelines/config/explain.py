@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -11,11 +10,16 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from driftline.curate.core.errors import available, did_you_mean
 from driftline.curate.core.settings import expected, keys_of
 from driftline.curate.sources import SOURCES
 from driftline.curate.sources.base import Source
 from driftline.pipelines.config.schema import Config
 
+OLD = {  # key that was → key that is
+    "publish": "release", "release.published": "date", "retrieve.background": "background_share",
+    "retrieve.near_copies": "near_copy_cosine", "retrieve.negative_ratio": "background_share",
+}  # fmt: skip
 Where = Sequence[int | str]
 Node = yaml.Node | None
 
@@ -34,11 +38,11 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: N
     place = _place(key, where, name, node, changed, kind == "extra_forbidden")
     if kind == "extra_forbidden":
         section, *_ = _field_at(where[:-1], values)
-        available = sorted(keys_of(_bare(section)))
+        names = sorted(keys_of(_bare(section)))
         of_source = where[0] == "collection" and len(where) == 2
         source = f" of the source {values['collection']['source']}" if of_source else ""
-        hint = _did_you_mean(where[-1], available)
-        return f"{place}: unknown key {str(where[-1])!r}{source}.{hint} Available: {', '.join(available)}."
+        hint = f" Did you mean {OLD[key]!r}?" if key in OLD else _did_you_mean(where[-1], names)
+        return f"{place}: unknown key {str(where[-1])!r}{source}.{hint} {available(str(where[-1]), names)}"
     error = str(problem.get("ctx", {}).get("error", "")).rstrip(".")
     if kind == "unknown_name":
         return f"{place}: {error}."
@@ -64,9 +68,8 @@ def _place(key: str, where: Where, name: str, node: Node, changed: Sequence[str]
     return f"{name}, line {line}, {key}" if line else f"{name}, {key}"
 
 
-def _did_you_mean(word: Any, available: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(word), available, 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+def _did_you_mean(word: Any, names: Sequence[str]) -> str:
+    return f" {did_you_mean(str(word), names)}".rstrip()
 
 
 def _field_at(where: Where, values: Mapping[str, Any]) -> tuple[Any, Sequence[Any], str]:

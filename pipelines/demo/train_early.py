@@ -4,7 +4,7 @@ It takes some minutes on two cores.
 
 It saw photos of 2004 only, the first year of the world, as the networks of a decade ago saw only photos of their time.
 The photos come from a world with another seed, so that they contain no photo of the demo. The folder has the files
-that `driftline pretrain` writes and its backbones read.
+that `driftline models train --recipe` writes and its backbones read.
 """
 
 from __future__ import annotations

@@ -87,7 +87,9 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
     if sample is not None:
         sample = replace(sample, photos=sample.photos * share)
         photos = round(min(sample.photos, context.config.fetch.stop_after or sample.photos))
-    buckets = None if sample is None else _noted(problems, lambda: _buckets(context, sample, todo))
+    buckets = None
+    if sample is not None and any(p.stage == "bucket" for p in plans):
+        buckets = _noted(problems, lambda: _buckets(context, sample, todo))
     model = _model(context, bool(todo & {"embed", "retrieve"}))
     rate = None
     if todo & {"embed", "retrieve"}:
@@ -139,9 +141,10 @@ def sample_of(context: Context, todo: set[str]) -> Sample | None:
     columns = ["id", "uploaded", "url", "path", "user"]
     if "filter" not in todo:
         table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts_of(_folder(context, "filter"))])
-        if "fetch" in todo:
+        fetched = _folder(context, "fetch") / "index.parquet"
+        if "fetch" in todo or not fetched.is_file():  # --until names an earlier stage
             return Sample(table, len(table), "the stage filter", {})
-        index = pq.ParquetFile(_folder(context, "fetch") / "index.parquet").read(["id", "fault"])
+        index = pq.ParquetFile(fetched).read(["id", "fault"])
         good = index.filter(pc.is_null(index["fault"]))["id"].combine_chunks()
         return Sample(table.filter(pc.is_in(table["id"], value_set=good)), len(good), "the stage fetch", {})
     if "ingest" not in todo:
@@ -228,7 +231,7 @@ def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str,
     """Candidates in each bucket, and the buckets that have too few photos for them."""
     settings = context.config.retrieve
     concepts = len(settings.concepts)
-    background = concepts * settings.negatives_each if settings.background else 0
+    background = concepts * settings.negatives_each
     each = concepts * settings.per_class + background
     short = [b["name"] for b in buckets if b["photos"] < each]
     if short and settings.short == "fail":

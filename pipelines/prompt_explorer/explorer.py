@@ -350,7 +350,7 @@ class Explorer:
         """The cost of asking crowd workers about all candidates."""
         config = self.context.config
         section, validation = config.retrieve, config.validation
-        background = section.negatives_each if section.background else 0
+        background = section.negatives_each
         images = len(section.concepts) * (section.per_class + background) * len(self.buckets)
         return {
             "images": images,

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.errors import UnknownName, did_you_mean
 from driftline.curate.core.outside.image_kinds import HEIC_NEEDS, JXL_NEEDS
 from driftline.curate.core.parsing import best_of
 from driftline.curate.retrieval.retrieve import FATES
 from driftline.curate.sources.folder import Folder
 from driftline.curate.validation.answers.verdicts import BEST
 from driftline.pipelines.config.schema import Config
-from driftline.pipelines.run.stage import Counts, parts_of
+from driftline.pipelines.run.stage import Counts, check_reasons, parts_of
 from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages import STAGES
 
@@ -28,28 +27,22 @@ SHOWN = 200  # lines for people
 ALL_DATES = ("exif", "sidecar", "path", "file")
 
 
-def dropped(root: Path, stage: str | None = None, reason: str | None = None) -> list[dict[str, Any]]:
+def dropped(root: Path, stages: Sequence[str] = (), reasons: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Dropped photos in order of stages: {"stage", "reason", "id", "place" (path or URL), "detail"}.
 
-    stage, reason: only these. Raises UnknownName.
+    stages, reasons: only these; none: all. Raises UnknownName.
     """
-    if stage is not None:
+    for stage in stages:
         STAGES.entry(stage)
     rows = [
         {"stage": name, "row": None, "detail": None, **row}
         for name in STAGES
-        if stage in (None, name)
+        if not stages or name in stages
         for table in drops(root, name)
         for row in table.to_pylist()
     ]
-    reasons = {row["reason"] for row in rows}
-    if reason is not None and reason not in reasons:
-        raise UnknownName(
-            f"No photo was dropped for the reason {reason!r}.",
-            did_you_mean(reason, reasons),
-            f"Available: {', '.join(sorted(reasons)) or 'none'}.",
-        )
-    rows = [row for row in rows if reason in (None, row["reason"])]
+    check_reasons(reasons, {row["reason"] for row in rows}, "dropped")
+    rows = [row for row in rows if not reasons or row["reason"] in reasons]
     return [
         {**{name: row[name] for name in ("stage", "reason", "id", "detail")}, "place": place}
         for row, place in zip(rows, _places(root, rows), strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +25,8 @@ from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import forget_damaged
 from driftline.pipelines.forecast.again import questions
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context, Retry, parts_of
-from driftline.pipelines.run.state import StageState, done_of, folder_of
+from driftline.pipelines.run.stage import Context, check_reasons, parts_of, retry_of
+from driftline.pipelines.run.state import StageState, done_of, folder_of, is_finished
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.bucket import borders_of
 from driftline.pipelines.stages.ingest import Ingest, earlier_of
@@ -67,7 +67,7 @@ def grow(
             if asked is not None and asked["usd"] > cost:
                 raise Unconfirmed(
                     f"{asked['images']:,} images wait for questions that cost {asked['word']} ${asked['usd']:,.2f}.",
-                    f"--max-cost allows ${cost:,.2f}.",
+                    f"--max-usd allows ${cost:,.2f}.",
                     "Raise it, or lower retrieve.per_class.",
                 )
         stages = run(context, until=until, yes=True, before=lambda: keep_what_was(context))
@@ -180,35 +180,43 @@ def _paid(context: Context) -> dict[str, int]:
 def heal(context: Context, reasons: Sequence[str] = (), days: float | None = None) -> dict[str, Any]:
     """Repair damaged output, and ask again for misses; returns a summary as plain data.
 
-    reasons: of the misses (default: FAILED, those that may be temporary). days: only addresses that were not asked for
-    so long. Misses that are found again stay, with another date in their history. Stages that were not done before are
-    left to a run.
+    reasons: of the misses, as `retry_of` takes them (default: FAILED, those that may be temporary). days: only
+    addresses that were not asked for so long. Misses that are found again stay, with another date in their history. A
+    fetch that has begun is finished; later stages that were not done before are left to a run. Raises UnknownName for a
+    reason that neither FAILED nor a miss has, MissingFile for a run without any output.
     """
     place = context.store()
     if days is not None and place is None:
         raise BadConfig("--older-than was given.", "Expected a run with a store, which knows when it asked.")
-    if done_of(context.root, "fetch") is None:
-        raise MissingFile(f"{context.root} has no finished fetch.", "", f"Run: driftline run {context.root}.")
+    fetched = folder_of(context.root, "fetch")
+    reached = [name for name in STAGES if is_finished(context.root, name) or (name == "fetch" and fetched.is_dir())]
+    if not reached:
+        raise MissingFile(f"{context.root} has no output yet.", "", f"Run: driftline run {context.root}.")
+    before = _missed(fetched)
+    retry = retry_of(reasons or FAILED)
+    check_reasons(retry.reasons, {*FAILED, *NETWORK_REASONS, *pc.unique(before["fault"]).to_pylist()}, "missed")
     damaged = []
     if place is not None:
         with open_store(place.folder) as store:
             damaged = forget_damaged(store)
-    missing, paid = _misses(context.root), _paid(context)
-    last = None if days is None else int(time.time() - days * DAY)
-    retry = Retry(tuple(reasons or FAILED), before=last)
-    reached = [name for name in STAGES if done_of(context.root, name)][-1]
-    stages = run(replace(context, retry=retry, verify=True), until=reached, yes=True)
-    now = _misses(context.root)
+    paid = _paid(context)
+    retry = replace(retry, before=None if days is None else int(time.time() - days * DAY))
+    stages = run(replace(context, retry=retry, verify=True), until=reached[-1], yes=True)
+    now = _missed(fetched)
+    counts = Counter(now["fault"].to_pylist())
     return {
         "damaged": damaged,
         "asked": _paid(context).get("requests", 0) - paid.get("requests", 0),
-        "healed": missing.total() - now.total(),
-        "failed": {reason: n for reason, n in sorted(now.items()) if reason in FAILED},
-        "vanished": {reason: n for reason, n in sorted(now.items()) if reason not in FAILED},
+        "healed": len(before) - pc.is_in(before["id"], value_set=now["id"].combine_chunks()).to_pylist().count(True),
+        "failed": {reason: n for reason, n in sorted(counts.items()) if reason in FAILED},
+        "vanished": {reason: n for reason, n in sorted(counts.items()) if reason not in FAILED},
         "stages": stages,
     }
 
 
-def _misses(root: Path) -> Counter[str]:
-    done: Mapping[str, Any] = done_of(root, "fetch") or {"counts": {"dropped": {}}}
-    return Counter(done["counts"]["dropped"])
+def _missed(folder: Path) -> pa.Table:
+    """id and fault of the photos without an image, in the shards that fetch has written."""
+    parts = [path for path in (folder / "index.parquet",) if path.is_file()] or sorted(folder.glob("[0-9]*.parquet"))
+    missed = pc.field("fault").is_valid()
+    tables = [pq.read_table(path, columns=["id", "fault"], filters=missed) for path in parts]
+    return pa.concat_tables([pa.schema([("id", pa.string()), ("fault", pa.string())]).empty_table(), *tables])

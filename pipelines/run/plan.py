@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from driftline.curate.core.errors import Unconfirmed, UnknownName
+from driftline.curate.core.errors import BadConfig, Unconfirmed, UnknownName
 from driftline.pipelines.run.stage import Context, Stage
 from driftline.pipelines.run.state import DONE, StageState, folder_of
 from driftline.pipelines.stages import STAGES
@@ -36,16 +36,19 @@ def make(context: Context) -> list[Stage]:
     return [STAGES[name](context) for name in STAGES]
 
 
-def check_stage(name: str | None, flag: str) -> None:
-    """Raise UnknownName for a stage that does not exist."""
-    if name is not None and name not in STAGES:
-        raise UnknownName(f"Unknown stage {name!r} for {flag}.", f"Stages, in order: {', '.join(STAGES)}.")
+def check_stages(start: str | None, until: str | None) -> None:
+    """Raise UnknownName for a stage that does not exist, BadConfig for a first one behind the last one."""
+    order = list(STAGES)
+    for name, flag in ((start, "--from"), (until, "--until")):
+        if name is not None and name not in order:
+            raise UnknownName(f"Unknown stage {name!r} for {flag}.", f"Stages, in order: {', '.join(order)}.")
+    if start is not None and until is not None and order.index(start) > order.index(until):
+        raise BadConfig(f"--from {start} is after --until {until}: nothing would be done.", "Expected them in order.")
 
 
 def plan(context: Context, start: str | None = None, until: str | None = None) -> list[Plan]:
     """What `run` would do; changes nothing."""
-    check_stage(start, "--from")
-    check_stage(until, "--until")
+    check_stages(start, until)
     plans: list[Plan] = []
     forced = False
     for stage in make(context):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,9 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.notebook import Thumbnail, table
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run import runner
-from driftline.pipelines.run.stage import Context, retry_of
+from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of, last_changes
 
 if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at without numpy and pyarrow
@@ -26,57 +25,61 @@ if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at 
 SHOWN, A_ROW = 24, 8  # images of a run without a release
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A run folder: its settings (`driftline.yaml`) and what its stages wrote."""
 
     path: Path
     """the folder"""
 
+    def __repr__(self) -> str:
+        return f"<Run {self.path}>"
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """A folder that holds driftline.yaml. Raises MissingFile, and BadConfig for a bad setting."""
+        load(Path(path) / "driftline.yaml")
+        return cls(Path(path))
+
     def run(
         self,
         until: str | None = None,
         start: str | None = None,
-        sets: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
         workers: int | None = None,
         yes: bool = False,
-        retry_misses: Sequence[str] | None = None,
     ) -> list[dict[str, Any]]:
         """Run all stages that are not done, in order; returns `status`. Progress is printed on stderr.
 
-        until: the last stage. start: repeat this stage and all later ones. sets: settings by dotted path, instead of
-        those of the file. workers: processes (default: one per core). yes: repeat finished work of more than 10
-        minutes. retry_misses: reasons of misses that fetch asks for again ("network": those of an outage). A run that
-        waits for answers returns with the stage `ask` "waiting"; call it again when they are in DIR/answers. Raises
-        DriftlineError.
+        until: the last stage. start: repeat this stage and all later ones. settings: by dotted path, or sections as
+        mappings, instead of those of the file. workers: processes (default: one per core). yes: repeat finished work of
+        more than 10 minutes. A run that waits for answers returns with the stage `ask` "waiting"; call it again when
+        they are in DIR/answers. Raises DriftlineError.
         """
         executor = Executor(workers=workers or default_workers())
-        context = self._context(_changes(sets or {}), executor, quiet=False)
-        if retry_misses is not None:
-            context = replace(context, retry=retry_of(retry_misses))
-        return runner.run(context, start, until, yes)
+        return runner.run(self._context(_changes(settings or {}), executor, quiet=False), start, until, yes)
 
-    def status(self, sets: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    def status(self, settings: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Each stage: {"stage", "state", "counts", "seconds", and maybe a "note"}.
 
-        sets: settings by dotted path, instead of those of the last run.
+        settings: by dotted path, instead of those of the last run.
         """
-        return runner.status(self._context(last_changes(self.path) if sets is None else _changes(sets)))
+        return runner.status(self._context(last_changes(self.path) if settings is None else _changes(settings)))
 
-    def trace(self, id_: str) -> dict[str, Any]:
+    def trace(self, photo: str) -> dict[str, Any]:
         """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
         from driftline.pipelines.reporting.trace import trace
 
-        return trace(self.path, id_)
+        return trace(self.path, photo)
 
-    def search(self, *prompts: str, k: int = 8) -> Retrieved:
-        """The `k` photos of every period that are nearest to the prompts, which form one query; a prompt that begins
-        with "-" moves it away. A notebook shows the result as a table. Raises MissingFile before the stage embed is
-        done, and BadConfig without a prompt."""
+    def search(self, *prompts: str, count: int = 8) -> Retrieved:
+        """The `count` photos of every period that are nearest to the prompts, which form one query; a prompt that
+        begins with "-" moves it away. A notebook shows the result as a table. Raises MissingFile before the stage embed
+        is done, and BadConfig without a prompt."""
         from driftline.pipelines.prompt_explorer.explorer import Explorer, Query
 
         explorer = Explorer(self._context(last_changes(self.path)))
-        view = explorer.view(Query.parse("\n".join(prompts)), "", k)
+        view = explorer.view(Query.parse("\n".join(prompts)), "", count)
         rows = {
             bucket.name: [Thumbnail(explorer.thumbnail(s.id), s.id, f"{s.score:.3f}") for s in bucket.shots]
             for bucket in view.buckets
@@ -108,7 +111,7 @@ class Run:
         return stages + _images(folder_of(self.path, "fetch"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Retrieved:
     """What `Run.search` found."""
 
@@ -116,6 +119,9 @@ class Retrieved:
     """the prompts"""
     periods: Mapping[str, Sequence[Thumbnail]]
     """period → its photos, the nearest first; `name` is the photo's id, `text` its cosine to the query"""
+
+    def __repr__(self) -> str:
+        return f"<Retrieved for {self.query!r}: {sum(map(len, self.periods.values()))} photos>"
 
     def _repr_html_(self) -> str:
         """A row for each period."""
@@ -139,38 +145,11 @@ def _images(fetched: Path) -> str:
     return table(f"the first {len(images)} images", [], rows)
 
 
-def _changes(sets: Mapping[str, Any]) -> list[str]:
+def _changes(settings: Mapping[str, Any]) -> list[str]:
     """Settings as `--set` takes them; a section may be given as a mapping."""
     flat = {
         key if name is None else f"{key}.{name}": value
-        for key, section in sets.items()
+        for key, section in settings.items()
         for name, value in (section.items() if isinstance(section, Mapping) else [(None, section)])
     }
     return [f"{key}={json.dumps(value, default=str)}" for key, value in flat.items()]
-
-
-def init_run(directory: str | Path, preset: str = "folder", force: bool = False, **sets: Any) -> Run:
-    """Write DIR/driftline.yaml, every setting with a comment. Raises BadConfig for a bad setting or an existing file.
-
-    sets: sections (`release={"per_class": 4}`) or dotted paths (`**{"release.per_class": 4}`), instead of the preset's.
-    force: replace an existing file.
-    """
-    presets.write_run_file(Path(directory), preset, _changes(sets), force)
-    return open_run(directory)
-
-
-def open_run(directory: str | Path) -> Run:
-    """A folder that holds driftline.yaml. Raises MissingFile, and BadConfig for a bad setting."""
-    load(Path(directory) / "driftline.yaml")
-    return Run(Path(directory))
-
-
-def demo(out: str | Path = "demo", quick: bool = False) -> Run:
-    """The whole journey on the built-in photo world, offline: photos, release, evaluation, `out`/report/index.html.
-
-    quick: a smaller world, about a minute. Finished parts are not repeated.
-    """
-    from driftline.pipelines.demo import journey
-
-    journey.demo(Path(out), journey.QUICK if quick else journey.Scale(), RunLog(Path(out) / "log.jsonl"))
-    return Run(Path(out))

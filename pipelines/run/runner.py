@@ -19,7 +19,7 @@ from typing import Any
 from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
 from driftline.curate.core.system.calls import lock
-from driftline.pipelines.run.plan import FORCED, Plan, check_stage, confirm, damage_text, make, plan
+from driftline.pipelines.run.plan import FORCED, Plan, check_stages, confirm, damage_text, make, plan
 from driftline.pipelines.run.stage import Context, Stage
 from driftline.pipelines.run.state import (
     DONE,
@@ -84,8 +84,7 @@ def run(
     without an error: its entry with the state `waiting` has the key `because`, which says what to do. After an error,
     everything that was done stays in place.
     """
-    check_stage(start, "--from")
-    check_stage(until, "--until")
+    check_stages(start, until)
     run_log = context.run_log
     because = ""
     with alone(context.root):
@@ -221,8 +220,8 @@ def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
             entry["state"] = "done" if current else "stale"
         if damaged := state.damage(verify):
             entry["state"] = "damaged"
-            hidden = " --verify" if verify and not state.damage() else ""
-            notes.append(f"{damage_text(damaged)}. Repair: driftline run {state.root}{hidden}")
+            repair = "heal" if verify and not state.damage() else "run"
+            notes.append(f"{damage_text(damaged)}. Repair: driftline {repair} {state.root}")
     elif state.unreadable:
         entry["state"] = "damaged"
         notes.append(f"{state.folder / DONE} is not readable. Repair: driftline run {state.root}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig, UnknownName, available, did_you_mean
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import resolve_path
@@ -52,7 +52,7 @@ def parts_of(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Retry:
-    """What `run --retry-misses` asks for."""
+    """Which misses of fetch are asked for again."""
 
     reasons: tuple[str, ...]
     """reasons of the misses"""
@@ -63,11 +63,20 @@ class Retry:
 
 
 def retry_of(reasons: Sequence[str]) -> Retry:
-    """The misses that `--retry-misses` names; `network` stands for all reasons of an outage."""
+    """The misses of these reasons; `network` stands for all reasons of an outage. Raises BadConfig for none."""
     named = [r for reason in reasons for r in (sorted(NETWORK_REASONS) if reason == "network" else [reason])]
     if not named:
-        raise BadConfig("--retry-misses names no reason.", "Expected network, or reasons such as timeout,http_5xx.")
+        raise BadConfig("--reason names nothing.", "Expected network, or reasons such as timeout,http_5xx.")
     return Retry(tuple(dict.fromkeys(named)))
+
+
+def check_reasons(reasons: Sequence[str], there: Iterable[str], what: str) -> None:
+    """Raise UnknownName for a reason for which no photo was `what`."""
+    names = sorted(there)
+    for reason in reasons:
+        if reason not in names:
+            problem = f"No photo was {what} for the reason {reason!r}."
+            raise UnknownName(problem, did_you_mean(reason, names), available(reason, names))
 
 
 @dataclass(frozen=True)

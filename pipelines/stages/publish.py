@@ -119,7 +119,7 @@ class Publish(Stage):
             "driftline": VERSION,
             "notice": config.release.notice,
             "url": config.release.url,
-            "published": config.release.published,
+            "published": config.release.date,
             "source": config.collection.source,
             "seed": config.seed,
             "encoder": read_json(inputs["embed"] / "encoder.json"),

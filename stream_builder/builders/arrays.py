@@ -28,7 +28,7 @@ def from_arrays(
     source: str | Path | Mapping[str, Array],
     test_share: float = 0.3,
     seed: int = 0,
-    split: Literal["grouped", "random"] = "grouped",
+    grouping: Literal["grouped", "random"] = "grouped",
 ) -> Stream:
     """source: an .npz file, or arrays by name.
 
@@ -38,8 +38,8 @@ def from_arrays(
     also of equal times, and has meaning: bring it into another one if it has none.
 
     Without `step`, times are cut into at most 10 steps with about equally many samples each; equal times are in one
-    step. Without `split`, a random `test_share` of every step and class becomes the test split; split "grouped" keeps
-    each group on one side, if there are groups. What was made is in the stream's facts ("made").
+    step. Without `split`, a random `test_share` of every step and class becomes the test split; grouping "grouped"
+    keeps each group on one side, if there are groups. What was made is in the stream's facts ("made").
 
     Raises MissingFile, BadConfig, BadArray or BadInput naming the array and the first bad index, and IncompatibleStream
     if groups leave a step without test samples.
@@ -84,11 +84,11 @@ def from_arrays(
         raise BadArray(f"{what}: step has the minimum {step.min()}.", "Expected integers from 0.")
     side = _sides(arrays["split"], what) if "split" in arrays else np.full(n, "train")
     if "split" not in arrays and test_share:
-        by = group if split == "grouped" else None
+        by = group if grouping == "grouped" else None
         test = draw_sides((step, y), np.arange(n) if by is None else by, test_share, rng_for(seed, "test"))
         side = np.where(test, "test", "train")
         if by is not None and (empty := sorted(set(np.unique(step)) - set(step[test]))):
-            raise no_test(f"Step {empty[0]} of {what}", test_share, "Use --split random.")
+            raise no_test(f"Step {empty[0]} of {what}", test_share, "Use --grouping random.")
         kind = "random" if by is None else "with each group on one side"
         notes.append(f"a test split of {test_share:.0%} of every step and class, {kind}, seed {seed}")
     ids = arrays.get("id", np.arange(n)).astype(np.str_)

@@ -1,4 +1,4 @@
-"""Samples with timestamps → a stream in time order, for online evaluation: periods, each with a held-out part."""
+"""Samples with times → a stream in time order, for online evaluation; releases, and the orders of CGLM and CLOC."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.csv as pacsv
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
 from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import number_of_classes, open_array
 from driftline.curate.core.outside.limits import UNPACKED
 from driftline.curate.core.outside.names import is_count
-from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.release import Release
 from driftline.stream_builder.builders.release import release_groups, release_images
+from driftline.stream_builder.importers.dated import calendar_steps, count_of
 from driftline.stream_builder.lazy_images import from_download
-from driftline.stream_builder.splitting import no_test, numbered
+from driftline.stream_builder.splitting import no_test
 from driftline.stream_builder.stream import Array, Split, Step, Stream, join, pick
 from driftline.stream_builder.ties import drawn
 
@@ -55,54 +53,65 @@ class TimedSamples:
 
 def in_time_order(
     data: TimedSamples,
-    periods: int = 10,
-    held_out: float = 0.1,
+    period: str | int = 10,
+    test_share: float = 0.1,
     order: Literal["natural", "balanced"] = "natural",
     seed: int = 0,
-    split: Literal["grouped", "random"] = "grouped",
+    grouping: Literal["grouped", "random"] = "grouped",
 ) -> Stream:
-    """One step per period, with equally many samples, in order of time; `seed` draws the order of equal times.
+    """Steps in order of time; `seed` draws the order of equal times.
 
-    The test split of a step, for retention, is a random share `held_out` of its samples, also in order, or its part of
-    the separate test set. split "grouped": samples of one uploader, and near copies, are on one side in all periods, if
-    the source names them. order "balanced": of each class in a period, keep at most as many samples as the median class
-    has. Raises BadConfig, and IncompatibleStream for fewer samples than periods or a period without test samples.
+    period: year, month, week or day, or a number of steps with equally many samples each. The test split of a step, for
+    retention, is a random `test_share` of its samples, also in order, or its part of the separate test set. grouping
+    "grouped": samples of one uploader, and near copies, are on one side in all steps, if the source names them. order
+    "balanced": of each class in a step, keep at most as many samples as the median class has. Raises BadConfig, and
+    IncompatibleStream for fewer samples than steps or a step without test samples.
     """
-    if not 0 <= held_out < 1:
-        raise BadConfig(f"--held-out is {held_out}.", "Expected a share from 0 to below 1.")
-    if len(data.y) < periods or periods < 1:
+    if not 0 <= test_share < 1:
+        raise BadConfig(f"--test-share is {test_share}.", "Expected a share from 0 to below 1.")
+    parts = count_of(period)
+    if parts is not None and len(data.y) < parts:
         raise IncompatibleStream(
-            f"{data.name} has {len(data.y)} samples for {periods} periods.", "Expected at least one per period."
+            f"{data.name} has {len(data.y)} samples for {parts} steps.", "Expected at least one a step."
         )
+    if parts is None and data.test is not None:
+        raise BadConfig(f"{data.name} has an order, but no dates.", "Expected --period N, a number of steps.")
     rows = time_order(data.time, data.ids, seed)
+    if parts is None:
+        step_of, names = calendar_steps(data.time[rows], str(period))
+        cut = [rows[step_of == t] for t in range(len(names))]
+    else:
+        cut, names = np.array_split(rows, parts), [str(t) for t in range(parts)]
+    periods = len(names)
     tests = None if data.test is None else np.array_split(time_order(data.test.time, data.test.ids, seed), periods)
     chosen = []
-    for t, period in enumerate(np.array_split(rows, periods)):
+    for t, of_step in enumerate(cut):
         rng = rng_for(seed, "period", t)
-        chosen.append(_balanced(period, data.y, rng) if order == "balanced" else period)
-    grouped = split == "grouped" and data.group is not None and tests is None
-    lengths = [len(period) for period in chosen]
+        chosen.append(_balanced(of_step, data.y, rng) if order == "balanced" else of_step)
+    grouped = grouping == "grouped" and data.group is not None and tests is None
+    lengths = [len(of_step) for of_step in chosen]
     held = [np.zeros(n, bool) for n in lengths]
     if tests is None:
         rows = np.concatenate(chosen)
         group = data.group[rows] if grouped and data.group is not None else np.arange(len(rows))
-        side = draw_sides([np.repeat(np.arange(periods), lengths)], group, held_out, rng_for(seed, "held out"))
+        side = draw_sides([np.repeat(np.arange(periods), lengths)], group, test_share, rng_for(seed, "held out"))
         held = np.split(side, np.cumsum(lengths)[:-1])
-        if grouped and (empty := [t for t, s in enumerate(held) if not s.any() and held_out * len(s) >= 1]):
-            raise no_test(f"Period {empty[0]} of {data.name}", held_out, "Use --split random.")
+        if grouped and (empty := [t for t, s in enumerate(held) if not s.any() and test_share * len(s) >= 1]):
+            raise no_test(f"Step {names[empty[0]]} of {data.name}", test_share, "Use --grouping random.")
     steps = []
-    for t, (period, is_test) in enumerate(zip(chosen, held, strict=True)):
-        splits = {"train": _split(data, period[~is_test])}
+    for t, (of_step, is_test) in enumerate(zip(chosen, held, strict=True)):
+        splits = {"train": _split(data, of_step[~is_test])}
         if t == 0 and data.pretrain is not None:
             splits["train"] = join([_split(data.pretrain, np.arange(len(data.pretrain.y))), splits["train"]])
         if tests is not None and data.test is not None and len(tests[t]):
             splits["test"] = _split(data.test, tests[t])
         elif is_test.any():
-            splits["test"] = _split(data, period[is_test])
-        steps.append(Step(t, str(t), splits))
-    facts = {"from": "order", "source": data.name, "periods": periods, "held_out": held_out}
+            splits["test"] = _split(data, of_step[is_test])
+        steps.append(Step(t, names[t], splits))
+    facts = {"from": "order", "source": data.name, "periods": periods, "held_out": test_share}
     facts |= {"order": order, "seed": seed, "split": "published" if tests else "grouped" if grouped else "random"}
     facts |= drawn(seed) | ({} if data.pretrain is None else {"pretrain": len(data.pretrain.y)})
+    facts |= {"period": period} if parts is None else {}
     return Stream(f"{data.name}-in-order", steps, list(data.classes), facts=facts)
 
 
@@ -143,51 +152,6 @@ def timed_release(path: Path, features: str | None = None) -> TimedSamples:
         table["uploaded"].to_numpy().astype(np.int64),
         release.classes,
         group=release_groups(release),
-    )
-
-
-def timed_table(path: Path, features: Path | None = None, root: Path | None = None, size: int = 64) -> TimedSamples:
-    """A CSV or Parquet table with columns id, time (integer seconds UTC) and label; and group or user, if known: equal
-    values share an uploader or are near copies.
-
-    features: .npy file (N, D), rows as in the table; without it, the column path names images, relative to `root`
-    (default: the table's folder). size: edge of the images. Raises MissingFile, and BadInput naming file and column.
-    """
-    if not path.is_file():
-        raise MissingFile(f"There is no file {path}.", "Expected a CSV or Parquet table.")
-    with readable(path, "Expected CSV or Parquet."):
-        table = read_parquet(path) if path.suffix == ".parquet" else pacsv.read_csv(path)
-        table.validate(full=True)
-    if missing := {"id", "time", "label"} - set(table.column_names):
-        raise BadInput(
-            f"{path} has no column {', '.join(sorted(missing))}.", f"It has {', '.join(table.column_names)}."
-        )
-    for column in ("id", "time", "label"):
-        if table[column].null_count:
-            row = table[column].to_pylist().index(None)
-            raise BadInput(f"{path}, row {row}: {column} is empty.", "Expected a value in every row.")
-    if not pa.types.is_integer(table["time"].type):
-        raise BadInput(f"{path}: time is {table['time'].type}.", "Expected integer seconds UTC.")
-    groups = next((table[name].to_pylist() for name in ("group", "user") if name in table.column_names), None)
-    names = [str(v) for v in table["label"].to_pylist()]
-    classes = sorted(set(names))
-    number = {c: i for i, c in enumerate(classes)}
-    if features is not None:
-        x: Any = open_array(features, "fu", (None, -1), "Check --features.")
-        if len(x) != len(table):
-            raise BadInput(f"{features} has {len(x)} rows, {path} has {len(table)}.", "Expected the same number.")
-    elif "path" in table.column_names:
-        x = from_download([(root or path.parent) / str(p) for p in table["path"].to_pylist()], size, path)
-    else:
-        raise BadInput(f"{path} has no column path.", "Expected one, or --features FILE.npy.")
-    return TimedSamples(
-        path.stem,
-        x,
-        np.array([number[n] for n in names], np.int64),
-        np.array([str(v) for v in table["id"].to_pylist()], np.str_),
-        table["time"].to_numpy().astype(np.int64),
-        classes,
-        group=None if groups is None else numbered(np.array(["" if v is None else str(v) for v in groups])),
     )
 
 
@@ -252,12 +216,3 @@ def _read_hdf5(path: Path) -> Array:
             return np.asarray(stored[:])
     except (OSError, ValueError, LookupError, RuntimeError, TypeError, MemoryError) as error:
         raise BadInput(f"{path} cannot be read as HDF5 ({reason(error)}).", "Expected EvalOCL's order files.") from None
-
-
-def open_timed(path: Path, features: str | None = None, root: Path | None = None, size: int = 64) -> TimedSamples:
-    """A table, a folder of order files, or a release, depending on what is at `path`."""
-    if path.is_dir() and (path / "train_labels.hdf5").is_file():
-        return timed_hdf5(path, None if features is None else Path(features), root, size)
-    if path.is_dir():
-        return timed_release(path, features)
-    return timed_table(path, None if features is None else Path(features), root, size)

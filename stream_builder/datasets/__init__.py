@@ -21,7 +21,7 @@ from driftline.stream_builder.stream import Array
 from driftline.stream_builder.validate import check
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Samples:
     """The training or the test samples of a dataset."""
 
@@ -37,8 +37,11 @@ class Samples:
     def __len__(self) -> int:
         return len(self.y)
 
+    def __repr__(self) -> str:
+        return f"<Samples: {len(self):,} of {tuple(self.x.shape[1:])}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Labelled samples without time."""
 
@@ -52,6 +55,10 @@ class Dataset:
     """class names; the index is the label"""
     draws: Mapping[str, Array] = field(default_factory=dict)
     """published draws by name (`t0_train` …: values of `index`, in order), if there are any"""
+
+    def __repr__(self) -> str:
+        about = f"{len(self.train):,} training and {len(self.test):,} test samples, {len(self.classes)} classes"
+        return f"<Dataset {self.name!r}: {about}>"
 
     @property
     def subclasses(self) -> int:

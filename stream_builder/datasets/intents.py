@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import sha256_bytes, write_bytes
-from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.errors import BadInput, MissingFile, Unreachable
 from driftline.curate.core.outside.http import Client, Policy, Temporary
 from driftline.stream_builder.datasets import Dataset, Options
 from driftline.stream_builder.datasets.texts import open_texts
@@ -46,9 +46,9 @@ def _ensure(file: Path, url: str, download: bool) -> None:
     try:
         reply = Client(largest=LARGEST).ask("GET", url, lambda reply: reply, Policy(4))
     except Temporary as failure:
-        raise MissingFile(f"{url} cannot be reached ({failure}).", "", hint) from None
+        raise Unreachable(f"{url} cannot be reached ({failure}).", "", hint) from None
     if reply.status != 200:
-        raise MissingFile(f"{url} answered {reply.status}.", "", hint)
+        raise Unreachable(f"{url} answered {reply.status}.", "", hint)
     if len(data := reply.body) > LARGEST:
         raise BadInput(f"{url} is larger than {LARGEST:,} bytes.", "", hint)
     if file.name in SHA256 and sha256_bytes(data) != SHA256[file.name]:

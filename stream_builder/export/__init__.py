@@ -18,7 +18,8 @@ class Exporter(Protocol):
     """What `EXPORTS` registers: a function (stream, folder) → counts."""
 
     def __call__(self, stream: Stream, out: Path) -> dict[str, int]:
-        """Write all samples of all steps and splits into `out` (new; renamed when complete); returns kind → number."""
+        """Write all samples of all steps and splits into `out` (new; renamed when complete); returns kind → number.
+        Its further parameters are settings: `stream export --set`."""
         ...
 
 
@@ -30,6 +31,7 @@ EXPORTS = Registry(
         "filelists": "driftline.stream_builder.export.filelists:export",
         "webdataset": "driftline.stream_builder.export.webdataset:export",
         "huggingface": "driftline.stream_builder.export.huggingface:export",
+        "codabench": "driftline.eval.leaderboard.codabench:export",  # by name only: it needs the loop of eval
     },
     group="stream_exports",
 )

@@ -1,4 +1,4 @@
-"""Labelled samples with dates → a stream with one step per year, month or day, or N steps of equal size."""
+"""Labelled samples with dates → a stream with one step per year, month, week or day, or N steps of equal size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from driftline.stream_builder.ties import drawn
 
 UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 LATEST = 10**11  # seconds: the year 5138; larger numbers are milliseconds or smaller units
-CALENDAR = {"year": "Y", "month": "M", "day": "D"}
+CALENDAR = {"year": "Y", "month": "M", "week": "W", "day": "D"}
+PERIODS = f"{', '.join(CALENDAR)}, or a number of steps"
 
 
 @dataclass
@@ -54,7 +55,7 @@ class Cut:
     """How dates become steps, and which samples are test samples if the source does not say."""
 
     period: str = "year"
-    """year, month, day, or a number of steps of about equal size; equal times are in one step"""
+    """year, month, week (from Monday on), day, or a number of steps of about equal size; equal times are in one step"""
     test_share: float = 0.3
     """share of each step and class"""
     seed: int = 0
@@ -101,16 +102,32 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
 
 def _steps(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
     """(N,) number of the step of each sample, and the steps' names."""
-    if period in CALENDAR:
-        dates = time.astype("datetime64[s]").astype(f"datetime64[{CALENDAR[period]}]")
-        values, step = np.unique(dates, return_inverse=True)
-        return step, [str(value) for value in values]
-    if not is_count(period) or not int(period):
-        raise BadConfig(f"--period is {period!r}.", f"Expected {', '.join(CALENDAR)}, or a number of steps.")
-    step = equal_parts(time, int(period))
+    if (parts := count_of(period)) is None:
+        return calendar_steps(time, period)
+    step = equal_parts(time, parts)
     first = [int(time[step == i].min()) for i in range(int(step.max()) + 1)]
     names = [str(np.datetime64(t, "s").astype("datetime64[D]")) for t in first]
     return step, names if len(set(names)) == len(names) else [str(i) for i in range(len(names))]
+
+
+def count_of(period: str | int) -> int | None:
+    """The number of steps that a period is; None for one of the calendar. Raises BadConfig."""
+    if period in CALENDAR:
+        return None
+    if not is_count(str(period)) or not int(period):
+        raise BadConfig(f"--period is {str(period)!r}.", f"Expected {PERIODS}.")
+    return int(period)
+
+
+def calendar_steps(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
+    """(N,) number of the year, month, week or day of each sample, in UTC, and their names; a week's is its Monday."""
+    dates = time.astype("datetime64[s]").astype("datetime64[D]")
+    if period == "week":
+        dates = dates - (dates.astype(np.int64) + 3) % 7  # the epoch is a Thursday
+    else:
+        dates = dates.astype(f"datetime64[{CALENDAR[period]}]")
+    values, step = np.unique(dates, return_inverse=True)
+    return step, [str(value) for value in values]
 
 
 def times_of(values: Sequence[Any], what: Callable[[int], str], unit: str = "auto") -> npt.NDArray[np.int64]:
@@ -137,15 +154,14 @@ def times_of(values: Sequence[Any], what: Callable[[int], str], unit: str = "aut
         if isinstance(text, int | float) or (isinstance(text, str) and text.lstrip("-").isdecimal()):
             numbers.append(row)
     if numbers:
-        largest = int(np.abs(seconds[numbers]).max())
-        factor = (
-            dict(UNITS)[unit]
-            if unit != "auto"
-            else 10 ** (3 * sum(largest >= LATEST * 10 ** (3 * k) for k in range(3)))
-        )
-        if factor > 1:
-            seconds[numbers] = seconds[numbers] // factor
+        factor = per_second(int(np.abs(seconds[numbers]).max()), unit)
+        seconds[numbers] = seconds[numbers] // factor
     return seconds
+
+
+def per_second(largest: int, unit: str = "auto") -> int:
+    """How many of a unit are a second; auto: that of a column of numbers whose largest one is this."""
+    return dict(UNITS)[unit] if unit != "auto" else 10 ** (3 * sum(largest >= LATEST * 10 ** (3 * k) for k in range(3)))
 
 
 def table_of(path: Path) -> pa.Table:
@@ -167,6 +183,8 @@ def column_of(table: pa.Table, path: Path, column: str | None, usual: Sequence[s
     if not candidates or candidates[0] not in names:
         wanted = repr(column) if column else " or ".join(usual)
         raise BadInput(f"{path} has no column {wanted}.", f"It has {', '.join(names)}.", f"Use {option} COLUMN.")
+    if names.count(candidates[0]) > 1:
+        raise BadInput(f"{path} has more than one column {candidates[0]!r}.", "Expected one.")
     return candidates[0]
 
 

@@ -22,11 +22,11 @@ from driftline.stream_builder.stream import Stream
 
 
 def from_tic(
-    path: Path,
+    lists: Path,
     table: Path | None = None,
-    uid: str | None = None,
+    id: str | None = None,
     label: str | None = None,
-    files: str | None = None,
+    path: str | None = None,
     features: Path | None = None,
     root: Path | None = None,
     size: int = 224,
@@ -36,13 +36,13 @@ def from_tic(
 ) -> Stream:
     """TiC's lists of uids by year or month, joined to your table of images or features, which have the data.
 
-    table: CSV or Parquet with uid, label and file names (columns uid, label, files); without a column of labels, those
+    table: CSV or Parquet with uid, label and file names (columns id, label, path); without a column of labels, those
     of the lists are used. features: .npy file (N, D), rows as in the table; root: folder of the images (default: the
     table's). Rows that no list names are left out and counted in the stream's facts. Raises MissingFile, BadInput.
     """
     if table is None:
-        raise BadConfig(f"{path} has uids without data.", "Expected --table FILE with uid, label and file names.")
-    listed = _listed(path)
+        raise BadConfig(f"{lists} has uids without data.", "Expected --table FILE with uid, label and file names.")
+    listed = _listed(lists)
     rows = table_of(table)
 
     def what(row: int) -> str:
@@ -50,12 +50,12 @@ def from_tic(
 
     uids = [
         text.lower()
-        for text in texts_of(rows[column_of(rows, table, uid, ("uid", "key", "id"), "--uid")].to_pylist(), what, "uid")
+        for text in texts_of(rows[column_of(rows, table, id, ("uid", "key", "id"), "--id")].to_pylist(), what, "uid")
     ]
     listed_rows = [row for row, text in enumerate(uids) if text in listed]
     if not listed_rows:
         raise BadInput(
-            f"No uid of {table} is in {path}.", f"The lists have {len(listed):,}, the first {min(listed)!r}."
+            f"No uid of {table} is in {lists}.", f"The lists have {len(listed):,}, the first {min(listed)!r}."
         )
     taken = rows.take(listed_rows)
     own = [listed[uids[row]][1] for row in listed_rows]
@@ -70,11 +70,11 @@ def from_tic(
         if not np.isfinite(x).all():
             raise BadInput(f"{features} holds NaN or infinity.", "Expected finite numbers.")
     else:
-        files = column_of(taken, table, files, ("path", "file", "filename"), "--files")
-        names = texts_of(taken[files].to_pylist(), lambda row: what(listed_rows[row]), files)
+        path = column_of(taken, table, path, ("path", "file", "filename"), "--path")
+        names = texts_of(taken[path].to_pylist(), lambda row: what(listed_rows[row]), path)
         x = images_of(root or table.parent, names, size, table)
     time = np.array([listed[uids[row]][0] for row in listed_rows], np.int64)
-    data = Dated(path.stem.replace("_year2uids", ""), x, labels, [uids[row] for row in listed_rows], time)
+    data = Dated(lists.stem.replace("_year2uids", ""), x, labels, [uids[row] for row in listed_rows], time)
     facts = {
         "from": "tic",
         "source": "https://huggingface.co/datasets/apple/TiC-DataComp",

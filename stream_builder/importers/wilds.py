@@ -30,10 +30,10 @@ LICENCES = {
 
 
 def from_wilds(
-    path: Path,
+    folder: Path,
     time: str | None = None,
     label: str | None = None,
-    files: str | None = None,
+    path: str | None = None,
     group: str | None = None,
     size: int = 224,
     period: str = "year",
@@ -42,13 +42,13 @@ def from_wilds(
 ) -> Stream:
     """FMoW, iWildCam, or another WILDS set of images whose table has a time; the split column gives the sides.
 
-    path: the unpacked data set, with its table. time, label, files, group: columns, if they do not have WILDS' names;
-    images of a sequence (seq_id) are on one side. Rows that WILDS sets aside (split seq) are left out, and counted in
-    the stream's facts. Raises MissingFile, BadInput naming table and row.
+    folder: the unpacked data set, with its table. time, label, path (of file names), group: columns, if they do not
+    have WILDS' names; images of a sequence (seq_id) are on one side. Rows that WILDS sets aside (split seq) are left
+    out, and counted in the stream's facts. Raises MissingFile, BadInput naming table and row.
     """
-    source = next((path / name for name in TABLES if (path / name).is_file()), None)
+    source = next((folder / name for name in TABLES if (folder / name).is_file()), None)
     if source is None:
-        raise MissingFile(f"{path} holds neither {' nor '.join(TABLES)}.", "Expected an unpacked WILDS data set.")
+        raise MissingFile(f"{folder} holds neither {' nor '.join(TABLES)}.", "Expected an unpacked WILDS data set.")
     table = table_of(source)
     sides = table["split"].to_pylist() if "split" in table.column_names else None
     used = [row for row in range(len(table)) if sides is None or sides[row] != "seq"]
@@ -66,12 +66,12 @@ def from_wilds(
     )
     label = column_of(taken, source, label, ("category", "label", "y"), "--label")
     labels = texts_of(taken[label].to_pylist(), what, label)
-    if source.name == TABLES[0] and files is None:
-        root, names = path / "images", [f"rgb_img_{row}.png" for row in used]
+    if source.name == TABLES[0] and path is None:
+        root, names = folder / "images", [f"rgb_img_{row}.png" for row in used]
     else:
-        files = column_of(taken, source, files, ("filename", "file", "path"), "--files")
-        names = texts_of(taken[files].to_pylist(), what, files)
-        root = path / "train" if (path / "train").is_dir() else path / "images" if (path / "images").is_dir() else path
+        path = column_of(taken, source, path, ("filename", "file", "path"), "--path")
+        names = texts_of(taken[path].to_pylist(), what, path)
+        root = next((folder / name for name in ("train", "images") if (folder / name).is_dir()), folder)
     group = group or next((name for name in ("seq_id", "sequence") if name in taken.column_names), None)
     groups = (
         None
@@ -80,7 +80,7 @@ def from_wilds(
     )
     side = None if sides is None else [SIDES[str(sides[row])] for row in used]
     data = Dated(
-        path.resolve().name, images_of(root, names, size, source), labels, names, time=times, side=side, group=groups
+        folder.resolve().name, images_of(root, names, size, source), labels, names, time=times, side=side, group=groups
     )
     facts = {"from": "wilds", "source": "https://wilds.stanford.edu", "licence": LICENCES[source.name], "cite": CITE}
     facts |= {"left_out": f"{len(table) - len(used)} rows of split seq"} if len(used) < len(table) else {}

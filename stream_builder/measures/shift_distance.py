@@ -191,3 +191,21 @@ def principal(x: npt.NDArray[np.float32], components: int, variance: float) -> t
     enough = min(enough, max(1, int((values > RANK * values[0]).sum())))  # beyond the rank, directions are noise
     lengths = np.sqrt(np.maximum(values[:enough], np.finfo(np.float64).tiny))
     return mean, (centred.T @ (vectors[:, :enough] / lengths).astype(np.float32)).astype(np.float64)
+
+
+def measured(
+    stream: Stream, names: Sequence[str], labels: bool, fidelity: Literal["clean", "paper-code"] | None, exact: bool,
+    seed: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Distances by name, "paper" among them; `labels`: their statistics; `warning`, and how many samples of each split
+    of a large stream were used, unless exact."""
+    # The transport library imports torch, JAX and others if it may: 400 MB; only arrays are given to it.
+    for backend in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):
+        os.environ.setdefault(f"POT_BACKEND_DISABLE_{backend}", "1")
+    used, sampled = (stream, None) if exact else affordable(stream)
+    document: dict[str, Any] = measure(used, fidelity=fidelity) if "paper" in names else {}
+    if others := [name for name in names if name != "paper"]:
+        document |= distances(used, others, seed=seed)
+    document |= {"labels": label_statistics(stream)} if labels else {}
+    document |= {"warning": note} if (note := sharing(stream)) else {}
+    return document | ({} if sampled is None else {"samples_of_each_split": sampled})

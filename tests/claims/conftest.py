@@ -14,7 +14,7 @@ DROPS = """
 filter: {{upload_after_capture: true, per_user: 30}}
 buckets: {{kind: spans, unlabelled: [1], spans: {spans}}}
 embed: {{model: driftline-photo-world}}
-retrieve: {{per_class: 3, negative_ratio: 0.4, depth: 7, overlap: allow, background: true, short: fewer, concepts: [
+retrieve: {{per_class: 3, background_share: 0.4, depth: 7, overlap: allow, short: fewer, concepts: [
   {{name: camera, prompts: [a camera]}}, {{name: bus, prompts: [a bus]}}, {{name: computer, prompts: [a computer]}}]}}
 validation: {{method: crowd, workers: 2, agree: 2, rounds: 3, image_base_url: "http://127.0.0.1/images"}}
 release: {{per_class: 2, splits: 1, short: reopen, near_copies: drop, notice: made}}

@@ -91,3 +91,21 @@ def test_who_may_not_win_is_not_compared() -> None:
     assert "Not significantly different" not in found, "both p are against the blind learner"
     assert "Upper bound, joint, splits=seeded: 99.0" in found
     assert not re.search(r"er-online|blind", found)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "says"),
+    [
+        (1, "One seed: the bands know what other test samples would change"),
+        (4, "4 seeds: how far seeds differ"),
+        (5, ""),
+    ],
+)
+def test_what_few_seeds_do_not_tell_is_said(seeds: int, says: str) -> None:
+    sentence = [line for line in answer_of(seeds) if "bands" in line]
+    assert [line.startswith(says) for line in sentence] == [True] * bool(says)
+
+
+def answer_of(seeds: int) -> list[str]:
+    one = result("er", 0.9, (0.1, 0.0, 0.2), seeds=list(range(seeds)))
+    return answer({"results": [one], "primary": SCORE, "ageing": {"unit": "years", "dates": [0, 1]}})

@@ -90,7 +90,7 @@ def test_kappa_is_of_images_with_as_many_answers_as_most() -> None:
 def _fates(scores: list[list[float]], lookup: Lookup | None = None, **more: Any) -> list[list[str]]:
     """scores: of each concept, best first; row i has the i-th score."""
     concepts = tuple(Concept(name=f"c{k}", prompts=(f"x{k}",)) for k in range(len(scores)))
-    rules = RetrieveSettings(**({"depth": 4, "background": False, "concepts": concepts} | more))
+    rules = RetrieveSettings(**({"depth": 4, "background_share": 0, "concepts": concepts} | more))
     tops = [Ranked(np.argsort(-np.array(s), kind="stable"), -np.sort(-np.array(s, np.float32))) for s in scores]
     fates = choose(tops, [Ranked(t.rows[:0], t.scores[:0]) for t in tops], rules, lookup).fates
     return [

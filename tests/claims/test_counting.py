@@ -176,4 +176,4 @@ class TestEveryCommandCountsTheSame:
             ids[:3] = ["unknown"] * 3 if number == 0 else ids[:3]
             pq.write_table(pa.table({"id": ids}), given / "metadata" / part.name)
         run(context(root, f"embed.from={given}"), until="embed")
-        assert [row["reason"] for row in dropped(root, "embed")] == ["no_vector"] * 3
+        assert [row["reason"] for row in dropped(root, ["embed"])] == ["no_vector"] * 3

@@ -22,7 +22,7 @@ def lists(n: int) -> list[Ranked]:
 
 def rules_of(**values: Any) -> RetrieveSettings:
     return RetrieveSettings.model_validate(
-        {"concepts": [{"name": "bus", "prompts": ["bus"]}], "background": False, "depth": 400, **values}
+        {"concepts": [{"name": "bus", "prompts": ["bus"]}], "background_share": 0, "depth": 400, **values}
     )
 
 
@@ -32,7 +32,7 @@ class TestLaterRounds:
     def test_no_further_image_is_a_near_copy_of_another(self) -> None:
         vectors = np.eye(40, dtype=np.float32)[np.arange(400) % 40]
         lookup = Lookup(vectors=lambda rows: vectors[rows])
-        chosen = choose(lists(400), [], rules_of(per_class=10, near_copies=0.9), lookup, reserve=True)
+        chosen = choose(lists(400), [], rules_of(per_class=10, near_copy_cosine=0.9), lookup, reserve=True)
         fates = chosen.fates[0]
         assert [i % 40 for i, f in enumerate(fates) if f in ("kept", "surplus")] == list(range(40))
         assert fates.count("kept") == 10

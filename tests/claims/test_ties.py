@@ -46,7 +46,7 @@ def made(
     names = np.array([ids(i, label) for i, label in enumerate(y.tolist())])
     rows = np.arange(n) if rows is None else rows
     data = TimedSamples("made", x[rows], y[rows], names[rows], time[rows], [f"class{c}" for c in range(4)])
-    return in_time_order(data, periods=3, held_out=0.3, seed=seed)
+    return in_time_order(data, period=3, test_share=0.3, seed=seed)
 
 
 def with_val(stream: Stream) -> Stream:

@@ -26,8 +26,7 @@ MEMORIES = {"memory": 23, "capacity": 23, "support": 5, "si.strength": 0.05, "th
 RATES = {"lr": 0.1, "online-linear.lr": 0.01}  # with larger ones, rounding grows to other answers
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "clear-iid": {},
-    # The prefix is S and a batch: nothing is scored that was answered before anything was learned.
-    "near-future": SMALL["near-future"] | {"prefix": 16},
+    "near-future": SMALL["near-future"],
     "ocrr": SMALL["ocrr"],
 }
 TIES = "of equally frequent classes it names the lowest"

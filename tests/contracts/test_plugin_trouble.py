@@ -68,6 +68,21 @@ class TestTrouble:
                 LEARNERS["acme-prototype"]
             assert LEARNERS["nap"]
 
+    def test_an_importer_without_a_command_of_its_own_is_refused_before_work(self, tmp_path: Path) -> None:
+        targets = {"arrays": "other:read", "clear": "other:read", "dataset": "other:read", "odd": "other:odd"}
+        code = "def read(source): ...\ndef odd(source, sizes: list[int] = []): ...\n"
+        with importable(install(tmp_path / "other", "other", {"importers": targets}, code)):
+            for name, problem in (
+                ("arrays", r"'arrays' of other 1.0 (other:read) has the name of our from-arrays."),
+                ("dataset", r"'dataset' of other 1.0 (other:read) has the name of our from-dataset."),
+                ("clear", "'clear' is registered by driftline"),
+                ("odd", "has a parameter sizes of type list[int]. Expected text, a number, a path or True and False."),
+            ):
+                done = driftline("stream", f"from-{name}", str(tmp_path), "--out", str(tmp_path / "S"))
+                assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
+            assert not (tmp_path / "S").exists()
+            assert "parameter sizes of type" in driftline("stream", "--help").stdout
+
 
 class TestFiles:
     """A name in a file that somebody sent never imports a module."""

@@ -41,6 +41,7 @@ from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export import EXPORTS
 from driftline.pipelines.cli.app import main
+from driftline.pipelines.cli.imports import import_app
 from driftline.pipelines.cli.listing import REGISTRIES
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.stages import STAGES
@@ -65,7 +66,8 @@ class Count(Stage):
         return Counts(len(ids), len(ids), {})
 '''
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = {"stream_exports": "stream-exports"}  # group of entry points → kind of `driftline list`, if they differ
+# group of entry points → kind of `driftline list`, if they differ
+KINDS = {"stream_exports": "stream-exports", "measures": "distances"}
 
 
 @pytest.fixture(params=["entry point", "module", "one line"])
@@ -117,7 +119,7 @@ def document(how: str, *words: str) -> Any:
 
 
 def test_the_package_extends_every_registry_that_takes_entry_points() -> None:
-    registries: list[Registry] = [REGISTRIES[kind] for kind in REGISTRIES]
+    registries = [registry for kind in REGISTRIES if isinstance(registry := REGISTRIES[kind], Registry)]
     assert set(ACME) == {registry.group for registry in registries if registry.group}
 
 
@@ -178,7 +180,7 @@ class TestCommandLine:
 
     def test_a_batch_is_written_for_a_platform(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         platform, out = called("platforms", how), str(tmp_path / "out")
-        words = ["--format", platform, "--images", "https://images.example", "--out", out]
+        words = ["--format", platform, "--image-base-url", "https://images.example", "--out", out]
         counts = document(how, "batch", str(fixtures / "waiting"), *words)["batches"][platform]
         letters = list((tmp_path / "out").rglob("letter-*.txt"))
         assert counts["answers"] == counts["images"] * len(letters) > 0
@@ -208,6 +210,25 @@ class TestCommandLine:
         text = page.read_text(encoding="utf-8")
         assert re.search(r"<h1>acme-squares-R:.*invert", text, re.IGNORECASE)
         assert ">Drift<" in text
+
+    def test_an_importer_has_a_command_with_its_options(
+        self, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if how == "module":
+            pytest.skip("a command is registered, or it is none")
+        monkeypatch.setattr(import_app, "registered_commands", import_app.registered_commands[:])
+        name, diary = f"from-{called('importers', how)}", tmp_path / "diary.txt"
+        diary.write_text("\n".join(f"{2010 + i % 3}|{'ab'[i % 2]}|{i}" for i in range(60)))
+        for words in (["help", "stream", name], ["stream", name, "--help"]):
+            assert "--separator TEXT" in succeeded(how, *words)
+        if how != "one line":  # in this process the command of all of driftline is made once
+            assert "--separator TEXT" in succeeded(how, "-q", "stream", name, "--help")
+        assert f"{name} " in succeeded(how, "stream", "--help")
+        made = document(
+            how, "stream", name, str(diary), "--separator", "|", "--seed", "3", "--out", str(tmp_path / "S")
+        )
+        assert (made["steps"], made["samples"], made["out"]) == (3, 60, str(tmp_path / "S"))
+        assert sorted(path.name for path in tmp_path.iterdir() if path.name != "own") == ["S", "diary.txt"]
 
     def test_a_network_is_trained(self, how: str, tmp_path: Path) -> None:
         dl.compose(dl.open_dataset("acme-squares"), "R", (60, 40), 20).save(tmp_path / "S")
@@ -239,7 +260,7 @@ def album_settings(how: str) -> list[str]:
     settings = {
         "collection.path": "album.txt", "collection.separator": "';'", "filter.upload_after_capture": False,
         "buckets": "{kind: calendar, unlabelled: []}", "embed.encoder": called("encoders", how), "embed.model": "x",
-        "retrieve": "{per_class: 8, depth: 8, background: false, short: fewer, overlap: allow, concepts: "
+        "retrieve": "{per_class: 8, depth: 8, background_share: 0, short: fewer, overlap: allow, concepts: "
         "[{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]}",
         "validation": "{method: catalogue}", "release": "{per_class: 2, splits: 1, short: fewer}",
     }  # fmt: skip
@@ -379,7 +400,7 @@ class TestPython:
         collection = {"source": called("sources", how), "path": "album.txt", "separator": ";"}
         changes = {"filter.upload_after_capture": False, "buckets": {"kind": "calendar", "unlabelled": []},
                    "embed.encoder": called("encoders", how), "embed.model": "x"}  # fmt: skip
-        run = dl.init_run(tmp_path / "run", "folder", collection=collection, **changes)
+        run = dl.init(tmp_path / "run", settings={"collection": collection, **changes})
         entries = {entry["stage"]: entry for entry in run.run(until="embed", workers=1)}
         assert entries["ingest"]["counts"]["kept"] == 8
         assert read_json(next(run.path.rglob("encoder.json")))["kind"] == called("encoders", how)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
-from contracts.test_protocols import SMALL
+from contracts.test_protocols import ON_PICTURES, SMALL, pictures
 from support.helpers import described, drifting, hinted
 
 from driftline.curate.core.errors import BadConfig
@@ -17,36 +17,42 @@ from driftline.eval.experiment.settings import setting_names
 from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
 from driftline.eval.run import evaluate
+from driftline.eval.training.sgd_learner import NetLearner
 from driftline.stream_builder.stream import Stream
 
 OTHERS: dict[str, list[Any]] = {  # values to try in place of a default, in this order; others follow from the type
-    "lr": [0.07], "net": ["mlp"], "k": [1, 3], "sampler": ["fifo", "balanced"], "vote": ["sum", "band"],
+    "lr": [0.07], "k": [1, 3], "sampler": ["fifo", "balanced"], "vote": ["sum", "band"],
     "memory": [5, 12], "capacity": [7], "seed_rows": [5], "rounds": [2], "shrinkage": [0.9], "hidden": [16],
-    "strength": [50.0], "weights": [], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
+    "strength": [50.0], "weights": ["increasing"], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
+    "net": ["mlp"], "sees_final": ["yes", "no"], "resets": ["yes", "no"], "shared": ["head"], "restore": [0.9],
+    "augment": ["none", "flip"], "sure": [0.01], "source": [64.0], "teacher_decay": [0.5], "adapt_lr": [0.01],
 }  # fmt: skip
 WITH: dict[str, dict[str, Any]] = {  # setting → others beside which it has an effect
     "hidden": {"net": "mlp"}, "momentum": {"optimiser": "sgd"}, "alpha": {"memory": 12, "sampler": "uniform"},
     "damping": {"strength": 0.5},
     "variant": {"strength": 0.5}, "memory": {"sampler": "uniform"}, "rounds": {"threshold": 0.3},
     "threshold": {"threshold": 0.3}, "strength": {"lr": 0.1},
+    "restore": {"adapt_lr": 0.1, "teacher_decay": 0.5},
 }  # fmt: skip
 ELSEWHERE = {  # setting → where it has an effect, or why it has none by intention
     "device": "changes no result by intention",
     "weights": "a checkpoint of a network on pictures: eval/test_deep.py",
-    "augment": "of pictures: eval/test_deep.py",
     "exact_below": "an index finds the same neighbours among few samples: eval/test_knn.py",
     "index": "as exact_below",
     "limit_mb": "main memory, by intention no result: eval/test_knn.py",
     "classes": "for corrections to classes that were not declared: eval/test_ocrr.py",
-    "support": "of test samples, which adaptation shows: eval/test_adaptation.py",
-    "cosine-fc.precision": "of a network on pictures",
-    "calibrate": "of test samples, which adaptation shows: eval/test_adaptation.py",
 }
-
-
-STEPS_ALONE = {  # protocol → settings that say how steps follow each other, of which it has one, or none
-    "near-future": {"agem.variant"},
-    "ocrr": {"agem.variant", "ewc.mode", "ewc.keep", "lwf.ramp"},
+ADAPTED = {"support", "calibrate"}  # settings of what test samples without labels are learned from
+OF_PICTURES = {"augment", "cosine-fc.precision"}
+WITHOUT = {  # protocol, samples → settings that have no effect there
+    ("clear-iid", "vectors"): ADAPTED | OF_PICTURES,
+    ("clear-iid", "pictures"): {"hidden", "net", "scale"},
+    # Of settings that say how steps follow each other, it has one step, or none.
+    ("near-future", "vectors"): ADAPTED | OF_PICTURES | {"agem.variant"},
+    ("ocrr", "vectors"): ADAPTED | OF_PICTURES | {"agem.variant", "ewc.mode", "ewc.keep", "lwf.ramp"},
+    ("adaptation", "vectors"): OF_PICTURES,
+    ("adaptation", "pictures"): set(setting_names(NetLearner)),  # as those of finetune
+    ("seq-to-final", "pictures"): set(),
 }
 
 
@@ -77,7 +83,7 @@ def alternatives(name: str, setting: str, value: Any) -> list[Any]:
 
 
 def did(
-    name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, protocol: str = "clear-iid"
+    name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, protocol: str, samples: str
 ) -> tuple[Any, ...] | str:
     """Answers, scores, bytes and updates of a learner, behind its settings; or why it was refused."""
     learners: list[Learner] = []
@@ -88,18 +94,24 @@ def did(
 
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "metadata", noted)
-        short = {"lr": 0.5} | ({} if protocol == "near-future" else {"epochs": 3, "batch": 8, "decay_after": 2})
+        short: dict[str, Any] = {"lr": 0.5 if samples == "vectors" else 0.03}
+        short |= {} if protocol == "near-future" else {"epochs": 3, "batch": 8, "decay_after": 2}
         given = {key: value for key, value in short.items() if key in setting_names(LEARNERS[name])}
         given = {f"{name}.{key}": value for key, value in (given | settings).items()}
-        more = {"updates": 9} if protocol == "near-future" else {}  # several a batch, also of the dearest
-        found = evaluate(stream(), protocol, [name], settings=SMALL.get(protocol, {}) | more | given)
+        more: dict[str, Any] = (
+            {"updates": 9} if protocol == "near-future" else {}
+        )  # several a batch, also of the dearest
+        more |= {"epochs": 4, "fits": 2, "lrs": 0.1} if protocol == "seq-to-final" else {}
+        on = pictures() if samples == "pictures" else stream()
+        learner = DEEP.get(name, name) if samples == "pictures" else name
+        found = evaluate(on, protocol, [learner], settings=SMALL.get(protocol, {}) | more | given)
     if found["skipped"]:
         assert "It crashed" not in found["skipped"][0]["because"]
         return str(found["skipped"][0]["because"])
-    (learner,) = learners
-    answers = learner.predict(stream().steps[-1]["test"].x)
+    (ran,) = learners
+    answers = ran.predict(on.steps[-1]["test"].x)
     parts = answers if isinstance(answers, tuple) else (answers,)
-    scores = learner.scores(stream().steps[-1]["test"].x) if type(learner).scores is not Learner.scores else ""
+    scores = ran.scores(on.steps[-1]["test"].x) if type(ran).scores is not Learner.scores else ""
     result = found["results"][0]
     given_by = [np.asarray(part).tobytes() for part in (*parts, scores)]
     return (
@@ -112,28 +124,37 @@ def did(
     )
 
 
+DEEP = ON_PICTURES | {"finetune": "finetune(net=test_resnet)"}
 HERE = [n for n, k in LEARNERS.items() if not (k.needs.all_steps or k.needs.texts or k.needs.images)]
+CASES = [
+    *((protocol, "vectors", name) for name in HERE for protocol in ("clear-iid", "near-future", "ocrr")),
+    *(("adaptation", "vectors", name) for name in HERE if hasattr(LEARNERS[name], "adapt")),
+    *(("adaptation", "pictures", name) for name in ("bn-stats", "tent", "cotta")),
+    *(("clear-iid", "pictures", name) for name in ("finetune", "l2p")),
+    *(("seq-to-final", "pictures", name) for name in ("erm", "i-ft", "sft-exponential", "st-1", "jm")),
+]
 
 
-@pytest.mark.parametrize("protocol", ["clear-iid", "near-future", "ocrr"])
-@pytest.mark.parametrize("name", [name for name in HERE if setting_names(LEARNERS[name])])
+@pytest.mark.parametrize(("protocol", "samples", "name"), [case for case in CASES if setting_names(LEARNERS[case[2]])])
 def test_each_setting_changes_something_or_is_refused(
-    name: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+    protocol: str, samples: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, dead = setting_names(LEARNERS[name]), []
-    plain = did(name, {}, monkeypatch, protocol)
+    plain = did(name, {}, monkeypatch, protocol, samples)
     if isinstance(plain, str):
+        assert samples == "vectors", plain
         return
-    left_out = set(ELSEWHERE) | STEPS_ALONE.get(protocol, set())
+    left_out = set(ELSEWHERE) | WITHOUT[protocol, samples]
     for setting in (key for key in own if not {key, f"{name}.{key}"} & left_out):
         try:
             beside = {key: value for key, value in WITH.get(setting, {}).items() if key in own}
-            before = did(name, beside, monkeypatch, protocol) if beside else plain
-            recorded = plain[0] if isinstance(before, str) else before[0]
-            if setting not in recorded:  # a budget decides, see `Learner.budgeted`
+            before = did(name, beside, monkeypatch, protocol, samples) if beside else plain
+            if isinstance(before, str):  # refused beside it
+                continue
+            if setting not in (recorded := before[0]):  # a budget decides, see `Learner.budgeted`
                 continue
             for other in alternatives(name, setting, recorded[setting]):
-                if did(name, beside | {setting: other}, monkeypatch, protocol)[1:] != before[1:]:
+                if did(name, beside | {setting: other}, monkeypatch, protocol, samples)[1:] != before[1:]:
                     break
             else:
                 dead.append(setting)

@@ -45,7 +45,7 @@ def kept_ids(tops: list[Ranked], chosen: Chosen, ids: list[str], fate: str = "ke
 def test_of_equal_cosines_the_earlier_concept_has_the_image(tmp_path: Path) -> None:
     x = np.array([[1, 0], [0.5**0.5, 0.5**0.5], [0, 1]], np.float32)
     queries = np.array([[1, 0], [0, 1], [1, 0]], np.float32)  # the second row is as near to all three
-    rules = settings_of(per_class=1, depth=3, background=False)
+    rules = settings_of(per_class=1, depth=3, background_share=0)
     tops, bottoms = lists(queries, x, ["c", "b", "a"], tmp_path, rules)
     assert [top.scores[1] for top in tops] == [tops[0].scores[1]] * 3
     fates = choose(tops, bottoms, rules).fates
@@ -86,7 +86,7 @@ def literal(scores: np.ndarray, ids: list[str], rules: RetrieveSettings) -> tupl
     for c in range(len(NAMES)):
         taken = 0
         for i in sorted(range(len(ids)), key=lambda i, c=c: (scores[c][i], ids[i]))[: rules.depth]:  # type: ignore[misc]
-            if taken < int(rules.per_class * rules.negative_ratio) and ids[i] not in used:
+            if taken < int(rules.per_class * rules.background_share) and ids[i] not in used:
                 used.add(ids[i])
                 ground.append(ids[i])
                 taken += 1
@@ -104,7 +104,7 @@ def test_clears_rules_equal_their_literal_implementation(
     asked = x[:3] + 0.3
     asked = (asked / np.linalg.norm(asked, axis=1, keepdims=True)).astype(np.float32)
     ids = [f"{i:02d}" for i in range(40)]
-    rules = settings_of(per_class=per_class, depth=depth, overlap=overlap, negative_ratio=0.5)
+    rules = settings_of(per_class=per_class, depth=depth, overlap=overlap, background_share=0.5)
     tops, bottoms = lists(asked, x, ids, tmp_path, rules)
     chosen = choose(tops, bottoms, rules)
     kept, ground = literal((asked.astype(np.float64) @ x.T).astype(np.float32), ids, rules)
@@ -128,13 +128,13 @@ def fates(tops: list[Ranked], rules: RetrieveSettings, lookup: Lookup | None = N
 
 def test_discarded_images_are_replaced_by_the_next() -> None:
     tops = ranked([0.9, 0.3, 0.2, 0.0], [0.9, 0.0, 0.1, 0.3])
-    p, q = fates(tops, settings_of(per_class=1, depth=4, overlap="discard", background=False))
+    p, q = fates(tops, settings_of(per_class=1, depth=4, overlap="discard", background_share=0))
     assert (p[1], q[3]) == ("kept", "kept")
     assert (p[0], q[0]) == ("ambiguous", "ambiguous")
 
 
 class TestAdditionalRules:
-    rules = settings_of(per_class=2, depth=4, background=False)
+    rules = settings_of(per_class=2, depth=4, background_share=0)
 
     def test_images_above_the_maximum_of_an_uploader_are_replaced(self) -> None:
         lookup = Lookup(users=lambda rows: [["ann", "ann", None, None][r] for r in rows])
@@ -150,7 +150,7 @@ class TestAdditionalRules:
         x = np.array([[1, 0], [0.999, 0.04], [0, 1], [0, 1]], np.float32)
         found = fates(
             ranked([0.9, 0.8, 0.7, 0.6]),
-            self.rules.model_copy(update={"near_copies": 0.99}),
+            self.rules.model_copy(update={"near_copy_cosine": 0.99}),
             Lookup(vectors=lambda rows: x[rows]),
         )
         assert found == [{0: "kept", 1: "near_copy", 2: "kept", 3: "surplus"}]

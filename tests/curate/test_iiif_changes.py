@@ -70,7 +70,7 @@ def names(found: dict[str, Any]) -> list[str]:
 
 OTHER = """
 embed: {model: driftline-photo-world}
-retrieve: {per_class: 9, background: false, concepts: [{name: car, prompts: [a car]}]}
+retrieve: {per_class: 9, background_share: 0, concepts: [{name: car, prompts: [a car]}]}
 """
 HISTORY: list[Change] = [
     ("Create", "a", "2001"), ("Create", "b", "2002"), ("Add", "c", "2003"), ("Update", "a", "2004"),

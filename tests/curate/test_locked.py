@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.vectors import unit
@@ -18,7 +18,6 @@ from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.backbone import load_checkpoint
 from driftline.curate.encoders.locked import Locked
 from driftline.curate.pretrain import locked
-from driftline.pipelines.cli.machine import models_train
 
 RNG = rng_for(0, "locked tests")
 TOPICS = RNG.normal(size=(300, 5))
@@ -86,13 +85,10 @@ def test_another_tower_than_in_training_is_refused(folder: Path, monkeypatch: py
 
 
 def test_a_folder_without_maps_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingFile, match=r"no file .*locked\.json.*models train with --image and --text"):
+    with pytest.raises(
+        MissingFile, match=r"no file .*locked\.json.*models train with --image-encoder and --text-encoder"
+    ):
         Locked(str(tmp_path))
-
-
-def test_one_tower_alone_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadConfig, match="Only one of --image and --text"):
-        models_train(tmp_path, tmp_path / "out", image="backbone:resnet10t:file")
 
 
 def test_a_port_with_other_names_fits_by_the_order_of_its_tensors(tmp_path: Path) -> None:

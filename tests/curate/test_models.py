@@ -170,7 +170,7 @@ class TestTrain:
         import torch
 
         torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), tmp_path / "resnet.pt")
-        towers = ["--image", "backbone:test_resnet:resnet.pt", "--text", "ngrams:64"]
+        towers = ["--image-encoder", "backbone:test_resnet:resnet.pt", "--text-encoder", "ngrams:64"]
         out = tmp_path / "locked"
         monkeypatch.chdir(tmp_path)
         result = answer("models", "train", str(fetched), "--out", str(out), "--epochs", "2", *towers, "--json")

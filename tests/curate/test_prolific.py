@@ -135,7 +135,7 @@ def test_no_file_shows_participants_the_item_or_the_expected_class(
 def test_more_than_the_budget_is_not_published(
     prolific: Prolific, batch: dict[str, Any], tmp_path: Path, spend: float | None
 ) -> None:
-    with pytest.raises(BadConfig, match="--max-spend is"):
+    with pytest.raises(BadConfig, match="--max-usd is"):
         publish(prolific, batch, tmp_path, spend)
     assert prolific.published == 0
 

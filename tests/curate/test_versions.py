@@ -22,7 +22,7 @@ from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.versions.appending import Former, append_tars, labelled
 from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 from driftline.curate.release.versions.tombstones import FILE, Tombstone
-from driftline.pipelines.cli.eval import compare
+from driftline.pipelines.cli.report import compare
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
 CLASSES = ["bus", "car"]

@@ -31,7 +31,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Unpacked as Codabench does: /app is this folder, with one folder for each of the two steps."""
     folder = tmp_path_factory.mktemp("codabench")
     drifting(steps=3, n=12).save(folder / "S")
-    bundle(folder / "S", "clear-iid", [0, 1], "me/driftline", folder / "task.zip", "Drifting")
+    bundle(Stream.load(folder / "S"), "clear-iid", [0, 1], "me/driftline", folder / "task.zip", "Drifting")
     with zipfile.ZipFile(folder / "task.zip") as file:
         file.extractall(folder / "bundle")
     places = {
@@ -88,13 +88,13 @@ def test_no_test_label_reaches_the_submission(app: Path) -> None:
 
 
 def test_the_same_stream_gives_the_same_bundle(app: Path, tmp_path: Path) -> None:
-    bundle(app / "S", "clear-iid", [0, 1], "me/driftline", tmp_path / "again.zip", "Drifting")
+    bundle(Stream.load(app / "S"), "clear-iid", [0, 1], "me/driftline", tmp_path / "again.zip", "Drifting")
     assert (tmp_path / "again.zip").read_bytes() == (app / "task.zip").read_bytes()
 
 
 def test_what_is_refused(app: Path, tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="a learner needs no label of a test sample"):
-        bundle(app / "S", "near-future", [0], "me/driftline", tmp_path / "x.zip")
+        bundle(Stream.load(app / "S"), "near-future", [0], "me/driftline", tmp_path / "x.zip")
     place = app / "ingestion"
     wrong: dict[str, tuple[str, type[DriftlineError], str]] = {
         "nothing": ("", BadInput, "has no submission.py"),
@@ -128,11 +128,19 @@ def test_programs_are_at_the_root_of_their_archives(app: Path) -> None:
 
 
 def test_the_command_names_the_image_the_seeds_and_the_title(app: Path, tmp_path: Path) -> None:
-    words = ("codabench", app / "S", "--image", "me/other", "--seeds", "3-4", "--out", tmp_path / "t.zip")
-    document(*words, "--title", "Ours")
-    with zipfile.ZipFile(tmp_path / "t.zip") as file:
+    command = ("stream", "export", app / "S", "--format", "codabench", "--out", tmp_path / "exports")
+    words = (*command, "--set", "image=me/other", "--set", "seeds=3-4")
+    found = document(*words, "--set", "title=Ours")
+    assert (found["out"], found["exports"]) == (str(tmp_path / "exports"), {"codabench": {"files": 9}})
+    with zipfile.ZipFile(tmp_path / "exports" / "codabench" / "bundle.zip") as file:
         competition = yaml.safe_load(file.read("competition.yaml"))
     assert (competition["title"], competition["docker_image"]) == ("Ours", "me/other")
-    found = handed("driftline.eval.leaderboard.codabench.bundle", *words, "--protocol", "near-future")
-    assert list(found.values())[1:3] == ["near-future", [3, 4]]
-    assert "Expected clear-iid" in inside(*words, "--protocol", "near-future").stderr
+    asked = handed("driftline.eval.leaderboard.codabench.bundle", *words, "--set", "protocol=near-future")
+    assert list(asked.values())[1:3] == ["near-future", [3, 4]]
+    assert "Expected clear-iid" in inside(*words, "--set", "protocol=near-future").stderr
+    for more, problem in (
+        ((), "The format codabench needs image. Expected --set image=…"),
+        (("--set", "imgae=x"), "Unknown setting 'imgae' of an export. Did you mean 'image'?"),
+    ):
+        done = inside(*command, *more)
+        assert (done.returncode, problem in done.stderr) == (2, True), done.stderr

@@ -235,7 +235,7 @@ def test_a_reports_charts_are_saved_with_legend_names_and_bands(tmp_path: Path) 
     one = answer("figure", "save", str(runs), "cost-against-accuracy", "--out", str(tmp_path / "one"), "--json")
     assert len(one["figures"]) == 3
     with pytest.raises(UnknownName, match="no chart 'cost'.*Available: .*cost-against-accuracy"):
-        save_figures(results_of([runs]), out, "cost")
+        save_figures(results_of([runs]), out, ["cost"])
 
 
 def test_saved_charts_name_the_classes_of_a_stream_that_is_at_hand(tmp_path: Path) -> None:

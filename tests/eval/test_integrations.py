@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from contracts.test_protocols import with_val
 from support.helpers import drifting
 
+from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.integrations import Avalanche, River, Sklearn, Torch
 from driftline.eval.learner import Learner, Task
@@ -105,8 +109,124 @@ def test_a_pass_over_a_batch_counts_as_an_update_and_the_budget_says_how_many() 
     assert one == {"updates_paid": 60, "updates_taken": 12, "underspent": 0.2}
 
 
-def test_an_estimator_that_cannot_learn_in_parts_is_refused() -> None:
-    from sklearn.svm import SVC
+def test_an_estimator_without_partial_fit_is_fitted_again_on_all_samples_so_far() -> None:
+    """A Pipeline, too; its first step has one class only, and not every class from the first step on."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-    (skipped,) = evaluate(drifting(steps=2), "clear-iid", [Sklearn("svc", SVC())])["skipped"]
-    assert skipped["because"].startswith("SVC has no partial_fit.")
+    stream, model = drifting(steps=3), make_pipeline(StandardScaler(), LogisticRegression())
+    first = stream.steps[0]["train"]
+    steps = [
+        replace(stream.steps[0], splits={**stream.steps[0].splits, "train": first.take(first.y == 1)}),
+        *stream[1:],
+    ]
+    result = evaluate(replace(stream, steps=steps), "clear-iid", model)["results"][0]
+    assert (result["learner"], result["settings"]["learns"]) == ("Pipeline", "by fit on all samples so far")
+    x, y = (np.concatenate([getattr(step["train"], name) for step in steps]) for name in ("x", "y"))
+    last, after = steps[-1]["test"], make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y)
+    assert result["matrix"][2][2] == pytest.approx((after.predict(last.x) == last.y).mean())
+    assert result["matrix"][0][0] == pytest.approx((steps[0]["test"].y == 1).mean())
+    assert result["stored_bytes"] > x.nbytes
+
+
+def test_a_budget_pays_for_fits_on_all_samples_as_for_updates_on_as_many() -> None:
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.tree import DecisionTreeClassifier
+
+    settings = {"batch": 20, "shift": 20, "updates": 5}
+    tree, bayes = evaluate(drifting(), "near-future", [DecisionTreeClassifier(), GaussianNB()], settings=settings)[
+        "results"
+    ]
+    assert 40 < tree["budget"]["updates_taken"] <= tree["budget"]["updates_paid"] == 60
+    assert bayes["budget"] == {"updates_paid": 60, "updates_taken": 60}
+
+
+@pytest.mark.parametrize(
+    ("learner", "says"),
+    [
+        (torch.nn.Linear(8, 3), "A learner is a Linear. Expected a name, a Learner, or a scikit-learn classifier"),
+        (3, "A learner is a int"),
+        (torch.nn.Linear, "A learner is Linear."),
+    ],
+)
+def test_what_is_no_learner_is_refused(learner: object, says: str) -> None:
+    with pytest.raises(BadConfig, match=re.escape(says)):
+        evaluate(drifting(steps=2), "clear-iid", learner)
+
+
+class TestTorch:
+    """Its door is wide: schedule, loss, augmentation, loader, early stopping; the record names them."""
+
+    def learner(self, **more: object) -> Torch:
+        sgd = functools.partial(torch.optim.SGD, lr=0.1)
+        return Torch("own", network, sgd, **{"epochs": 3, "batch": 16, **more})  # type: ignore[arg-type]
+
+    def begun(self, **more: object) -> Torch:
+        learner = self.learner(**more)
+        learner.begin(Task(3, (8,)), rng_for(0))
+        return learner
+
+    def test_a_schedule_steps_after_each_update(self) -> None:
+        made = []
+
+        def halves(optimiser: torch.optim.Optimizer, updates: int) -> torch.optim.lr_scheduler.LRScheduler:
+            made.append((torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.5), updates))
+            return made[-1][0]
+
+        train = drifting(steps=1).steps[0]["train"]
+        self.begun(scheduler=halves).learn(train.x, train.y)
+        ((schedule, updates),) = made
+        assert updates == schedule.last_epoch == 3 * -(-len(train) // 16)
+        assert schedule.get_last_lr() == [pytest.approx(0.1 * 0.5**updates)]
+
+    def test_loss_augmentation_and_loader_are_used(self) -> None:
+        calls: dict[str, int] = {"loss": 0, "augment": 0, "loader": 0}
+
+        def loss(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            calls["loss"] += 1
+            return torch.nn.functional.multi_margin_loss(net(x), y)
+
+        def augment(x: torch.Tensor) -> torch.Tensor:
+            calls["augment"] += 1
+            return x + torch.randn_like(x) / 10
+
+        def loader(x: np.ndarray, y: np.ndarray) -> torch.utils.data.DataLoader:  # type: ignore[type-arg]
+            calls["loader"] += 1
+            pairs = torch.utils.data.TensorDataset(torch.from_numpy(x.copy()), torch.from_numpy(y.copy()))
+            return torch.utils.data.DataLoader(pairs, batch_size=30, shuffle=True)
+
+        train = drifting(steps=1).steps[0]["train"]
+        self.begun(loss=loss, augment=augment).learn(train.x, train.y)
+        assert calls == {"loss": 12, "augment": 12, "loader": 0}
+        loaded = self.begun(loader=loader)
+        loaded.learn(train.x, train.y)
+        assert (calls["loader"], loaded.gradient_steps) == (3, 3 * 2)
+
+    def test_early_stopping_keeps_the_best_weights(self) -> None:
+        step = with_val(drifting(steps=1, drift=0.0)).steps[0]
+
+        def schedule(optimiser: torch.optim.Optimizer, updates: int) -> torch.optim.lr_scheduler.LRScheduler:
+            first = -(-len(step["train"]) // 16)
+            return torch.optim.lr_scheduler.LambdaLR(optimiser, lambda k: 1.0 if k < first else -1e3)
+
+        learner = self.begun(epochs=20, patience=2, scheduler=schedule)
+        learner.learn_step(step)
+        assert learner.gradient_steps == 3 * -(-len(step["train"]) // 16)  # one pass that learns, two without gain
+        val = step["val"]
+        once = self.begun(epochs=1)
+        once.learn_step(step)
+        assert np.array_equal(learner.scores(val.x), once.scores(val.x))
+
+    def test_the_record_names_all_of_it(self) -> None:
+        sgd = {"optimiser": "SGD(lr=0.1)", "epochs": 3, "batch": 16, "patience": 0, "device": "cpu"}
+        assert self.learner().settings() == {"module": "own", **sgd}
+        named = self.learner(loss=torch.nn.functional.multi_margin_loss, augment=torch.flip).settings()
+        assert (named["loss"], named["augment"]) == ("multi_margin_loss", "flip")
+
+    def test_a_module_that_is_none_is_refused(self) -> None:
+        (skipped,) = evaluate(drifting(steps=2), "clear-iid", [self.bad()])["skipped"]
+        assert "made int. Expected a function from a Task to a torch.nn.Module." in skipped["because"]
+
+    def bad(self) -> Torch:
+        return Torch("own", lambda task: 3, functools.partial(torch.optim.SGD, lr=0.1))

@@ -46,7 +46,7 @@ def usda() -> Stream:
         classes, y = np.unique(data["label"], return_inverse=True)
         ids = np.array([f"{i:05d}" for i in range(len(y))])
         timed = TimedSamples("usda", x, y.astype(np.int64), ids, data["year"].astype(np.int64), classes.tolist())
-    return in_time_order(timed, periods=6)
+    return in_time_order(timed, period=6)
 
 
 @cache

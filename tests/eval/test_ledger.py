@@ -251,9 +251,9 @@ class TestProofs:
     def test_the_command_proves_for_the_entries_that_there_were(self, book: Path, tmp_path: Path) -> None:
         before = verify(book).root
         erase(book, 3)
-        document("ledger", "proof", book, 2, "--entries", 6, "--out", tmp_path / "old.json")
+        document("ledger", "prove", book, 2, "--entries", 6, "--out", tmp_path / "old.json")
         assert check_proof(tmp_path / "old.json", before)["facts"]["id"] == "p2"
-        document("ledger", "proof", book, 2, "--out", tmp_path / "new.json")
+        document("ledger", "prove", book, 2, "--out", tmp_path / "new.json")
         assert check_proof(tmp_path / "new.json", verify(book).root)["entries"] == 7
 
     @pytest.mark.parametrize("key", ["entry", "entries", "leaf", "path", "content"])

@@ -13,7 +13,7 @@ import pytest
 from support.helpers import drifting
 
 from driftline.eval.plotting.charts import points
-from driftline.eval.protocol import PROTOCOLS, primary_of, score_of
+from driftline.eval.protocol import MAJORITY, PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.reporting import spread
 from driftline.eval.reporting.files.exports import scores_tex
@@ -26,7 +26,7 @@ from driftline.eval.reporting.report import results_of, write
 from driftline.eval.results import Results
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.ranking import MAJORITY, comparable, differing, parts, ranked, references
+from driftline.eval.scoring.ranking import comparable, differing, parts, ranked, references
 from driftline.eval.training.sgd_learner import RATES
 
 NEAR_FUTURE = {  # learner → online, near-future: the blind classifier repeats labels and knows nothing
@@ -306,15 +306,24 @@ def test_a_row_that_is_not_tuned_is_marked_beside_those_that_are(
     assert [place.shown for place in ranked(alone)] == ["finetune"]
 
 
-@pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "adaptation"])
+@pytest.mark.parametrize(
+    "protocol", ["clear-iid", "clear-streaming", "adaptation", "near-future", "ocrr", "seq-to-final"]
+)
 def test_the_reference_of_a_table_is_what_the_learner_majority_reaches(protocol: str) -> None:
     """Every result has it, and the table shows it unless that learner is among them."""
     unequal = drifting(steps=3, n=90)
     rows = {name: np.flatnonzero(np.arange(len(unequal.steps[0][name])) % 9 != 2) for name in ("train", "test")}
     steps = [replace(s, splits={name: s[name].take(rows[name]) for name in rows}) for s in unequal.steps]
-    document = evaluate(replace(unequal, steps=steps), protocol, ["nearest-mean", "majority"], [0, 1])
+    settings = {
+        "near-future": {"batch": 10, "shift": 15, "delay": 1},
+        "seq-to-final": {"val_share": 0.2, "epochs": 1, "fits": 1},
+    }.get(protocol, {})
+    stream = replace(unequal, steps=steps)
+    document = evaluate(stream, protocol, ["nearest-mean", "majority"], [0, 1], settings=settings)
     other, majority = document["results"]
     reached = majority["scores"][primary_of(document).name]["mean"]
-    assert other["references"][MAJORITY] == majority["references"][MAJORITY] == pytest.approx(reached)
+    assert majority["references"][MAJORITY] == pytest.approx(reached)
+    if protocol != "ocrr":  # where what a learner is shown depends on its errors
+        assert other["references"][MAJORITY] == pytest.approx(reached)
     assert MAJORITY not in references([other, majority])
     assert MAJORITY in printed({**document, "results": [other]})

@@ -41,7 +41,7 @@ ON_STREAMS = [n for n in NAMES if not (LEARNERS[n].needs.whole_steps or LEARNERS
 
 def begun(name: str, task: Task) -> tuple[Learner, float]:
     """A learner with a small memory, and the past samples that it may hold."""
-    names = setting_names(LEARNERS[name])
+    names = set(setting_names(LEARNERS[name])) - set(LEARNERS[name].unused)
     small = {key: value for key, value in {**LIMITS, "epochs": 2}.items() if key in names}
     learner: Learner = LEARNERS[name](**small)
     learner.begin(task, rng_for(0, name))

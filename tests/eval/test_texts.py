@@ -29,8 +29,8 @@ from driftline.eval.learners.llm import Llm
 from driftline.eval.learners.lora import Lora, LoraMerged
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
+from driftline.stream_builder.builders.dataset import from_dataset
 from driftline.stream_builder.builders.encoded import encode
-from driftline.stream_builder.builders.texts import from_texts
 from driftline.stream_builder.datasets import Options, intents, open_dataset
 from driftline.stream_builder.datasets.texts import MAX_LENGTH
 from driftline.stream_builder.stream import Step, Stream
@@ -56,7 +56,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def texts(table: Path, tmp_path: Path) -> Stream:
-    return from_texts(open_dataset(table)).save(tmp_path / "S")
+    return from_dataset(open_dataset(table)).save(tmp_path / "S")
 
 
 class TestTables:
@@ -229,7 +229,7 @@ class TestEncoders:
     def test_an_encoder_swap_is_one_command(self, texts: Stream, tmp_path: Path) -> None:
         command = [
             "eval", str(tmp_path / "S"), "--protocol", "ocrr", "--learners",
-            "substrate,static-knn,llm", "--encoders", "ngrams:64,ngrams:16", "--set", "held_out=1", "--set", "every=4",
+            "substrate,static-knn,llm", "--encoder", "ngrams:64,ngrams:16", "--set", "held_out=1", "--set", "every=4",
             "--out", str(tmp_path / "runs"), "--json",
         ]  # fmt: skip
         documents = answer(*command)

@@ -159,7 +159,7 @@ def test_charts_are_saved_with_the_names_and_dates_of_the_stream_that_is_named(r
     stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
     words = ("figure", "save", runs / "a", "retention", "--stream", tmp_path / "S", "--out", tmp_path / "out")
     found = list(handed("driftline.eval.reporting.files.figures.save_figures", *words).values())
-    assert found[1:3] == [tmp_path / "out", "retention"]
+    assert found[1:3] == [tmp_path / "out", ["retention"]]
     assert [each.sha256 for each in found[3]] == [stream.sha256]
 
 

@@ -112,7 +112,7 @@ class TestFromRelease:
         named = [c.replace("_", " ") for c in stream.classes]
         assert stream.class_texts.prompts.tolist() == [t for c in named for t in (f"a photo of a {c}", f"one {c}")]
         assert "another encoder" in inside(*words, "--texts", "--text-encoder", "ngrams:64").stderr
-        assert "need --texts" in inside(*words, *templates).stderr
+        assert "without --texts" in inside(*words, *templates).stderr
 
     def test_texts_for_vectors_of_another_encoder_are_refused(self, journey: Path) -> None:
         with pytest.raises(BadConfig, match="photos-of-2004"):

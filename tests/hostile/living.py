@@ -33,7 +33,7 @@ embed: {model: driftline-photo-world}
 retrieve:
   per_class: 4
   depth: 4
-  background: false
+  background_share: 0
   short: fewer
   concepts: [{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]
 validation: {method: catalogue}

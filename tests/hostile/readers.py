@@ -454,9 +454,9 @@ def order(folder: Path) -> None:
 
 @reader(order)
 def hdf5(folder: Path) -> None:
-    from driftline.stream_builder.builders.time_order import open_timed
+    from driftline.stream_builder.builders.time_order import timed_hdf5
 
-    open_timed(folder, str(folder))
+    timed_hdf5(folder, folder)
 
 
 def timed(folder: Path) -> None:
@@ -468,10 +468,10 @@ def timed(folder: Path) -> None:
 
 @reader(timed)
 def time_table(folder: Path) -> None:
-    from driftline.stream_builder.builders.time_order import open_timed
+    from driftline.stream_builder.builders.table import timed_table
 
     for kind in ("csv", "parquet"):
-        open_timed(folder / f"t.{kind}", str(folder / f"{kind}.npy"))
+        timed_table(folder / f"t.{kind}", features=folder / f"{kind}.npy")
 
 
 def vectors(folder: Path) -> None:
@@ -757,10 +757,10 @@ def marks(folder: Path) -> None:
 
 @reader(marks)
 def state_of_a_run(folder: Path) -> None:
-    from driftline.pipelines.run.run_folder import open_run
+    from driftline.pipelines.run.run_folder import Run
     from driftline.pipelines.run.runner import table
 
-    table(open_run(folder).status())
+    table(Run.open(folder).status())
 
 
 @reader(

@@ -237,12 +237,12 @@ def test_a_concept_with_a_dollar_is_refused_where_it_is_named(name: str) -> None
 
 
 def test_features_of_another_kind_are_named(tmp_path: Path) -> None:
-    from driftline.stream_builder.builders.time_order import open_timed
+    from driftline.stream_builder.builders.table import timed_table
 
     (tmp_path / "t.csv").write_text("id,time,label\na,1,x\n")
     (tmp_path / "t.npy").write_bytes(b"\x93NUMPY\x01\x00")
     with pytest.raises(IntegrityError, match=r"t\.npy cannot be read as an array"):
-        open_timed(tmp_path / "t.csv", str(tmp_path / "t.npy"))
+        timed_table(tmp_path / "t.csv", features=tmp_path / "t.npy")
 
 
 def test_a_run_file_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:

@@ -540,7 +540,7 @@ class TestOptions:
     def test_a_study_has_a_code_a_number_of_images_and_a_public_address(
         self, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        words = ("annotate", folder, "--study", "DONE42", "--images", 2, "--public", "https://labels.example.org")
+        words = ("annotate", folder, "--study", "DONE42", "--count", 2, "--public-url", "https://labels.example.org")
         found = handed("driftline.pipelines.annotation.server.study_of", *words)
         assert found == {"code": "DONE42", "images": 2, "public": "https://labels.example.org"}
         handed(self.SERVE, *words)["say"]("http://127.0.0.1:1/secret")

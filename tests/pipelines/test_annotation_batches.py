@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.console import handed
+from support.console import handed, inside
 from support.prolific_server import prolific_server
 
 from driftline.curate.core.atomic_io import read_json
@@ -35,7 +35,7 @@ def context(journey: Path, tmp_path: Path) -> Context:
         "validation.image_base_url=https://images.example",
         f"buckets.unlabelled={list(range(9))}",  # two buckets stay; each image is asked for by ten requests
         "retrieve.per_class=3",
-        "retrieve.negative_ratio=0.34",
+        "retrieve.background_share=0.34",
         "release.per_class=1",
     ]
     made = Context(out, load(out / "driftline.yaml", changes), RunLog(quiet=True))
@@ -73,8 +73,8 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
 
         for _ in range(2):
             with pytest.raises(Killed):
-                act("publish", workspace="w1", max_spend=100.0)
-        assert act("publish", workspace="w1", max_spend=100.0)["images"] == len(items)
+                act("publish", workspace="w1", max_usd=100.0)
+        assert act("publish", workspace="w1", max_usd=100.0)["images"] == len(items)
         assert (service.published, len(service.studies)) == (1, 1)
         work = {
             who: service.work(who, sorted(items), lambda item, who=who: [truth[item] if who != "bot" else "none"])
@@ -87,8 +87,8 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
         bonus.write_text(f"SubmissionId,Amount\n{work['ann']},1.00\n")
         assert act("reject", file=reject) == {"approved": 0, "rejected": 1}
         assert act("approve") == {"approved": 3, "rejected": 0}
-        assert act("bonus", file=bonus, max_spend=2.0) == {"bonuses": 1, "cost_usd": 1.25}
-        assert act("bonus", file=bonus, max_spend=2.0)["paid_before"]
+        assert act("bonus", file=bonus, max_usd=2.0) == {"bonuses": 1, "cost_usd": 1.25}
+        assert act("bonus", file=bonus, max_usd=2.0)["paid_before"]
         assert service.paid == ["bonus0"]
         assert act("collect")["answers"] == 4 * len(items)
     run(context)
@@ -107,7 +107,7 @@ def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path)
 
 
 def test_options_of_a_batch_are_those_of_its_addresses_and_predictions(journey: Path, tmp_path: Path) -> None:
-    words = ("batch", journey, "--format", "turkle, mturk", "--out", tmp_path, "--images", "s3://b/p")
+    words = ("batch", journey, "--format", "turkle, mturk", "--out", tmp_path, "--image-base-url", "s3://b/p")
     store = ("--hours", 3, "--profile", "lab", "--endpoint", "https://s3.test")
     found = handed("driftline.pipelines.annotation.batches.write_batches", *words, *store, "--predictions")
     assert list(found.values())[1:] == [
@@ -117,8 +117,12 @@ def test_options_of_a_batch_are_those_of_its_addresses_and_predictions(journey: 
 
 
 def test_options_of_prolific_reach_its_action(journey: Path, tmp_path: Path) -> None:
-    words = ("prolific", "publish", journey, "--workspace", "w1", "--images", 7, "--max-spend", 9.5)
-    more = ("--endpoint", "https://p.test", "--file", tmp_path / "f.csv", "--set", "validation.workers=2")
-    found = handed("driftline.pipelines.annotation.batches.prolific_action", *words, *more)
+    words = ("prolific", "publish", journey, "--workspace", "w1", "--count", 7, "--max-usd", 9.5)
+    act = "driftline.pipelines.annotation.batches.prolific_action"
+    found = handed(act, *words, "--endpoint", "https://p.test", "--set", "validation.workers=2")
     assert found["context"].config.validation.workers == 2
-    assert list(found.values())[1:] == ["publish", "w1", 7, 9.5, "https://p.test", tmp_path / "f.csv"]
+    assert list(found.values())[1:] == ["publish", "w1", 7, 9.5, "https://p.test"]
+    for action, more in (("bonus", ("--max-usd", 2)), ("reject", ())):
+        found = handed(act, "prolific", action, journey, "--file", tmp_path / "f.csv", *more)
+        assert (found["action"], found["file"]) == (action, tmp_path / "f.csv")
+        assert "--file is missing" in inside("prolific", action, journey).stderr

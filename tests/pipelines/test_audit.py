@@ -282,8 +282,8 @@ def test_the_command_compares_with_an_index_within_the_bits_and_from_the_cosine_
     np.save(tmp_path / "hashes.npy", np.array([image_hashes(release)[tested] ^ np.uint64(0b111)], np.uint64))
     np.save(tmp_path / "vectors.npy", np.array([[1.0, 0.5]], np.float32))  # its cosine with (1, 0) is 0.89
     for words, expected in (
-        (("--against", tmp_path / "hashes.npy", "--bits", 2), 0),
-        (("--against", tmp_path / "hashes.npy", "--bits", 3), 1),
+        (("--against", tmp_path / "hashes.npy", "--copy-bits", 2), 0),
+        (("--against", tmp_path / "hashes.npy", "--copy-bits", 3), 1),
         (("--against", tmp_path / "vectors.npy", "--cosine", 0.95), False),
         (("--against", tmp_path / "vectors.npy", "--cosine", 0.85), True),
     ):

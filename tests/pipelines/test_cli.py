@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from driftline.curate.core.digests import content_digest, listing
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli.help import Panel
 from driftline.pipelines.cli.listing import KINDS, REGISTRIES
 from driftline.pipelines.demo.draw import photo
 
@@ -39,7 +40,7 @@ embed: {{model: driftline-photo-world}}
 retrieve:
   per_class: {per_class}
   depth: 50
-  background: false
+  background_share: 0
   short: {short}
   concepts:
     - {{name: car, prompts: [a photo of a car]}}
@@ -79,7 +80,7 @@ class TestBadInput:
 
     def test_missing_file(self, tmp_path: Path) -> None:
         folder = run_folder(tmp_path / "run", tmp_path / "nowhere.tsv")
-        assert "There is no file" in message(driftline("run", folder), 1)
+        assert "There is no file" in message(driftline("run", folder), 2)
 
     def test_empty_file(self, tmp_path: Path, write_lines: Write) -> None:
         folder = run_folder(tmp_path / "run", write_lines())
@@ -230,12 +231,74 @@ class TestWaiting:
 
 
 class TestHelp:
-    def test_every_command_has_an_example(self) -> None:
-        for words, command in commands():
-            assert f"Example: driftline {' '.join(words)}" in command.help
+    def test_every_help_is_80_columns_wide_with_an_example_and_words_for_types(self) -> None:
+        app_command: Any = typer.main.get_command(app)
+        groups = [((), app_command), *(((name,), group) for name, group in app_command.commands.items())]
+        wrong = []
+        for words, command in dict([*groups, *commands()]).items():
+            text = command.get_help(typer.Context(command, info_name=" ".join(["driftline", *words])))
+            example = f"Example: driftline {' '.join(words)}".rstrip()
+            wide = [line for line in text.splitlines() if len(line) > 80]
+            forms = re.findall(r"<[a-z][^>]*>|\[\[|\{[A-Z]+…?\}", text)
+            wrong += [] if example in text and not wide and not forms else [(words, wide, forms)]
+        assert wrong == []
+
+    @pytest.mark.parametrize(
+        ("words", "text"),
+        [
+            (
+                "eval s --sort",
+                "There is no option --sort of eval. Did you mean '--set sort=true'? Help: ",
+            ),
+            ("ledger proof l 1", "There is no command 'proof' of ledger. Did you mean 'ledger prove'?"),
+            ("figure svcca S R", "Did you mean 'figure save RUNS svcca'?"),
+            ("runn x", "There is no command 'runn'. Did you mean 'run'? Help: driftline help."),
+            ("run", "DIR is missing. Expected DIR: A run folder"),
+            ("run x y", "run got 'y', too."),
+            ("run x --until", "--until has no value."),
+            ("explore x --count many", "--count is 'many'. Expected a number, 1 to 200."),
+            ("release x --format clear --out y --dry-run", "--dry-run was given without --to. Expected both"),
+            ("judges x --port 3", "--port was given without --serve."),
+            ("plan x --usd-per-hour 1", "--usd-per-hour was given without --nodes."),
+            ("run x --workers many", "--workers is 'many'. Expected auto or a number from 1 to 256."),
+            ("eval s --protocol ocrr --learners epsilon --out r", "s is not a stream"),
+        ],
+    )
+    def test_wrong_words_are_one_paragraph_with_the_way_out(self, words: str, text: str) -> None:
+        said = message(driftline(*words.split()), 2)
+        assert said.startswith("driftline: ")
+        assert text in said
+        assert "\n" not in said
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "eval x --protocol clear-iid --learners nap --out", "report x --out", "compare x y --out",
+            "figure save x --out", "results x --by us --out", "audit x --out", "demo --out",
+            "batch x --format mturk --out", "release x --format urls --out", "explore x --prompt a --out",
+        ],
+    )  # fmt: skip
+    def test_nothing_is_written_into_a_stream(self, words: str, tmp_path: Path) -> None:
+        (tmp_path / "stream.json").write_text("{}")
+        assert "holds a stream" in message(driftline(*words.split(), tmp_path), 2)
+        assert [path.name for path in tmp_path.iterdir()] == ["stream.json"]
+
+    @pytest.mark.parametrize(
+        ("words", "ending"),
+        [("submit x --name us", ".zip"), ("leaderboard x.zip", ".md"), ("ledger export x", ".jsonl")],
+    )
+    def test_a_file_has_the_ending_of_its_kind(self, words: str, ending: str, tmp_path: Path) -> None:
+        (tmp_path / "stream.json").write_text("{}")
+        for name, text in (("a.png", f"ends with {ending}"), (f"a{ending}", "holds a stream")):
+            assert text in message(driftline(*words.split(), "--out", tmp_path / name), 2)
+
+    def test_help_is_that_of_the_command(self) -> None:
+        assert driftline("help", "ledger", "prove").stdout == driftline("ledger", "prove", "--help").stdout
+        assert driftline("help").stdout == driftline("--help").stdout
+        assert "Did you mean 'eval'?" in message(driftline("help", "evals"), 2)
 
     def test_no_summary_is_cut_and_each_fits_into_a_line(self) -> None:
-        for group in ((), ("stream",), ("figure",), ("ledger",)):
+        for group in ((), ("stream",), ("figure",), ("ledger",), ("prolific",)):
             text = driftline(*group, "--help").stdout
             assert "…" not in text
             assert "..." not in text.partition("\n\n")[2]
@@ -246,25 +309,26 @@ class TestHelp:
 
     def test_commands_stand_in_groups(self) -> None:
         headings = [line for line in driftline("--help").stdout.splitlines() if line[:1].isalpha()]
-        assert headings[1:] == ["Options:", "Build:", "Validate:", "Stream:", "Evaluate:", "Tools:"]
+        assert headings[1:] == ["Options:", *(f"{panel}:" for panel in get_args(Panel))]
 
     def test_every_command_can_answer_in_json(self) -> None:
         options = {" ".join(words): [opt for p in command.params for opt in p.opts] for words, command in commands()}
         without = [words for words, known in options.items() if "--json" not in known]
-        assert without == []
+        assert without == ["help"]
 
     def test_a_stream_is_told_in_json(self, tmp_path: Path) -> None:
         x = rng_for(0).normal(size=(60, 4)).astype(np.float32)
         np.savez(tmp_path / "x.npz", x=x, y=np.arange(60) % 3, step=np.arange(60) // 20)
         place = tmp_path / "S"
         told = answer("stream", "from-arrays", str(tmp_path / "x.npz"), "--out", str(place), "--json")
-        assert (told["steps"], told["samples"], told["classes"], told["folder"]) == (3, 60, 3, str(place))
+        assert (told["steps"], told["samples"], told["classes"], told["out"]) == (3, 60, 3, str(place))
         said = driftline("stream", "from-arrays", tmp_path / "x.npz", "--out", place).stdout
         assert said.splitlines()[-1] == f"Next: driftline eval {place} --protocol clear-iid --learners all --out runs"
 
     def test_choices_are_listed_and_others_refused(self) -> None:
-        assert "<local|ray|slurm>" in driftline("run", "--help").stdout
-        assert "'mpi' is not one of" in message(driftline("run", "x", "--engine", "mpi"), 2)
+        assert "--engine local|ray|slurm " in driftline("run", "--help").stdout
+        text = message(driftline("run", "x", "--engine", "mpi"), 2)
+        assert text == "driftline: --engine is 'mpi'. Expected one of local, ray, slurm. Help: driftline help run."
 
     def test_names_are_completed_from_the_registries(self) -> None:
         def completed(words: str) -> list[str]:
@@ -276,6 +340,9 @@ class TestHelp:
         assert "learners" in completed("driftline list le")
         assert completed("driftline run x --until ta") == ["tally"]
         assert completed("driftline release x --format clear,web") == ["clear,webdataset"]
+        assert completed("driftline run x --set release.per_cl") == ["release.per_class="]
+        asked = "driftline eval s --protocol near-future --learners er --set "
+        assert {"shift=", "memory="} <= {*completed(asked)}
 
 
 class TestOutput:
@@ -284,12 +351,14 @@ class TestOutput:
         done = driftline("-q", "run", folder, "--until", "ingest")
         assert done.stderr == ""
         assert done.stdout.startswith("stage ")
+        assert "Next: " not in done.stdout
 
     def test_verbose_prints_every_event_of_the_log(self, tmp_path: Path, write_lines: Write) -> None:
         folder = run_folder(tmp_path / "run", write_lines(yfcc_line(1)))
         done = driftline("-v", "run", folder, "--until", "ingest")
-        events = [line for line in done.stderr.splitlines() if line.startswith("{")]
-        assert events == (folder / "log.jsonl").read_text().splitlines()
+        events = [json.loads(line)["event"] for line in (folder / "log.jsonl").read_text().splitlines()]
+        lines = [match[1] for line in done.stderr.splitlines() if (match := re.match(r"\d\d:\d\d:\d\d (\w+): ", line))]
+        assert lines == [event for event in events if event != "said"]
 
     @pytest.mark.parametrize("words", [("-q", "-v", "list"), ("-q", "list", "-v"), ("list", "--quiet", "--verbose")])
     def test_quiet_and_verbose_exclude_each_other(self, words: tuple[str, ...]) -> None:
@@ -298,11 +367,11 @@ class TestOutput:
     def test_they_are_also_understood_after_the_command(self, tmp_path: Path, write_lines: Write) -> None:
         folder = run_folder(tmp_path / "run", write_lines(yfcc_line(1)))
         assert driftline("run", folder, "--until", "ingest", "-q").stderr == ""
-        assert '"event"' in driftline("run", folder, "--until", "filter", "-v").stderr
+        assert "done: stage filter" in driftline("run", folder, "--until", "filter", "-v").stderr
 
     def test_debug_shows_the_traceback_with_the_same_exit_code(self, tmp_path: Path) -> None:
         done = driftline("--debug", "status", tmp_path)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert "Traceback" in done.stderr
         assert "MissingFile" in done.stderr
 
@@ -321,7 +390,7 @@ class TestList:
         code = "\n".join(p.read_text(encoding="utf-8") for room in ROOMS for p in (ROOT / room).rglob("*.py"))
         groups = set(re.findall(r'^    group="(\w+)"', code, re.M))
         assert groups
-        assert groups <= {REGISTRIES[kind].group for kind in KINDS}
+        assert groups <= {getattr(REGISTRIES[kind], "group", "") for kind in KINDS}
 
     def test_learners_stand_in_families(self) -> None:
         rows = {row["name"]: row["family"] for row in answer("list", "learners", "--json")}
@@ -400,8 +469,8 @@ class TestCommands:
             split=np.where(np.arange(120) % 4 == 3, "test", "train"),
         )
         make = ("stream", "from-arrays", tmp_path / "f.npz", "--out", tmp_path / "s")
-        assert "Expected one of clear10/moco-yfcc-b0" in message(driftline(*make, "--published", "clear11"), 2)
-        assert driftline(*make, "--published", "clear10/moco-yfcc-b0").returncode == 0
+        assert "Expected one of clear10/moco-yfcc-b0" in message(driftline(*make, "--paper", "clear11"), 2)
+        assert driftline(*make, "--paper", "clear10/moco-yfcc-b0").returncode == 0
         facts = json.loads((tmp_path / "s" / "stream.json").read_text())["facts"]
         assert facts == {"from": "arrays", "file": "f.npz", "published": "clear10/moco-yfcc-b0"}
         shown = json.loads(driftline("stream", "show", tmp_path / "s", "--json").stdout)
@@ -449,8 +518,8 @@ class TestOnlineProtocols:
     def test_a_stream_out_of_order_is_refused_and_sorted_on_request(self, tmp_path: Path) -> None:
         run = ("eval", self.stream(tmp_path), "--protocol", "near-future", "--preset", "cglm", "--set", "shift=64")
         ask = (*run, "--learners", "blind,fc-only", "--out", tmp_path / "r")
-        assert "--sort" in message(driftline(*ask), 1)
-        document = json.loads(driftline(*ask, "--sort", "--json").stdout)
+        assert "--set sort=true" in message(driftline(*ask), 1)
+        document = json.loads(driftline(*ask, "--set", "sort=true", "--json").stdout)
         settings = {r["learner"]: r["settings"] for r in document["results"]}
         assert settings["fc-only"]["lr"] == 1.0, "the stream is too short to choose one"
         assert settings["fc-only"]["weight_decay"] == 1e-4
@@ -460,15 +529,16 @@ class TestOnlineProtocols:
     def proven(self, book: Path, folder: Path) -> str:
         """The root against which an entry of a ledger is proven, and signs the ledger."""
         root = json.loads(driftline("ledger", "verify", book, "--json").stdout)["root"]
-        assert driftline("ledger", "proof", book, 1, "--out", folder / "entry.json").returncode == 0
-        assert "entry 1 of" in driftline("ledger", "included", folder / "entry.json", "--root", root).stdout
+        assert driftline("ledger", "prove", book, 1, "--out", folder / "entry.json").returncode == 0
+        assert "entry 1 of" in driftline("ledger", "verify", folder / "entry.json", "--root", root).stdout
         key, public = folder / "key.pem", folder / "key.pub"
         subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
         subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
-        assert driftline("ledger", "sign", book, "--key", key, "--out", folder / "sig").returncode == 0
-        signed = driftline("ledger", "verify", book, "--signature", folder / "sig", "--public", public)
+        assert driftline("ledger", "prove", book, "--key", key, "--out", folder / "l.sig").returncode == 0
+        signed = driftline("ledger", "verify", book, "--signature", folder / "l.sig", "--public-key", public)
         assert "added after it was signed: 0" in signed.stdout
-        assert "needs --public" in message(driftline("ledger", "verify", book, "--signature", folder / "sig"), 2)
+        alone = driftline("ledger", "verify", book, "--signature", folder / "l.sig")
+        assert "--signature was given without --public-key" in message(alone, 2)
         return str(root)
 
     def test_corrections_are_recorded_checked_and_erased(self, tmp_path: Path) -> None:
@@ -490,7 +560,7 @@ class TestOnlineProtocols:
         data[-3] ^= 1
         book.write_bytes(data)
         assert f"Entry {len(told) - 1}" in message(driftline("ledger", "verify", book), 1)
-        refused = driftline("ledger", "included", tmp_path / "entry.json", "--root", "0" + root[1:-1] + "x")
+        refused = driftline("ledger", "verify", tmp_path / "entry.json", "--root", "0" + root[1:-1] + "x")
         assert "is damaged" in message(refused, 1)
         assert "The ledger" in message(driftline(*run, "--out", tmp_path / "again"), 1)
-        assert "There is no ledger" in message(driftline("ledger", "verify", tmp_path / "none"), 1)
+        assert "There is no ledger" in message(driftline("ledger", "verify", tmp_path / "none"), 2)

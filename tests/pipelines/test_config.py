@@ -78,7 +78,7 @@ def test_defaults_are_clears(tmp_path: Path) -> None:
         ("prompts: [a bus]", "prompts: []", r"line 9, retrieve\.concepts\.0\.prompts is \[\].*at least one entry"),
         ("name: bus", "name: a|b", r"retrieve\.concepts\.0\.name is 'a\|b'\. Expected .* none of \|"),
         ("name: bus", "name: background", r"retrieve: .*no concept may be named 'background'"),
-        ("per_class: 10", "per_class: 9", r"per_class 9 × negative_ratio 0\.1 is less than one"),
+        ("per_class: 10", "per_class: 9", r"per_class 9 × background_share 0\.1 is less than one"),
         ("seed: 0", "sed: 0", r"line 1, sed: unknown key 'sed'\. Did you mean 'seed'\?"),
         ("embed: {model: RN50, weights: openai}", "embed: {model: RN50, encoder: clp}", r"Did you mean 'clip'\?"),
         ("seed: 0", "filter: {box: [1, 2]}", r"line 1, filter\.box is \[1, 2\]\. Expected \[west, south"),

@@ -41,13 +41,13 @@ class TestDropped:
             assert {reason: reasons.count(reason) for reason in reasons} == counts, entry["stage"]
 
     def test_stage_and_reason_select(self, root: Path) -> None:
-        (row,) = dropped(root, "filter", "no_upload_date")
+        (row,) = dropped(root, ["filter"], ["no_upload_date"])
         assert row["place"] == str(root / "photos" / "undated.jpg")
-        assert {row["stage"] for row in dropped(root, "publish")} == {"publish"}
+        assert {row["stage"] for row in dropped(root, ["publish"])} == {"publish"}
 
     def test_an_unknown_reason_is_answered_with_the_known(self, root: Path) -> None:
         with pytest.raises(UnknownName, match="Did you mean 'no_upload_date'"):
-            dropped(root, reason="no_upload_dat")
+            dropped(root, reasons=["no_upload_dat"])
 
     def test_the_command_lists_those_of_one_reason(self, root: Path) -> None:
         rows = answer("dropped", str(root), "--reason", "no_upload_date", "--json")["dropped"]

@@ -345,7 +345,7 @@ def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path)
 
 
 def test_the_command_writes_sheets_of_as_many_pictures_as_asked_for(folder: Path, tmp_path: Path) -> None:
-    words = ("explore", folder, "--prompt", "a bus", "--prompt", "a car\\n- a bus", "--pictures", 3, "--concept", "bus")
+    words = ("explore", folder, "--prompt", "a bus", "--prompt", "a car\\n- a bus", "--count", 3, "--concept", "bus")
     place = "driftline.pipelines.prompt_explorer.contact_sheets.sheets"
     found = handed(place, *words, "--out", tmp_path / "sheets")
     assert list(found.values())[1:] == [["a bus", "a car\n- a bus"], "bus", 3, tmp_path / "sheets"]
@@ -353,4 +353,4 @@ def test_the_command_writes_sheets_of_as_many_pictures_as_asked_for(folder: Path
     lines = (tmp_path / "sheets" / "candidates.csv").read_text().splitlines()
     assert [Path(sheet["picture"]).is_file() for sheet in made] == [True, True]
     assert len(lines) == 1 + 2 * 3 * len(found["explorer"].buckets)
-    assert "Only one of --prompt and --out" in inside("explore", folder, "--prompt", "a bus").stderr
+    assert "--prompt was given without --out" in inside("explore", folder, "--prompt", "a bus").stderr

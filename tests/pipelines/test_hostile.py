@@ -32,7 +32,7 @@ WORDS = {
     "eval": ["{stream}", "--protocol", "clear-iid", "--learners", "majority", "--out", "{new}"],
 }
 PLACE = re.compile(r"\{(\w+)\}")
-LONG = {"demo", "pretrain"}  # with good values they work for minutes
+LONG = {"demo"}  # with good values it works for minutes
 
 pytestmark = pytest.mark.slow
 

@@ -109,7 +109,7 @@ def test_the_first_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_inte
     assert not own.exists()
     concepts = [{"name": thing, "prompts": [f"a photo of a {thing}"]} for thing in THINGS]
     changes = ["collection.path=../photos", f"retrieve.concepts={json.dumps(concepts)}", "retrieve.per_class=6",
-               "retrieve.background=false", "release.per_class=4", "release.splits=1", "fetch.shard_size=10",
+               "retrieve.background_share=0", "release.per_class=4", "release.splits=1", "fetch.shard_size=10",
                "retrieve.short=fewer"]  # fmt: skip
     code, out, _ = driftline("init", own, "--preset", "folder", *(f"--set={change}" for change in changes))
     assert code == 0
@@ -166,7 +166,7 @@ def test_the_first_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_inte
     before = tree(own / "stages")
     assert "photo-wrld" in message(driftline("run", own, "--set", "embed.model=driftline-photo-wrld"), 2)
     photos.rename(tmp_path / "unplugged")
-    assert f"There is no folder {photos}" in message(driftline("run", own, *model), 1)
+    assert f"There is no folder {photos}" in message(driftline("run", own, *model), 2)
     assert states(own)[0] == "done"
     (tmp_path / "unplugged").rename(photos)
     assert tree(own / "stages") == before

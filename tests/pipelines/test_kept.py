@@ -30,6 +30,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch.run import fetch_shard
 from driftline.pipelines.cli.common import context_of_last
 from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.living import heal
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run, status
 from driftline.pipelines.run.stage import Context, retry_of
@@ -383,11 +384,13 @@ class TestOutage:
         run(replace(context(web), retry=retry_of(["network"])), until="fetch")
         assert shop.asked == 4, "no miss has such a reason"
 
-    def test_unfinished_photos_stay_when_misses_are_asked_for_again(self, web: Path, shop: Shop) -> None:
+    def test_a_fetch_that_an_outage_stopped_is_healed(self, web: Path, shop: Shop) -> None:
         lose_after_two_shards(web, shop)
         shop.open, shop.asked = True, 0
-        run(replace(context(web), retry=retry_of(["connection_failed"])), until="fetch")
-        assert shop.asked == 20
+        found = heal(context(web), ["network"])
+        assert shop.asked == 20, "good shards and photos stay"
+        assert (found["healed"], found["vanished"]) == (18, {"http_404": 4})
+        assert states(web)[2] == "done"
 
     def test_dead_addresses_are_a_result_if_asked(self, web: Path, shop: Shop) -> None:
         run(context(web), until="filter")
@@ -419,7 +422,7 @@ class TestDamage:
         assert states(finished) == ALL_DONE
         entries = status(context(finished), verify=True)
         assert entries[2]["state"] == "damaged"
-        assert f"00000.tar missing or changed. Repair: driftline run {finished} --verify" in entries[2]["note"]
+        assert f"00000.tar missing or changed. Repair: driftline heal {finished}" in entries[2]["note"]
         run(replace(context(finished), verify=True))
         assert {entry["state"] for entry in status(context(finished), verify=True)} == {"done"}
 
@@ -461,8 +464,8 @@ class TestStatus:
     def test_the_last_runs_changes_are_remembered(self, finished: Path) -> None:
         run(context(finished, "release.per_class=3"))
         assert last_changes(finished) == ["release.per_class=3"]
-        assert [entry["state"] for entry in dl.open_run(finished).status()] == ALL_DONE
-        assert [entry["state"] for entry in dl.open_run(finished).status({})] == ["done"] * 8 + ["stale"]
+        assert [entry["state"] for entry in dl.Run.open(finished).status()] == ALL_DONE
+        assert [entry["state"] for entry in dl.Run.open(finished).status({})] == ["done"] * 8 + ["stale"]
         pages = context_of_last(finished, None, True)  # of explore, annotate, …
         assert (pages.config.release.per_class, pages.changes) == (3, ("release.per_class=3",))
         assert context_of_last(finished, ["seed=1"], True).changes == ("seed=1",)

@@ -276,7 +276,7 @@ class TestGrow:
         assert (found["rows"]["new"], found["embeddings"], len(found["buckets"]["now"])) == (2, 3, 6)
 
     def test_a_limit_of_money_stops_before_people_are_asked(self, built: Path, town: Town) -> None:
-        with pytest.raises(Unconfirmed, match=r"cost about \$[0-9.]+\. --max-cost allows \$0\.10"):
+        with pytest.raises(Unconfirmed, match=r"cost about \$[0-9.]+\. --max-usd allows \$0\.10"):
             grow(context(built), cost=0.1)
         assert not (built / "stages" / "07_ask").exists()
 

@@ -74,7 +74,7 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(started: Path, to
             process.kill()
             process.wait()
         grow(context(started), until="embed")
-        heal(context(started), ["none"])
+        heal(context(started), ["timeout"])
     assert tree(started) == tree(calm)
     assert driftline("store", "verify", str(started)).returncode == 0
     assert (

@@ -153,7 +153,7 @@ class TestAdvice:
         assert any(shot.opinions == ("qwen: bus",) for shot in shots)
 
     def test_the_command_prints_them(self, judged: Make) -> None:
-        told = answer("judges", str(judged().root), "--images", "2", "--json")
+        told = answer("judges", str(judged().root), "--count", "2", "--json")
         assert set(told) == {"judges", "weakest", "next"}
 
     def test_the_command_serves_them_to_label_studio_by_the_name_that_is_said(self, judged: Make) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import timm
 import torch
-from support.console import driftline
+from support.console import driftline, inside
 from support.helpers import drifting
 
 from driftline.curate import encoders
@@ -20,7 +20,9 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.release import Release
 from driftline.eval.reporting.report import report
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.feature_zoo import encoded_at
+from driftline.pipelines.cli.encoding import encoded_at
+from driftline.pipelines.cli.imports import OURS
+from driftline.pipelines.cli.out import MARKS, guarded_out
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.stream import Stream
@@ -192,3 +194,80 @@ def test_a_report_replaces_reports_only(tmp_path: Path, name: str) -> None:
     (tmp_path / "report" / name).write_text("an older report")
     report(rows, tmp_path / "report")
     assert files(tmp_path / "report").get(name) != b"an older report"
+
+
+def place(folder: Path, holds: str) -> Path:
+    """Something that another command wrote, or that is in the way."""
+    files_of = {
+        "stream": "s/stream.json", "draws": "s/seed-0/stream.json", "rows": "s/clear-iid/er-seed0/run.json",
+        "run": "s/driftline.yaml", "release": "s/release.json", "report": "s/report.js", "audit": "s/audit.html",
+        "leaderboard": "s/lite.html", "model": "s/open_clip_config.json", "encoder": "s/pretrain.json",
+    }  # fmt: skip
+    if holds == "link":
+        (folder / "s").symlink_to(folder / "elsewhere")
+    else:
+        write_text(folder / files_of.get(holds, "s"), "x")
+    return folder / "s"
+
+
+@pytest.mark.parametrize("holds", [*MARKS, "file", "link"])
+def test_no_command_writes_over_what_another_one_wrote(holds: str, tmp_path: Path) -> None:
+    out = place(tmp_path, holds)
+    for writes in (*MARKS, None):
+        if writes == holds:
+            assert guarded_out(out, writes) == out
+        else:
+            with pytest.raises(BadConfig, match=r"^--out is .*Set another --out\.$"):
+                guarded_out(out, writes)
+
+
+@pytest.mark.parametrize(
+    ("name", "suffixes", "problem"),
+    [
+        ("new", (), ""),
+        ("new/deeper", (), ""),
+        ("v1.0", ("", ".svg"), ""),
+        ("chart.SVG", ("", ".svg"), ""),
+        ("ours.zip", (".zip",), ""),
+        ("ours.md", (".zip",), r"Expected a file that ends with \.zip"),
+        ("ours", (".zip", ".md"), r"Expected a file that ends with \.zip or \.md"),
+        ("folder.zip", (".zip",), "a folder. Expected a file"),
+        ("file/new", (), "is a file. Expected a folder"),
+        ("stream/ours.zip", (".zip",), "holds a stream"),
+        ("stream/report", (), "holds a stream"),
+    ],
+)
+def test_a_place_is_a_folder_or_a_file_by_its_suffix(
+    name: str, suffixes: tuple[str, ...], problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "folder.zip").mkdir()
+    write_text(tmp_path / "file", "x")
+    write_text(tmp_path / "stream" / "stream.json", "x")
+    if not problem:
+        assert guarded_out(tmp_path / name, None, suffixes) == tmp_path / name
+        return
+    with pytest.raises(BadConfig, match=problem):
+        guarded_out(tmp_path / name, None, suffixes, option="--site")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(f"stream from-{name} x" for name in (*OURS, "release", "dataset", "baseline") if name != "tic"),
+        "stream from-tic x --table x",
+        "stream compose --base x --sequence C",
+        "stream compose --base x --sequence C --seeds 0-1",
+        "stream encode x --encoder ngrams:8",
+        "stream show x",
+        "stream export x --format arrays",
+        "models get RN50",
+        "models train x",
+        "models train x --recipe small",
+    ],
+)
+def test_a_wrong_place_is_refused_before_any_work(words: str, tmp_path: Path) -> None:
+    """The input is not there, which is not yet seen."""
+    before = files(place(tmp_path, "rows").parent)
+    done = inside(*words.split(), "--out", tmp_path / "s")
+    assert (done.returncode, "holds rows of driftline eval" in done.stderr) == (2, True), done.stderr
+    assert files(tmp_path) == before

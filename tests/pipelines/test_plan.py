@@ -350,6 +350,14 @@ def test_twenty_machines_share_download_and_embedding_and_wait_for_the_other_sta
 
 
 def test_the_plan_for_machines_is_on_the_command_line(own: Path) -> None:
-    done = driftline("plan", str(own), "--until", "bucket", "--nodes", "4", "--price", "0.7", "--json")
+    done = driftline("plan", str(own), "--until", "bucket", "--nodes", "4", "--usd-per-hour", "0.7", "--json")
     assert json.loads(done.stdout)["cluster"]["nodes"] == 4
-    assert "--price needs --nodes" in driftline("plan", str(own), "--price", "0.7").stderr
+    assert "--usd-per-hour was given without --nodes" in driftline("plan", str(own), "--usd-per-hour", "0.7").stderr
+
+
+def test_a_plan_with_problems_says_what_a_run_would_miss_and_fails(tmp_path: Path) -> None:
+    (tmp_path / "driftline.yaml").write_text(photo_config("  per_class: 6").replace("path: photos", "path: elsewhere"))
+    done = driftline("plan", str(tmp_path), "--json")
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert "elsewhere" in problem
+    assert (done.returncode, problem in done.stderr) == (1, True)

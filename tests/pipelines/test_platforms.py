@@ -40,7 +40,7 @@ def waiting(journey: Path, out: Path, *changes: str) -> Context:
 @pytest.fixture(scope="module")
 def small(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Context:
     """A batch of few images: two candidates a concept, one of the background for each, in one bucket."""
-    few = ("retrieve.per_class=2", "retrieve.negative_ratio=0.5", f"buckets.unlabelled={list(range(10))}",
+    few = ("retrieve.per_class=2", "retrieve.background_share=0.5", f"buckets.unlabelled={list(range(10))}",
            "release.per_class=2", "release.short=fewer", "release.splits=1")  # fmt: skip
     return waiting(journey, tmp_path_factory.mktemp("platforms") / "run", *few, "validation.workers=2")
 
@@ -122,8 +122,8 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("images", "hours", "message"),
         [
-            ("ftp://x/y", 1, r"--images is 'ftp://x/y'"),
-            ("s3:///no-bucket", 1, "--images is"),
+            ("ftp://x/y", 1, r"--image-base-url is 'ftp://x/y'"),
+            ("s3:///no-bucket", 1, "--image-base-url is"),
             ("s3://bucket/x", 1000, "the limit of S3"),
         ],
     )

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import driftline as dl
 from driftline.curate.core.errors import MissingFile
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.schema import Config
-from driftline.pipelines.run.run_folder import init_run
 
 
 def test_one_annotator_is_the_default_for_a_folder() -> None:
@@ -19,4 +19,4 @@ def test_one_annotator_is_the_default_for_a_folder() -> None:
 
 def test_where_to_get_the_metadata_of_yfcc_stands_in_the_message(tmp_path: Path) -> None:
     with pytest.raises(MissingFile, match=r"yfcc100m_dataset\.bz2.*multimedia-commons.*s3://mmcommons"):
-        init_run(tmp_path / "run", "yfcc").run(until="ingest")
+        dl.init(tmp_path / "run", preset="yfcc").run(until="ingest")

@@ -1,4 +1,4 @@
-"""`driftline pretrain`, `stream features`: from a run's photos to features of its release."""
+"""`driftline models train`, `stream encode`: from a run's photos to features of its release."""
 
 from __future__ import annotations
 
@@ -51,10 +51,12 @@ def told(*arguments: object) -> str:
 
 
 def test_bucket_0_of_a_run_teaches_features_of_its_release(folder: Path, tmp_path: Path) -> None:
-    facts = json.loads(told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco", "--json"))
+    facts = json.loads(
+        told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco", "--json")
+    )
     assert facts["images"] == 20
     named = f"moco-b0=backbone:resnet10t:{tmp_path / 'moco'}"
-    told("stream", "features", folder, "--features", named, "--out", tmp_path / "f")
+    told("stream", "encode", folder, "--encoder", named, "--out", tmp_path / "f")
     stream = Stream.load(tmp_path / "f" / "moco-b0")
 
     assert stream.x_shape == (512,)
@@ -68,21 +70,24 @@ def test_bucket_0_of_a_run_teaches_features_of_its_release(folder: Path, tmp_pat
 
 
 def test_features_that_are_there_are_not_made_again(folder: Path, tmp_path: Path) -> None:
-    told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
-    named = ("--features", f"a=backbone:resnet10t:{tmp_path / 'moco'}", "--out", tmp_path / "f")
-    told("stream", "features", folder, *named)
+    told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
+    named = ("--encoder", f"a=backbone:resnet10t:{tmp_path / 'moco'}", "--out", tmp_path / "f")
+    told("stream", "encode", folder, *named)
     before = (tmp_path / "f" / "a" / "stream.json").stat().st_mtime_ns
-    told("stream", "features", folder, *named)
+    told("stream", "encode", folder, *named)
     assert (tmp_path / "f" / "a" / "stream.json").stat().st_mtime_ns == before
 
 
 def test_a_release_and_a_stream_have_the_same_past(folder: Path, tmp_path: Path) -> None:
     release = Release.open(folder).path
-    of_release = json.loads(told("pretrain", release, "--recipe", "small", *SETS, "--out", tmp_path / "a", "--json"))
+    of_release = json.loads(
+        told("models", "train", release, "--recipe", "small", *SETS, "--out", tmp_path / "a", "--json")
+    )
     told("stream", "from-release", release, "--features", "images:20", "--out", tmp_path / "s")
     of_stream = json.loads(
         told(
-            "pretrain",
+            "models",
+            "train",
             tmp_path / "s",
             "--recipe",
             "small",
@@ -100,11 +105,25 @@ def test_a_release_and_a_stream_have_the_same_past(folder: Path, tmp_path: Path)
     assert np.array_equal(np.sort(x.ravel()), np.sort(np.asarray(Stream.load(tmp_path / "s").prior).ravel()))
 
 
-def test_a_zoo_is_one_file(folder: Path, tmp_path: Path) -> None:
-    told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
-    write_text(tmp_path / "zoo.yaml", "moco-b0: backbone:resnet10t:moco\nworld: clip:driftline-photo-world\n")
-    said = told("stream", "features", folder, "--zoo", tmp_path / "zoo.yaml", "--out", tmp_path / "f")
-    assert {p.name for p in (tmp_path / "f").iterdir()} == {"moco-b0", "world"}, said
+def test_several_encoders_and_the_built_in_one(folder: Path, tmp_path: Path) -> None:
+    told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
+    encoders = (f"moco-b0=backbone:resnet10t:{tmp_path / 'moco'}", "clip:driftline-photo-world")
+    words = [word for one in encoders for word in ("--encoder", one)]
+    document = json.loads(told("stream", "encode", folder, *words, "--out", tmp_path / "f", "--json"))
+    assert {p.name for p in (tmp_path / "f").iterdir()} == {"moco-b0", "clip-driftline-photo-world"}
+    assert [Path(one["out"]).parent for one in document["streams"]] == [Path(document["out"])] * 2
+
+
+def test_options_of_a_recipe_and_of_a_clip_are_refused_with_the_other(folder: Path, tmp_path: Path) -> None:
+    command = ("models", "train", folder, "--out", tmp_path / "m")
+    for words, problem in (
+        (["--recipe", "small", "--epochs", 3], "--epochs was given with --recipe"),
+        (["--recipe", "small", "--size", 32], "--size was given with --recipe"),
+        (["--bucket", 1], "--bucket was given without --recipe"),
+        (["--image-encoder", "clip:RN50"], "--image-encoder was given without --text-encoder"),
+    ):
+        assert problem in told(*command, *words)
+    assert not (tmp_path / "m").exists()
 
 
 @pytest.mark.parametrize(
@@ -118,22 +137,20 @@ def test_a_zoo_is_one_file(folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_told(folder: Path, tmp_path: Path, arguments: tuple[str, ...], what: str) -> None:
-    assert what in told("pretrain", folder, *arguments, "--out", tmp_path / "moco")
+    assert what in told("models", "train", folder, *arguments, "--out", tmp_path / "moco")
 
 
 def test_weights_of_another_network_are_refused(folder: Path, tmp_path: Path) -> None:
-    told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
-    said = told(
-        "stream", "features", folder, "--features", f"a=backbone:resnet18:{tmp_path / 'moco'}", "--out", tmp_path
-    )
+    told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
+    said = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{tmp_path / 'moco'}", "--out", tmp_path)
     assert "holds a resnet10t" in said
     weights = tmp_path / "moco" / "weights.safetensors"
-    said = told("stream", "features", folder, "--features", f"a=backbone:resnet18:{weights}", "--out", tmp_path)
+    said = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{weights}", "--out", tmp_path)
     assert "does not fit the network" in said
 
 
 def test_features_may_be_published_with_the_release(folder: Path, tmp_path: Path) -> None:
-    told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
+    told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
     entry = f"{{name: moco-b0, model: resnet10t, weights: {tmp_path / 'moco'}}}"
     changes = [f"release.features=[{entry}]", "release.version=1.0.1"]
     run(Context(folder, load(folder / "driftline.yaml", changes), RunLog(quiet=True)))
@@ -143,7 +160,7 @@ def test_features_may_be_published_with_the_release(folder: Path, tmp_path: Path
 def test_training_has_the_seed_device_and_probe_that_are_asked_for_and_tests_only_if_asked_for(
     folder: Path, tmp_path: Path
 ) -> None:
-    words = ("pretrain", folder, "--bucket", 1, *SETS, "--out", tmp_path / "moco")
+    words = ("models", "train", folder, "--recipe", "moco-v2", "--bucket", 1, *SETS, "--out", tmp_path / "moco")
     place = "driftline.curate.pretrain.train.pretrain"
     found = list(handed(place, *words, "--probe-every", 2, "--seed", 3, "--device", "cpu").values())
     assert [*found[2:5], found[-1]] == [tmp_path / "moco", 3, "cpu", 2]

@@ -49,7 +49,7 @@ def test_no_uploader_has_more_than_the_cap(retrieved) -> None:  # type: ignore[n
 
 
 def test_margins_parts_and_copies_have_their_fates_and_the_counts_balance(retrieved) -> None:  # type: ignore[no-untyped-def]
-    folder = retrieved("retrieve.margin=0.05", "retrieve.strata=4", "retrieve.near_copies=0.995")
+    folder = retrieved("retrieve.margin=0.05", "retrieve.strata=4", "retrieve.near_copy_cosine=0.995")
     fates = Counter(
         pq.read_table(folder_of(folder, "retrieve") / "candidates.parquet", columns=["fate"])["fate"].to_pylist()
     )
@@ -71,7 +71,7 @@ def test_an_approximate_search_tells_its_recall(retrieved, kind: str) -> None:  
 
 
 def test_a_small_memory_gives_the_same_candidates(journey: Path, retrieved) -> None:  # type: ignore[no-untyped-def]
-    folder = retrieved("retrieve.memory=16", "retrieve.near_copies=1.0")  # another fingerprint, the same images
+    folder = retrieved("retrieve.memory=16", "retrieve.near_copy_cosine=1.0")  # another fingerprint, the same images
     assert [r["id"] for r in rows_of(folder)] == [r["id"] for r in rows_of(journey)]
 
 

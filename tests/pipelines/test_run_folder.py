@@ -65,24 +65,24 @@ class TestRun:
     def test_a_run_is_begun_run_and_followed(self, tmp_path: Path) -> None:
         album(tmp_path / "album")
         collection = {"path": str(tmp_path / "album")}
-        run = dl.init_run(tmp_path / "run", "folder", collection=collection, **{"release.per_class": 4})
+        run = dl.init(tmp_path / "run", settings={"collection": collection, "release.per_class": 4})
         assert load(run.path / "driftline.yaml").release.per_class == 4
         entries = run.run(until="filter", workers=1)
         assert [entry["state"] for entry in entries[:3]] == ["done", "done", "pending"]
-        assert dl.open_run(run.path).status() == entries
+        assert dl.Run.open(run.path).status() == entries
         with pytest.raises(UnknownName, match="No stage of"):
             run.trace("nothing")
         with pytest.raises(MissingFile, match="publish stage"):
             run.release()
 
     def test_a_finished_run_gives_its_release_and_histories(self, finished: Path) -> None:
-        run = dl.open_run(finished)
+        run = dl.Run.open(finished)
         release = run.release()
         assert isinstance(release, dl.Release)
         assert run.trace(release.table["id"][0].as_py())["ended"] == "It is in the release."
 
     def test_settings_may_be_other_than_the_files(self, finished: Path) -> None:
-        run = dl.open_run(finished)
+        run = dl.Run.open(finished)
         states = {entry["stage"]: entry["state"] for entry in run.status({"release.per_class": 3})}
         assert (states["tally"], states["publish"]) == ("done", "stale")
 
@@ -104,18 +104,18 @@ class TestRun:
 
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match="driftline init"):
-            dl.open_run(tmp_path)
+            dl.Run.open(tmp_path)
 
     def test_an_existing_file_is_replaced_only_if_asked(self, tmp_path: Path) -> None:
-        dl.init_run(tmp_path, "folder")
+        dl.init(tmp_path)
         with pytest.raises(BadConfig, match="already exists"):
-            dl.init_run(tmp_path, "folder")
-        assert dl.init_run(tmp_path, "mini", force=True).path == tmp_path
+            dl.init(tmp_path)
+        assert dl.init(tmp_path, preset="mini", force=True).path == tmp_path
 
     @pytest.mark.parametrize("sets", [{"release": {"per_clas": 4}}, {"release.per_clas": 4}])
     def test_a_bad_setting_is_named_and_nothing_is_written(self, tmp_path: Path, sets: dict[str, Any]) -> None:
         with pytest.raises(BadConfig, match="Did you mean 'per_class'"):
-            dl.init_run(tmp_path / "run", "folder", **sets)
+            dl.init(tmp_path / "run", settings=sets)
         assert not (tmp_path / "run").exists()
 
     def test_the_command_names_it_too(self, tmp_path: Path) -> None:
@@ -127,18 +127,18 @@ class TestRun:
 
 class TestNotebook:
     def test_a_run_shows_its_stages_and_its_release(self, finished: Path) -> None:
-        page = Page(dl.open_run(finished)._repr_html_())
+        page = Page(dl.Run.open(finished)._repr_html_())
         assert {"ingest", "publish", "surplus 11", "36"} <= set(page.text)
         assert ("car, 2010", (48, 48)) in page.images
         assert len(page.images) == 6
 
     def test_a_run_without_a_release_shows_the_first_images(self, tmp_path: Path) -> None:
-        page = Page(dl.open_run(unpacked("waiting", tmp_path))._repr_html_())
+        page = Page(dl.Run.open(unpacked("waiting", tmp_path))._repr_html_())
         assert {"ask", "waiting", "the first 24 images"} <= set(page.text)
         assert len(page.images) == 24
 
     def test_a_run_that_has_not_begun_shows_its_stages(self, tmp_path: Path) -> None:
-        page = Page(dl.init_run(tmp_path, "folder")._repr_html_())
+        page = Page(dl.init(tmp_path)._repr_html_())
         assert page.text.count("pending") == 9
         assert page.images == []
 
@@ -186,4 +186,4 @@ class TestNotebook:
 
 def test_a_search_before_photos_are_embedded_says_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(dl.DriftlineError, match=r"The stage fetch of .* is not done\. Expected embedded images\."):
-        dl.init_run(tmp_path, "folder").search("a phone")
+        dl.init(tmp_path).search("a phone")

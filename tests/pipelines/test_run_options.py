@@ -8,7 +8,8 @@ import pytest
 from support.console import document, handed, inside
 from support.helpers import yfcc_line
 
-from driftline.pipelines.run.stage import retry_of
+from driftline.curate.core.executor.local import default_workers
+from driftline.pipelines.run.state import write_changes
 
 CONFIG = """\
 collection: {source: yfcc, path: photos.tsv}
@@ -16,7 +17,6 @@ filter: {upload_after_capture: false}
 embed: {model: driftline-photo-world}
 retrieve: {concepts: [{name: car, prompts: [a car]}]}
 """
-RUN = "driftline.pipelines.run.runner.run"
 
 
 @pytest.fixture
@@ -46,6 +46,9 @@ def test_from_repeats_a_stage_that_is_done_and_a_plan_says_so(folder: Path) -> N
         plans = document("plan", folder, *words, "--until", "filter")["plan"]
         return [plan["action"] for plan in plans if plan["stage"] in ("ingest", "filter")]
 
+    for command in ("run", "plan"):
+        done = inside(command, folder, "--from", "filter", "--until", "ingest")
+        assert (done.returncode, "--from filter is after --until ingest" in done.stderr) == (2, True)
     before = times()
     assert actions() == ["skip", "skip"]
     assert actions("--from", "filter") == ["skip", "run"]
@@ -54,18 +57,14 @@ def test_from_repeats_a_stage_that_is_done_and_a_plan_says_so(folder: Path) -> N
     assert (after[0], after[1] > before[1]) == (before[0], True)
 
 
-def test_misses_are_asked_again_for_the_reasons_that_are_named(folder: Path) -> None:
-    context = handed(RUN, "run", folder, "--retry-misses", "http_5xx, network")["context"]
-    assert context.retry == retry_of(["http_5xx", "network"])
-    assert handed(RUN, "run", folder)["context"].retry != context.retry
-    assert "names no reason" in inside("run", folder, "--retry-misses", ",").stderr
-
-
-def test_purge_is_the_setting_of_that_name(folder: Path) -> None:
-    words = ("run", folder, "--set", "release.append=true", "--set", f"release.previous={folder}")
-    purged, usual = (handed(RUN, *words, *more)["context"] for more in (["--purge"], []))
-    assert (purged.config.release.purge, usual.config.release.purge) == (True, False)
-    assert purged.changes == (*usual.changes, "release.purge=true")
+def test_an_unfinished_run_is_healed_for_the_reasons_that_are_named(folder: Path) -> None:
+    run = "driftline.pipelines.run.living.run"
+    healed = handed(run, "heal", folder, "--reason", "http_5xx, network", "--reason", "timeout")
+    reasons = ("http_5xx", "connection_failed", "file_unreadable", "no_result", "timeout")
+    assert (healed["context"].retry.reasons, healed["context"].verify, healed["until"]) == (reasons, True, "filter")
+    done = inside("heal", folder, "--reason", "timeot")
+    assert (done.returncode, "Did you mean 'timeout'?" in done.stderr) == (2, True)
+    assert "has no output yet" in inside("heal", (folder / "stages").rename(folder / "s").parent).stderr
 
 
 @pytest.mark.parametrize("command", ["browse", "explore", "annotate"])
@@ -84,32 +83,27 @@ def test_a_page_has_the_port_that_is_asked_for_and_is_opened_if_asked_to(
 @pytest.mark.parametrize("command", ["grow", "heal"])
 def test_a_living_run_has_the_workers_and_settings_that_are_asked_for(command: str, folder: Path) -> None:
     place = f"driftline.pipelines.run.living.{command}"
-    context = handed(place, command, folder, "--workers", 3, "--set", "seed=7")["context"]
-    assert (context.executor.workers, context.config.seed) == (3, 7)
+    words = (command, folder, "--workers", 3, "--engine", "slurm", "--set", "seed=7")
+    context = handed(place, *words)["context"]
+    assert (context.executor.workers, context.executor.kind, context.config.seed) == (3, "slurm", 7)
+    assert handed(place, command, folder)["context"].executor.workers == default_workers()
 
 
 def test_growing_stops_at_limits_of_time_and_money(folder: Path) -> None:
-    words = ("grow", folder, "--until", "ask", "--max-minutes", 2.5, "--max-cost", 7)
+    words = ("grow", folder, "--until", "ask", "--max-minutes", 2.5, "--max-usd", 7)
     found = handed("driftline.pipelines.run.living.grow", *words)
     assert (found["until"], found["minutes"], found["cost"]) == ("ask", 2.5, 7.0)
+    planned = document("grow", folder, "--dry-run", "--until", "filter")
+    assert planned["plan"] == document("plan", folder, "--until", "filter")["plan"]
 
 
-def test_healing_is_of_reasons_older_than_some_days_and_from_a_mirror(folder: Path) -> None:
-    words = (
-        "heal",
-        folder,
-        "--reason",
-        "timeout",
-        "--reason",
-        "gone",
-        "--older-than",
-        3,
-        "--mirror",
-        "https://m.test/{hash}",
-    )
-    found = handed("driftline.pipelines.run.living.heal", *words)
+def test_healing_is_of_reasons_older_than_some_days_and_adds_to_the_settings_of_the_last_run(folder: Path) -> None:
+    write_changes(folder, ["seed=7"])
+    words = ("heal", folder, "--reason", "timeout,gone", "--older-than", 3)
+    found = handed("driftline.pipelines.run.living.heal", *words, "--set", "fetch.mirror=https://m.test/{hash}")
     assert (found["reasons"], found["days"]) == (["timeout", "gone"], 3.0)
-    assert found["context"].config.fetch.mirror == "https://m.test/{hash}"
+    config = found["context"].config
+    assert (config.fetch.mirror, config.seed) == ("https://m.test/{hash}", 7)
 
 
 def test_a_demo_grows_if_asked_to(tmp_path: Path) -> None:
@@ -123,4 +117,5 @@ def test_a_report_of_a_run_adds_its_images_and_counts(journey: Path, tmp_path: P
     found = handed("driftline.pipelines.reporting.run_report.journey_report", *words, "--run", journey)
     assert next(iter(found.values())).root == journey
     assert list(found.values())[3:] == [journey / "runs", tmp_path / "r"]
+    assert handed("driftline.eval.reporting.report.write", *words, "--title", "Ours")["title"] == "Ours"
     assert "Expected one of each" in inside("report", journey / "runs", "--run", journey, "--out", tmp_path).stderr

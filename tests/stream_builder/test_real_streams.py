@@ -15,7 +15,8 @@ from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.held_out_classes import hold_out_classes
 from driftline.stream_builder.builders.portraits import portraits
-from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, open_timed
+from driftline.stream_builder.builders.table import from_table
+from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_release
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
 from driftline.stream_builder.interop.torch_loader import Policy, policy_of
 
@@ -32,7 +33,7 @@ def timed(n: int = 100) -> TimedSamples:
 class TestOrder:
     def test_samples_are_in_time_order_and_each_period_has_test_samples(self) -> None:
         data = timed()
-        made = in_time_order(data, periods=5, held_out=0.2)
+        made = in_time_order(data, period=5, test_share=0.2)
         flat = made.flat("train")
         assert (np.diff(flat.time) > 0).all()  # type: ignore[arg-type]
         assert [(len(s["train"]), len(s["test"])) for s in made.steps] == [(16, 4)] * 5
@@ -44,22 +45,22 @@ class TestOrder:
     def test_balanced_order_takes_no_class_more_often_than_the_median(self) -> None:
         data = timed(400)
         skewed = TimedSamples("skewed", data.x, np.where(data.y < 2, 0, data.y), data.ids, data.time, data.classes)
-        made = in_time_order(skewed, periods=2, held_out=0, order="balanced")
+        made = in_time_order(skewed, period=2, test_share=0, order="balanced")
         for step in made.steps:
             counts = Counter(step["train"].y.tolist())
             assert counts[0] <= sorted(counts.values())[1]
             assert (np.diff(step["train"].time) > 0).all()  # type: ignore[arg-type]
 
     def test_fewer_samples_than_periods_are_refused(self) -> None:
-        with pytest.raises(IncompatibleStream, match="100 samples for 101 periods"):
-            in_time_order(timed(), periods=101)
-        with pytest.raises(BadConfig, match="--held-out is 1"):
-            in_time_order(timed(), held_out=1)
+        with pytest.raises(IncompatibleStream, match="100 samples for 101 steps"):
+            in_time_order(timed(), period=101)
+        with pytest.raises(BadConfig, match="--test-share is 1"):
+            in_time_order(timed(), test_share=1)
 
     def test_a_release_in_its_order(self, journey: Path) -> None:
-        made = in_time_order(open_timed(journey), periods=4)
+        made = in_time_order(timed_release(journey), period=4)
         assert (np.diff(made.flat("train").time) >= 0).all()  # type: ignore[arg-type]
-        pictures = in_time_order(open_timed(journey, "images:16"), periods=2).steps[0]["train"]
+        pictures = in_time_order(timed_release(journey, "images:16"), period=2).steps[0]["train"]
         assert pictures.part(0, 3).x[:].shape == (3, 16, 16, 3)
 
     def table(self, folder: Path, rows: list[list[object]]) -> Path:
@@ -70,20 +71,20 @@ class TestOrder:
     def test_a_table_with_features(self, tmp_path: Path) -> None:
         path = self.table(tmp_path, [[f"p{i}", 50 - i, "cat" if i % 2 else "dog"] for i in range(20)])
         np.save(tmp_path / "x.npy", np.arange(20, dtype=np.float32)[:, None])
-        made = in_time_order(open_timed(path, str(tmp_path / "x.npy")), periods=2, held_out=0)
+        made = from_table(path, features=tmp_path / "x.npy", period=2, test_share=0)
         assert made.steps[0]["train"].x[:, 0].tolist() == list(range(19, 9, -1))
         assert made.classes == ["cat", "dog"]
 
     def test_a_bad_table_is_named_by_column_and_row(self, tmp_path: Path) -> None:
         path = self.table(tmp_path, [["p0", 1, "cat"], ["p1", "", "dog"]])
         with pytest.raises(BadInput, match=r"row 1: time is empty"):
-            open_timed(path)
+            from_table(path)
         path = self.table(tmp_path, [["p0", 1, "cat"]])
         with pytest.raises(BadInput, match="no column path"):
-            open_timed(path)
+            from_table(path)
         np.save(tmp_path / "x.npy", np.zeros((3, 1), np.float32))
         with pytest.raises(BadInput, match="3 rows"):
-            open_timed(path, str(tmp_path / "x.npy"))
+            from_table(path, features=tmp_path / "x.npy")
 
     def test_published_order_files_keep_their_order_and_bring_their_test_set(self, tmp_path: Path) -> None:
         import h5py
@@ -95,14 +96,14 @@ class TestOrder:
                     file["store_list"] = content
             (tmp_path / "features").mkdir(exist_ok=True)
             np.save(tmp_path / "features" / f"{side}.npy", np.arange(n, dtype=np.float32)[:, None])
-        made = in_time_order(open_timed(tmp_path, str(tmp_path / "features")), periods=3)
+        made = from_table(tmp_path, features=tmp_path / "features", period=3)
         assert made.flat("train").x[:, 0].tolist() == list(range(12))
         assert made.flat("test").x[:, 0].tolist() == list(range(6))
         for side, n in (("train", 12), ("test", 6)):
             for i in range(n):
                 (tmp_path / "root" / "x").mkdir(parents=True, exist_ok=True)
                 Image.new("RGB", (9, 9), (i, 0, 0)).save(tmp_path / "root" / "x" / f"{side}{i + 1}.png")
-        pictures = in_time_order(open_timed(tmp_path, root=tmp_path / "root", size=8), periods=3).flat("train")
+        pictures = from_table(tmp_path, root=tmp_path / "root", size=8, period=3).flat("train")
         assert pictures.x[:][:, 0, 0, 0].tolist() == list(range(11, -1, -1)), "'..' stays inside the root"
 
     def test_the_published_samples_for_the_choice_of_settings_come_first_and_are_counted(self, tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ class TestOrder:
                 with h5py.File(tmp_path / f"{side}_{name}.hdf5", "w") as file:
                     file["store_list"] = content
             np.save(tmp_path / f"{side}.npy", np.arange(n, dtype=np.float32)[:, None])
-        made = in_time_order(open_timed(tmp_path, str(tmp_path)), periods=3)
+        made = from_table(tmp_path, features=tmp_path, period=3)
         assert made.flat("train").x[:, 0].tolist() == [*range(5), *range(12)]
         assert [len(step["train"]) for step in made.steps] == [5 + 4, 4, 4]
         assert made.facts["pretrain"] == 5

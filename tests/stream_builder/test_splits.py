@@ -22,7 +22,8 @@ from driftline.eval.reporting.stream_page import facts
 from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
-from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, open_timed
+from driftline.stream_builder.builders.table import timed_table
+from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_release
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -49,33 +50,33 @@ def grouped(stream: Stream, size: int = 6) -> Stream:
 
 class TestInOrder:
     def test_no_uploader_is_on_both_sides(self) -> None:
-        made = in_time_order(uploads(), periods=5)
+        made = in_time_order(uploads(), period=5)
         assert made.shared_with_training() == 0
         assert made.facts["split"] == "grouped"
         held = sum(len(step["test"]) for step in made.steps)
         assert 0.08 < held / 600 <= 0.1, "as many test samples as were asked for"
 
     def test_random_is_asked_for_by_name_and_says_what_it_shares(self) -> None:
-        made = in_time_order(uploads(), periods=5, split="random")
+        made = in_time_order(uploads(), period=5, grouping="random")
         assert made.facts["split"] == "random"
         assert (made.shared_with_training() or 0) > 0.9
 
     def test_one_uploader_of_everything_is_an_error_with_the_way_out(self) -> None:
         alone = replace(uploads(), group=np.zeros(600, np.int64))
-        with pytest.raises(IncompatibleStream, match=r"Period 0 of album has no test sample.*--split random"):
-            in_time_order(alone, periods=5)
+        with pytest.raises(IncompatibleStream, match=r"Step 0 of album has no test sample.*--grouping random"):
+            in_time_order(alone, period=5)
 
     def test_a_source_without_uploaders_gives_what_it_gave(self) -> None:
         unknown = replace(uploads(), group=None)
         assert in_time_order(unknown).shared_with_training() is None
-        both = [in_time_order(unknown, split=split) for split in ("grouped", "random")]  # type: ignore[arg-type]
+        both = [in_time_order(unknown, grouping=split) for split in ("grouped", "random")]  # type: ignore[arg-type]
         assert both[0].flat("test").ids.tolist() == both[1].flat("test").ids.tolist()
 
     def test_a_table_may_name_uploaders(self, tmp_path: Path) -> None:
         lines = ["id,time,label,user", *(f"p{i},{i},cat,u{i // 4}" for i in range(40)), "q,99,dog,"]
         (tmp_path / "t.csv").write_text("\n".join(lines))
         np.save(tmp_path / "x.npy", np.zeros((41, 2), np.float32))
-        data = open_timed(tmp_path / "t.csv", str(tmp_path / "x.npy"))
+        data = timed_table(tmp_path / "t.csv", features=tmp_path / "x.npy")
         assert data.group is not None
         assert len(set(data.group.tolist())) == 11
 
@@ -94,7 +95,7 @@ class TestRelease:
         stream = from_release(journey).save(tmp_path / "s")
         assert stream.facts["shared_with_training"] == 0
         assert facts(stream)["shared uploaders"].startswith("0.0% of the test samples share an uploader")
-        assert in_time_order(open_timed(journey), periods=3).shared_with_training() == 0
+        assert in_time_order(timed_release(journey), period=3).shared_with_training() == 0
 
     def test_any_of_its_splits_can_be_chosen(self, journey: Path, tmp_path: Path) -> None:
         release = Release.open(journey)
@@ -210,7 +211,7 @@ class TestArrays:
     def test_with_groups_it_keeps_them_together(self) -> None:
         group = np.arange(120) // 4
         assert from_arrays(self.arrays(group=group)).shared_with_training() == 0
-        assert (from_arrays(self.arrays(group=group), split="random").shared_with_training() or 0) > 0.5
+        assert (from_arrays(self.arrays(group=group), grouping="random").shared_with_training() or 0) > 0.5
 
     def test_a_given_split_is_kept_and_measured(self, tmp_path: Path) -> None:
         split = np.where(np.arange(120) % 3 == 0, "test", "train")

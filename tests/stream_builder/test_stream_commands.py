@@ -18,7 +18,8 @@ from driftline.stream_builder.builders.held_out_classes import hold_out_classes
 from driftline.stream_builder.builders.portraits import portraits
 from driftline.stream_builder.builders.sampling import Composition
 from driftline.stream_builder.builders.shift_sequence import compose
-from driftline.stream_builder.builders.time_order import in_time_order, open_timed
+from driftline.stream_builder.builders.table import from_table
+from driftline.stream_builder.builders.time_order import in_time_order, timed_release
 from driftline.stream_builder.datasets import Options, open_dataset
 from driftline.stream_builder.measures.shift_distance import distances, label_statistics
 from driftline.stream_builder.stream import Stream
@@ -82,8 +83,8 @@ def test_augmentation_and_draws_are_recorded_or_refused(base: Path, tmp_path: Pa
     ("command", "words"),
     [
         ("compose", ["--base", "cifar100", "--sequence", "C", "--labels", "fine", "--size", 16]),
-        ("from-held-out", ["--base", "cifar100", "--labels", "fine", "--size", 16]),
-        ("from-texts", ["banking77"]),
+        ("from-dataset", ["cifar100", "--labels", "fine", "--size", 16]),
+        ("from-dataset", ["banking77", "--held-out", 2]),
     ],
 )
 def test_a_dataset_is_opened_as_the_options_say(command: str, words: list[Any], tmp_path: Path) -> None:
@@ -136,13 +137,26 @@ def made_texts(folder: Path) -> Path:
 
 def test_texts_are_stored_or_encoded_in_16_or_8_bits(tmp_path: Path) -> None:
     texts = made_texts(tmp_path / "texts")
-    document("stream", "from-texts", texts, "--out", tmp_path / "plain")
+    document("stream", "from-dataset", texts, "--out", tmp_path / "plain")
     assert Stream.load(tmp_path / "plain").steps[0]["train"].x.dtype.kind == "U"
-    document("stream", "from-texts", texts, "--encoder", "ngrams:64", "--device", "cpu", "--out", tmp_path / "vectors")
+    words = ("--encoder", "ngrams:64", "--device", "cpu", "--out", tmp_path / "vectors")
+    document("stream", "from-dataset", texts, *words)
     assert Stream.load(tmp_path / "vectors").x_shape == (64,)
-    command = ("stream", "features", tmp_path / "plain", "--features", "n=ngrams:64", "--device", "cpu")
-    assert document(*command, "--out", tmp_path / "16")["eight_bit_cosine"] is None
-    assert 0.99 < document(*command, "--bits", 8, "--out", tmp_path / "8")["eight_bit_cosine"] < 1
+    command = ("stream", "encode", tmp_path / "plain", "--encoder", "n=ngrams:64", "--device", "cpu")
+    (stored,) = document(*command, "--out", tmp_path / "16")["streams"]
+    assert (stored["eight_bit_cosine"], stored["out"]) == (None, str(tmp_path / "16" / "n"))
+    assert 0.99 < document(*command, "--bits", 8, "--out", tmp_path / "8")["streams"][0]["eight_bit_cosine"] < 1
+
+
+def test_encoders_are_named_by_the_user_or_by_their_parts_and_refused_before_work(tmp_path: Path) -> None:
+    texts = made_texts(tmp_path / "texts")
+    document("stream", "from-dataset", texts, "--out", tmp_path / "plain")
+    command = ("stream", "encode", tmp_path / "plain", "--out", tmp_path / "E")
+    document(*command, "--encoder", "ngrams:32", "--encoder", "b=ngrams:16")
+    assert sorted(place.name for place in (tmp_path / "E").iterdir()) == ["b", "ngrams-32"]
+    for wrong in (["../x=ngrams:8"], ["a=ngrams:8", "a=ngrams:9"], ["=ngrams:8"]):
+        done = inside(*command, *(word for one in wrong for word in ("--encoder", one)))
+        assert (done.returncode, "Expected [NAME=]KIND:MODEL:WEIGHTS" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +173,7 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["--seed", 3], {"seed": 3}),
         (["--test-share", 0.5], {"test_share": 0.5}),
-        (["--split", "random"], {"split": "random"}),
+        (["--grouping", "random"], {"grouping": "random"}),
     ],
 )
 def test_an_option_of_from_arrays_draws_what_the_function_draws(
@@ -175,7 +189,7 @@ def test_an_option_of_from_arrays_draws_what_the_function_draws(
 def test_what_is_said_of_the_vectors_is_recorded(command: str, arrays: Path, tmp_path: Path) -> None:
     source = arrays if command == "from-arrays" else made_release(tmp_path / "release", each=2).path
     words = ("stream", command, source, "--out", tmp_path / "out", "--trained-until")
-    document(*words, "2021-01", "--bits", 8, "--published", "clear10/clip", "--seed", 3)
+    document(*words, "2021-01", "--bits", 8, "--paper", "clear10/clip", "--seed", 3)
     stream = Stream.load(tmp_path / "out")
     assert (stream.facts["encoder_cutoff"], stream.facts["encoder_source"]) == ("2021-01", "--trained-until")
     assert stream.facts["published"] == "clear10/clip"
@@ -200,35 +214,97 @@ def photos(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "settings"),
     [
-        (["--periods", 2], {"periods": 2}),
-        (["--held-out", 0.5], {"held_out": 0.5}),
-        (["--order", "balanced", "--held-out", 0], {"order": "balanced", "held_out": 0}),
+        (["--period", 2], {"period": 2}),
+        (["--period", "day"], {"period": "day"}),
+        (["--test-share", 0.5], {"test_share": 0.5}),
+        (["--order", "balanced", "--test-share", 0], {"order": "balanced", "test_share": 0}),
         (["--seed", 3], {"seed": 3}),
-        (["--split", "random"], {"split": "random"}),
+        (["--grouping", "random"], {"grouping": "random"}),
+        (["--label", "user"], {"label": "user"}),
+        (["--id", "path"], {"id": "path"}),
+        (["--group", "label"], {"group": "label"}),
+        (["--columns", "{label: user, group: label}"], {"label": "user", "group": "label"}),
     ],
 )
-def test_an_option_of_from_order_makes_the_stream_that_the_function_makes(
+def test_an_option_of_from_table_makes_the_stream_that_the_function_makes(
     words: list[Any], settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    table, usual = photos(tmp_path / "data"), {"periods": 4, "held_out": 0.25}
-    data = open_timed(table, str(tmp_path / "data" / "v.npy"))
-    plain = in_time_order(data, **usual).save(tmp_path / "plain")  # type: ignore[arg-type]
-    expected = in_time_order(data, **usual | settings).save(tmp_path / "expected")  # type: ignore[arg-type]
-    command = ["stream", "from-order", table, "--features", tmp_path / "data" / "v.npy", "--out", tmp_path / "out"]
-    command += [] if "--periods" in words else ["--periods", 4]
-    command += [] if "--held-out" in words else ["--held-out", 0.25]
+    table, usual = photos(tmp_path / "data"), {"period": 4, "test_share": 0.25}
+    vectors = tmp_path / "data" / "v.npy"
+    plain = from_table(table, features=vectors, **usual).save(tmp_path / "plain")  # type: ignore[arg-type]
+    expected = from_table(table, features=vectors, **usual | settings).save(tmp_path / "expected")  # type: ignore[arg-type]
+    command = ["stream", "from-table", table, "--features", vectors, "--out", tmp_path / "out"]
+    command += [] if "--period" in words else ["--period", 4]
+    command += [] if "--test-share" in words else ["--test-share", 0.25]
     found = document(*command, *words)
     assert found["sha256"] == expected.sha256
     assert found["sha256"] != plain.sha256
 
 
 def test_pictures_of_a_table_are_below_the_root_and_of_the_size_that_are_asked_for(tmp_path: Path) -> None:
-    command = ("stream", "from-order", photos(tmp_path / "data"), "--periods", 2, "--out", tmp_path / "out")
+    command = ("stream", "from-table", photos(tmp_path / "data"), "--period", 2, "--out", tmp_path / "out")
     assert "48 of 48 images" in inside(*command).stderr
     document(*command, "--root", tmp_path / "data" / "pictures", "--size", 8)
     first = Stream.load(tmp_path / "out").steps[0]["train"]
     assert first.x[:1].shape == (1, 8, 8, 3)
     assert [round(int(image[0, 0, 0]) / 5) for image in first.x[:]] == [int(id_[1:]) for id_ in first.ids.tolist()]
+
+
+def test_dates_of_every_kind_and_samples_in_columns_make_the_same_stream(tmp_path: Path) -> None:
+    """In a file and in memory; a step a year, week or day."""
+    days = np.datetime64("2019-12-28") + np.arange(12)
+    columns: dict[str, Any] = {"taken": days, "kind": ["a", "b"] * 6, "u": np.arange(12.0), "v": np.ones(12)}
+    lines = ["taken,kind,u,v", *(f"{d},{k},{u},{v}" for d, k, u, v in zip(*columns.values(), strict=True))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    usual: dict[str, Any] = {"time": "taken", "label": "kind", "x": ["u", "v"], "test_share": 0}
+    kinds = [days, days.astype("datetime64[s]"), days.astype(str), days.astype("datetime64[ms]").astype(int)]
+    made = [from_table(columns | {"taken": kind}, period="year", **usual) for kind in kinds]
+    words = ("--columns", "{time: taken, label: kind, x: 'u,v'}", "--test-share", 0, "--period", "year")
+    document("stream", "from-table", tmp_path / "t.csv", *words, "--out", tmp_path / "s")
+    for stream in (*made, Stream.load(tmp_path / "s")):
+        assert [(step.name, len(step["train"])) for step in stream.steps] == [("2019", 4), ("2020", 8)]
+        assert stream.flat("train").x.tolist() == [[float(i), 1.0] for i in range(12)]
+    weeks = from_table(columns, period="week", **usual).steps
+    assert [(step.name, len(step["train"])) for step in weeks] == [
+        ("2019-12-23", 2),
+        ("2019-12-30", 7),
+        ("2020-01-06", 3),
+    ]
+    years = from_table(columns | {"taken": np.arange(12) // 6 + 2019}, period="year", **usual)
+    assert [(step.name, len(step["train"])) for step in years.steps] == [("2019", 6), ("2020", 6)]
+
+
+def test_a_release_in_order_of_time_is_cut_by_period_and_options_that_need_it_are_refused_alone(
+    tmp_path: Path,
+) -> None:
+    release = made_release(tmp_path / "release", each=4)
+    command = ("stream", "from-release", release.path, "--out", tmp_path / "out")
+    found = document(*command, "--period", 3, "--test-share", 0.3, "--seed", 1)
+    expected = in_time_order(timed_release(release.path), 3, 0.3, seed=1).save(tmp_path / "expected")
+    assert found["sha256"] == expected.sha256
+    for words, problem in (
+        (["--test-share", 0.2], "--test-share was given without --period"),
+        (["--period", 3, "--split", 0], "--split was given with --period"),
+        (["--period", "decade"], "Expected year, month, week, day, or a number of steps"),
+        (["--device", "cpu"], "--device was given without --texts"),
+    ):
+        done = inside(*command, *words)
+        assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--columns", "{when: time}"], "--columns names 'when'. Available here: time, label, x, id, path, group."),
+        (["--columns", "{time: time}", "--time", "time"], "--columns names time, and --time was given, too."),
+        (["--columns", "[time"], "Expected roles and columns"),
+        (["--x", "time", "--path", "path"], "More than one of --x, --features and --path"),
+        (["--period", 0], "--period is '0'."),
+    ],
+)
+def test_wrong_columns_of_a_table_are_refused(words: list[Any], problem: str, tmp_path: Path) -> None:
+    done = inside("stream", "from-table", photos(tmp_path / "data"), *words, "--out", tmp_path / "out")
+    assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -240,13 +316,13 @@ def test_pictures_of_a_table_are_below_the_root_and_of_the_size_that_are_asked_f
         (["--seed", 3], {"seed": 3}),
     ],
 )
-def test_an_option_of_from_held_out_makes_the_stream_that_the_function_makes(
+def test_an_option_of_from_dataset_makes_the_stream_that_the_function_makes(
     words: list[Any], settings: dict[str, Any], base: Path, tmp_path: Path
 ) -> None:
     dataset, usual = open_dataset(base), {"classes": 1}
     plain = hold_out_classes(dataset, **usual).save(tmp_path / "plain")  # type: ignore[arg-type]
     expected = hold_out_classes(dataset, **usual | settings).save(tmp_path / "expected")  # type: ignore[arg-type]
-    command = ["stream", "from-held-out", "--base", base, "--out", tmp_path / "out"]
+    command = ["stream", "from-dataset", base, "--out", tmp_path / "out"]
     command += [] if "--held-out" in words else ["--held-out", 1]
     found = document(*command, *words)
     assert found["sha256"] == expected.sha256
@@ -259,9 +335,13 @@ def test_portraits_have_a_size_a_seed_and_a_fidelity(tmp_path: Path) -> None:
         for i in range(16):
             Image.new("L", (10, 10), 7 * i).save(tmp_path / name / f"{1930 + 10 * (i % 2)}_{name}{i}.png")
     words = ("--size", 8, "--seed", 3, "--fidelity", "paper-code")
-    found = document("stream", "portraits", tmp_path, *words, "--out", tmp_path / "out")
+    command = ("stream", "compose", "--base", tmp_path, "--sequence", "portraits", "--out", tmp_path / "out")
+    found = document(*command, *words)
     expected = portraits(tmp_path, 8, 3, "paper-code").save(tmp_path / "expected")
-    usual = portraits(tmp_path, 8, 1007, "paper-code").save(tmp_path / "usual")
+    usual = portraits(tmp_path, 8, 0, "paper-code").save(tmp_path / "usual")
     assert found["sha256"] == expected.sha256 != usual.sha256
     loaded = Stream.load(tmp_path / "out")
     assert (loaded.x_shape, loaded.facts["loading"]["normalise"]) == ((8, 8, 3), "squashed")
+    for wrong in (("--sizes", "1,2"), ("--test-size", 3), ("--no-oracle",), ("--seeds", "0-1")):
+        done = inside(*command, *wrong, "--out", tmp_path / "other")
+        assert (done.returncode, f"{wrong[0]} was given with --sequence portraits" in done.stderr) == (2, True)

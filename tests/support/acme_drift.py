@@ -28,6 +28,7 @@ from driftline.eval.memory.samplers import Positions, Sampler
 from driftline.eval.nets.chain import HEAD, Blocks
 from driftline.eval.protocol import Protocol, Result, Score
 from driftline.eval.rows import Row
+from driftline.stream_builder.builders.table import from_table
 from driftline.stream_builder.datasets import Dataset, Options, Samples
 from driftline.stream_builder.shifts.base import Images, Shift, check_images
 from driftline.stream_builder.stream import Stream
@@ -197,6 +198,19 @@ def post(
 def centres(a: Any, b: Any, seed: int = 0) -> float:
     """Measure: the distance of the two means."""
     return float(np.linalg.norm(np.asarray(a, float).mean(0) - np.asarray(b, float).mean(0)))
+
+
+def diary(source: Path, separator: str = ";", seed: int = 0, work: Path | None = None) -> Stream:
+    """Importer: a text file with one sample a line: year, class, number.
+
+    Its stream says where the numbers lay meanwhile.
+    """
+    assert work is not None
+    work.mkdir(parents=True)
+    rows = [line.split(separator) for line in source.read_text().splitlines()]
+    columns = {"year": [int(row[0]) for row in rows], "kind": [row[1] for row in rows]}
+    columns["number"] = [float(row[2]) for row in rows]
+    return from_table(columns, time="year", label="kind", x="number", period="year", seed=seed)
 
 
 def squares(path: Path, options: Options) -> Dataset:

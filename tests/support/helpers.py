@@ -195,7 +195,7 @@ embed: {{model: driftline-photo-world}}
 retrieve:
 {retrieve}
   depth: 20
-  background: false
+  background_share: 0
   short: fewer
   concepts: [{{name: car, prompts: [a car]}}, {{name: bus, prompts: [a bus]}}]
 validation: {{method: catalogue}}

@@ -32,7 +32,7 @@ embed: {{model: driftline-photo-world}}
 retrieve:
   per_class: 4
   depth: 20
-  background: false
+  background_share: 0
   short: fewer
   concepts: [{{name: car, prompts: [a car]}}, {{name: phone, prompts: [a phone]}}]
 validation: {{method: crowd, workers: 2, agree: 2, image_base_url: "http://127.0.0.1/images"}}

@@ -16,6 +16,7 @@ ACME = {  # entry-point group → name → object
     "exports": {"acme-listing": "acme_drift:listing"},
     "stream_exports": {"acme-ledger": "acme_drift:ledger"},
     "platforms": {"acme-post": "acme_drift:post"},
+    "importers": {"acme-diary": "acme_drift:diary"},
     "datasets": {"acme-squares": "acme_drift:squares"},
     "shifts": {"acme-invert": "acme_drift:Invert"},
     "measures": {"acme-centres": "acme_drift:centres"},

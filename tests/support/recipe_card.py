@@ -28,12 +28,12 @@ def recipe_card(preset: str, judgement: str) -> str:
 
 def _facts(config: Config) -> dict[str, Any]:
     retrieve, validation, release = config.retrieve, config.validation, config.release
-    classes = [c.name for c in retrieve.concepts] + ([BACKGROUND] if retrieve.background else [])
+    classes = [c.name for c in retrieve.concepts] + ([BACKGROUND] if retrieve.background_share else [])
     unlabelled = config.buckets.unlabelled
     labelled = config.buckets.count - len(unlabelled)
     asked = retrieve.per_class * len(retrieve.concepts)
-    if retrieve.background:
-        asked += int(retrieve.per_class * retrieve.negative_ratio) * len(retrieve.concepts)
+    if retrieve.background_share:
+        asked += int(retrieve.per_class * retrieve.background_share) * len(retrieve.concepts)
     images = labelled * sum(release.per_class if c != BACKGROUND else release.background or release.per_class
                             for c in classes)  # fmt: skip
     return {
@@ -53,7 +53,7 @@ def _facts(config: Config) -> dict[str, Any]:
         "weights": config.embed.weights,
         "per_list": retrieve.per_class,
         "overlap": retrieve.overlap,
-        "background": retrieve.background,
+        "background": retrieve.background_share > 0,
         "crowd": validation.method == "crowd",
         "workers": validation.workers,
         "rule": rule_text(validation.model_dump()),

@@ -189,6 +189,15 @@ def orientation_of(image: Image) -> int:
     return 1
 
 
+def shown_alike(image: Image) -> bool:
+    """Whether an opened image is one that every reader shows alike, by its header alone: most photos are not decoded to
+    know it. False: `prepared` says."""
+    still = image.format in ("JPEG", "PNG") and not getattr(image, "is_animated", False)
+    deep = ";16" in str(getattr(image, "tile", ""))
+    plain = image.mode in ("RGB", "L") and not image.has_transparency_data and not deep
+    return still and plain and orientation_of(image) == 1
+
+
 def _colours(image: Image) -> tuple[Image, list[str]]:
     """A decoded image in RGB, and what was done."""
     if image.mode in GREY:

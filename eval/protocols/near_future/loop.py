@@ -1,7 +1,8 @@
 """The loop: predict what comes S samples later, then learn the current batch [near-future accuracy, sec. 3; EvalOCL].
 
 At time t a learner has learned [0, t·B); it predicts [S + t·B, S + (t+1)·B), and then learns batch t. Samples [0, S)
-are never scored at S, and the last S are trained on and never scored. S counts samples; several are scored in one pass,
+are never scored at S, and the last S are trained on and never scored. Nor is what comes before the first batch is
+learned, where an untrained network would name classes by chance. S counts samples; several are scored in one pass,
 since prediction is pure. A learner that works sample by sample learns each sample of a batch before it predicts the
 next.
 """
@@ -53,6 +54,12 @@ class Plan:
         """Samples until labels come."""
         return self.delay * self.batch
 
+    def span(self, t: int, shift: int, n: int) -> tuple[int, int] | None:
+        """The samples of n that are predicted before batch t is learned and scored, [low, high); None: there are none,
+        also before the first batch is learned."""
+        low, high = max(self.prefix, shift + t * self.batch), min(n, shift + (t + 1) * self.batch)
+        return (low, high) if t > self.delay and low < high else None
+
 
 @dataclass
 class Progress:
@@ -94,11 +101,7 @@ def advance(
             states[i].stopped = skip_reason(error)
     for t in range(min((state.done for state in states), default=last), last):
         start, seen = t * batch, min(n, (t + 1) * batch)
-        spans = {
-            s: (max(plan.prefix, s + start), min(n, s + seen))
-            for s in plan.shifts.values()
-            if plan.prefix < s + seen and s + start < n
-        }
+        spans = {s: span for s in plan.shifts.values() if (span := plan.span(t, s, n)) is not None}
         x = whole.x(np.concatenate([np.arange(*span) for span in spans.values()])) if spans else None
         periods = [j for j, end in enumerate(ends.tolist()) if start < end <= seen]
         for i, (learner, state) in enumerate(zip(current, states, strict=True)):
@@ -121,6 +124,19 @@ def advance(
                 state.stopped = skip_reason(error)
     for i, state in enumerate(states):
         yield i, state.stopped or Ran(state.rows, current[i])
+
+
+def majority(labels: Labels, plan: Plan, shift: int) -> float | None:
+    """Accuracy `shift` samples ahead of the class that is most frequent so far, the lowest of equal ones; None if
+    nothing is scored."""
+    counts, right, asked = np.zeros(int(labels.max(initial=0)) + 1, np.int64), 0, 0
+    for t in range(-(-len(labels) // plan.batch)):
+        if (span := plan.span(t, shift, len(labels))) is not None:
+            right += int((labels[slice(*span)] == counts.argmax()).sum())
+            asked += span[1] - span[0]
+        if t >= plan.delay:
+            np.add.at(counts, labels[(t - plan.delay) * plan.batch : (t - plan.delay + 1) * plan.batch], 1)
+    return right / asked if asked else None
 
 
 def _batch(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Sure:

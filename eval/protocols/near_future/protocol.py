@@ -14,7 +14,7 @@ from driftline.curate.core.outside.names import is_count
 from driftline.eval.abilities import spent
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, Ran, Result, Roles, Score, Start
+from driftline.eval.protocol import MAJORITY, Protocol, Ran, Result, Roles, Score, Start
 from driftline.eval.protocols.near_future import loop
 from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
 from driftline.eval.rows import Row
@@ -43,7 +43,7 @@ class NearFuture(Protocol):
     prefix: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     """samples at the start that are learned but never scored: settings are chosen there; "auto": those that the stream
     sets apart, else a tenth, but at least 2,000 or a third, or 0 if that is less than four batches; 0: none, and
-    learning rates as in CLEAR"""
+    learning rates as in CLEAR. What is predicted before the first batch is learned is never scored"""
     delay: Annotated[int, Field(ge=0)] = 0
     """batches until labels come"""
     points: Annotated[int, Field(ge=1), NO_EFFECT] = 50
@@ -82,7 +82,7 @@ class NearFuture(Protocol):
             raise IncompatibleStream(
                 f"Sample {first} of {stream.name!r} is older than the one before it.",
                 "near-future needs a stream in order of time.",
-                "Add --sort, or make the stream with driftline stream from-order.",
+                "Add --set sort=true, or make the stream with driftline stream from-table.",
             )
         return [whole.take(order)]
 
@@ -101,15 +101,14 @@ class NearFuture(Protocol):
             raise IncompatibleStream(
                 f"{stream.name!r} has one class only.", "Expected at least two: with one, every answer is right."
             )
-        if (
-            isinstance(self.shift, int)
-            and isinstance(self.prefix, int)
-            and n < max(self.shift, self.prefix) + self.batch
-        ):
+        if not (isinstance(self.shift, int) and isinstance(self.prefix, int)):
+            return
+        ahead = self.shift + (1 + self.delay) * self.batch
+        if n <= (unscored := max(ahead, self.prefix)):
             raise IncompatibleStream(
-                f"{stream.name!r} has {n} training samples; shift, prefix and batch are {self.shift}, {self.prefix} "
-                f"and {self.batch}.",
-                "Expected at least the batch and the larger of the other two together.",
+                f"{stream.name!r} has {n} training samples; batch is {self.batch}, and the first {unscored} are not "
+                f"scored (prefix {self.prefix}, shift {self.shift}, and the batches before the first learned).",
+                f"Expected at least {unscored + 1}.",
                 "Use a smaller shift, or a longer stream.",
             )
 
@@ -148,9 +147,10 @@ class NearFuture(Protocol):
         a second time with more updates for each batch: in all a hundred, or those of the whole run if they are fewer.
         Raises IncompatibleStream if there is no prefix."""
         n = int(self.prefix)
-        if n < 2:
+        if n <= 2 * self.batch:
             problem = f"Settings are chosen on the prefix, which has {n} samples."
-            raise IncompatibleStream(problem, "Expected more.", "Set prefix, or give the setting a value.")
+            hint = "Set prefix, or give the setting a value."
+            raise IncompatibleStream(problem, f"Expected more than two batches of {self.batch}.", hint)
         starts = np.cumsum([0, *map(len, trains := self.trains(stream))]).tolist()
         parts = [split.part(0, n - low) for split, low in zip(trains, starts, strict=False) if low < n]
         part = Stream(
@@ -174,6 +174,9 @@ class NearFuture(Protocol):
         under = {"underspent": round(taken / paid, 3)} if 0 < taken < LEAST_SHARE * paid else {}
         curve = blind_curve_of(stream)
         notes: dict[str, Any] = {"blind": curve.plain(), "ties": stream.ties(), "ties_text": stream.ties_text()}
+        labels = np.concatenate([np.asarray(train.y, np.int64) for train in self.trains(stream)])
+        if (majority := loop.majority(labels, self._plan(), int(self.shift))) is not None:
+            notes["references"] = {MAJORITY: majority}
         at = sum(s <= int(self.shift) for s in curve.shifts) - 1
         if at >= 0 and curve.above[at]:
             notes["warning"] = (
@@ -192,6 +195,9 @@ class NearFuture(Protocol):
         """Name of a test → S; `shift` must be a number."""
         return {"online": 0, "near_future": int(self.shift)} | {f"shift/{s}": s for s in self.further()}
 
+    def _plan(self, most_probable: int = 0) -> loop.Plan:
+        return loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix), most_probable)
+
     @property
     def learners_per_pass(self) -> int:
         """The setting `abreast`."""
@@ -200,8 +206,7 @@ class NearFuture(Protocol):
     def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
         """One pass with all learners."""
         trains = self.trains(stream)
-        most = max(train.most_probable for train in trains)
-        plan = loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix), most)
+        plan = self._plan(max(train.most_probable for train in trains))
         learners, saves = [start.learner for start in starts], [start.save for start in starts]
         yield from loop.advance(stream, trains, plan, learners, saves)
 

@@ -46,11 +46,13 @@ def _recover(
     prepare(learner, [scenario.stream.x, scenario.novel.x, scenario.original.x])
     made, given, correcting, tally = 0, 0, 0.0, Tally("stream")  # corrections made by users, given to the learner
     waiting: list[tuple[int, int, int]] = []  # position when it comes, sample, label
+    learned = np.bincount(scenario.seed.y, minlength=len(classes))  # labels
 
     def tests(seen: int) -> Iterator[Row]:
         for name in ("novel", "original"):
             part = getattr(scenario, name)
-            row = evaluate_split(learner, part, name, begun, learned_to=0, seen=seen, corrections=given)
+            at = {"learned_to": 0, "seen": seen, "constant": int(learned.argmax()), "corrections": given}
+            row = evaluate_split(learner, part, name, begun, **at)
             stored, share = stored_bytes(learner), recall(learner, part.x)
             yield replace(row, class_n=(), class_correct=(), stored=stored, recall=share)
 
@@ -60,6 +62,7 @@ def _recover(
             ledger.append({"id": str(scenario.stream.ids[which]), "label": classes[label], "sample": which}, x[0])
         nonlocal given, correcting
         given += 1
+        learned[label] += 1
         clock = time.process_time()
         correct_with(learner, x, np.array([label]))
         correcting += time.process_time() - clock

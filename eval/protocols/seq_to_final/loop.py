@@ -80,9 +80,10 @@ def to_final(
             )
         steps = [stream.oracle.visible()]
     learn_sequence(learner, steps)
-    seen, last = sum(len(step["train"]) for step in steps), len(stream.steps) - 1
-    yield evaluate_split(learner, stream.steps[-1]["test"], "final", begun, learned_to=last, seen=seen)
+    labels, last = np.concatenate([step["train"].y for step in steps]), len(stream.steps) - 1
+    at = {"learned_to": last, "seen": len(labels), "constant": int(np.bincount(labels).argmax())}
+    yield evaluate_split(learner, stream.steps[-1]["test"], "final", begun, **at)
     if per_step:
         for step in stream.steps:
             if "test" in step.splits:
-                yield evaluate_split(learner, step["test"], str(step.index), begun, learned_to=last, seen=seen)
+                yield evaluate_split(learner, step["test"], str(step.index), begun, **at)

@@ -10,14 +10,16 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
 from driftline.curate.core.outside.escaping import latex, no_formula
-from driftline.eval.protocol import Document, primary_of, scores_of
+from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
 from driftline.eval.reporting import spread
 from driftline.eval.reporting.ageing import half_life_text
 from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.document import names_of
-from driftline.eval.results import COLUMNS, PUBLISHED, records
 from driftline.eval.scoring.ranking import entry_of, ranked
 
+PUBLISHED = "published"  # in place of a seed
+COLUMNS = ("stream", "protocol", "learner", "score", "seed", "value")
+CLASS_COLUMNS = ("stream", "protocol", "learner", "class", "n", "recall")
 EXPORTED = (
     "scores.csv", "scores.tex", "scores.parquet", "cells.parquet", "half_lives.parquet", "schema.json", "results.json",
     "results.json.gz",
@@ -77,7 +79,7 @@ def write_exports(documents: Sequence[Document], out: Path) -> None:
 
     write_text(out / "scores.csv", scores_csv(documents))
     write_text(out / "scores.tex", scores_tex(documents))
-    tables = {"scores": _scores(documents), "cells": _cells(documents), "half_lives": _half_lives(documents)}
+    tables = {"scores": score_records(documents), "cells": _cells(documents), "half_lives": _half_lives(documents)}
     for name, rows in tables.items():
         fields = [pa.field(column, pa.type_for_alias(TYPES.get(column, "string"))) for column in COLUMN_TEXTS[name]]
         write_parquet(out / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema=pa.schema(fields)))
@@ -121,15 +123,15 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _scores(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
-    """One row for each score of each run."""
+def score_records(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
+    """One row for each score of each run, also of balanced accuracy and macro-F1, the best learner first."""
     for document in documents:
         about = _about(document)
         for place in ranked(document):
             result = place.result
             settings = json.dumps(result["settings"], sort_keys=True, default=str)
             runs = result.get("runs") or [None] * len(result["seeds"])
-            for score in scores_of(document):
+            for score in [*scores_of(document), *OF_CLASSES]:
                 kind = {"score": score.name, "unit": score.unit, "higher_is_better": score.higher_is_better}
                 values = entry_of(score, result).get("values", ())
                 for seed, value, run in zip(result["seeds"], values, runs, strict=False):
@@ -203,3 +205,26 @@ def scores_tex(documents: Sequence[Document]) -> str:
                 lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")
         tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(tables) + "\n"
+
+
+def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float | None]]:
+    """Stream, protocol, learner, score, seed and value of every run, the best learner first; the seed of a published
+    mean is "published"."""
+    for name, result, *_ in ranked(document):
+        of_classes = {score.name: values for score in OF_CLASSES if (values := entry_of(score, result))}
+        for score, values in (result["scores"] | of_classes).items():
+            pairs = list(zip(result["seeds"], values["values"], strict=True))
+            if score in result.get("published", {}):
+                pairs.append((PUBLISHED, result["published"][score]["mean"]))
+            for seed, value in pairs:
+                yield document["stream"]["name"], document["protocol"], name, score, seed, value
+
+
+def class_records(document: Document) -> Iterator[tuple[str, str, str, str, int, float | None]]:
+    """Stream, protocol, learner, class, test samples and recall, the best learner first, the classes in their order."""
+    names = document.get("classes", ())
+    for name, result, *_ in ranked(document):
+        about = document["stream"]["name"], document["protocol"], name
+        of = result.get("classes", {"n": (), "recall": ()})
+        for k, (n, share) in enumerate(zip(of["n"], of["recall"], strict=True)):
+            yield *about, names[k] if k < len(names) else str(k), n, share

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from driftline.curate.core.errors import IncompatibleStream, UnknownName, did_you_mean
+from driftline.curate.core.errors import IncompatibleStream, UnknownName, available, did_you_mean
 from driftline.eval.plotting import files
 from driftline.eval.plotting.charts import Figure
 from driftline.eval.protocol import Document
@@ -18,24 +18,36 @@ from driftline.stream_builder.stream import Stream
 
 
 def save_figures(
-    documents: Sequence[Document], out: Path, name: str = "", streams: Sequence[Stream] = ()
+    documents: Sequence[Document], out: Path, titles: Sequence[str] = (), streams: Sequence[Stream] = ()
 ) -> list[Path]:
     """Write each chart of the pages into `out` as SVG, PDF and PNG, named by protocol, stream and title; returns the
-    paths. documents: of `results_of`. name: only the charts of this title, as in "cost-against-accuracy".
+    paths. documents: of `results_of`. titles: only these charts, as in "cost-against-accuracy".
 
     Raises IncompatibleStream if there is no chart, UnknownName if none has the name."""
+    return [
+        files.save(figure.picture, out / f"{stem}{kind}")
+        for stem, figure in _named(documents, titles, streams)
+        for kind in files.KINDS
+    ]
+
+
+def chart(documents: Sequence[Document], name: str = "", streams: Sequence[Stream] = ()) -> tuple[str, str]:
+    """Title and SVG file of the first chart. Raises as `save_figures`."""
+    _, figure = _named(documents, [name] if name else [], streams)[0]
+    return figure.title, files.standalone(figure.picture.svg)
+
+
+def _named(documents: Sequence[Document], titles: Sequence[str], streams: Sequence[Stream]) -> list[tuple[str, Figure]]:
+    """(file's name, chart) of those of some titles, or of all. Raises as `save_figures`."""
     charts = list(_charts(documents, {stream.sha256: stream for stream in streams}))
     if not charts:
         raise IncompatibleStream("These results have no chart.", "", "Evaluate two learners, or on several steps.")
     names = list(dict.fromkeys(title for title, _, _ in charts))
-    if name and name not in names:
-        raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, names), f"Available: {', '.join(names)}.")
-    return [
-        files.save(figure.picture, out / f"{stem}{kind}")
-        for title, stem, figure in charts
-        if name in ("", title)
-        for kind in files.KINDS
-    ]
+    for name in titles:
+        if name not in names:
+            every = [*names, *files.OF_NETWORKS]
+            raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, every), available(name, every))
+    return [(stem, figure) for title, stem, figure in charts if not titles or title in titles]
 
 
 def _charts(documents: Sequence[Document], streams: dict[str, Stream]) -> Iterator[tuple[str, str, Figure]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import sha256_bytes, write_bytes, write_json, write_text
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.registry import Registry
 from driftline.eval import outcomes
 from driftline.eval.protocol import Document, Score, kind_of, primary_of, scores_of
 from driftline.eval.results import Results
@@ -28,6 +29,8 @@ from driftline.eval.scoring.ranking import entry_of, mean_of, ranked
 from driftline.stream_builder.stream import Stream
 
 SCHEMA = "0.3.0"  # of Every Eval Ever
+FORMATS = Registry("result format", {"every-eval-ever": f"{__name__}:_every_eval_ever",
+                                     "huggingface": f"{__name__}:_hugging_face"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,12 @@ class About:
 def write_results(
     paths: Sequence[Path], out: Path, formats: Sequence[str], about: About, streams: Sequence[Stream] = ()
 ) -> dict[str, int]:
-    """Write the results of rows in some of the formats "every-eval-ever" and "huggingface", each in a folder of its
-    own; returns the number of files. streams: give samples their ids. Raises BadConfig, and what `outcomes.find` and
-    `outcomes.check_stream` raise."""
+    """Write the results of rows in some of the FORMATS, each in a folder of its own; returns the number of files.
+
+    streams: give samples their ids. Raises UnknownName, BadConfig, and what `outcomes.find` and `outcomes.check_stream`
+    raise."""
+    for name in formats:
+        FORMATS.entry(name)
     if "huggingface" in formats and not re.fullmatch(r"[\w.-]+/[\w.-]+", about.dataset):
         raise BadConfig(f"--dataset is {about.dataset!r}.", "Expected USER/NAME of the benchmark on the Hub.")
     runs, _ = outcomes.find(paths)

@@ -195,16 +195,16 @@ def publish(
     concepts: Sequence[Concept],
     plan: StudyPlan,
     journal: Journal,
-    max_spend: float | None,
+    max_usd: float | None,
 ) -> dict[str, Any]:
     """Publish a batch as one study, step by step; finished steps are not repeated. Returns the ids and the cost.
 
-    Raises BadConfig without `max_spend`, if the rewards or the cost that Prolific computes exceed it, or for an address
+    Raises BadConfig without `max_usd`, if the rewards or the cost that Prolific computes exceed it, or for an address
     that is not https; Unfinished where Prolific takes longer: the same command continues.
     """
-    if max_spend is None or plan.rewards(len(addresses)) > max_spend:
+    if max_usd is None or plan.rewards(len(addresses)) > max_usd:
         raise BadConfig(
-            f"The rewards are ${plan.rewards(len(addresses)):,.2f}, without fees; --max-spend is {max_spend}.",
+            f"The rewards are ${plan.rewards(len(addresses)):,.2f}, without fees; --max-usd is {max_usd}.",
             "Expected at least the rewards and the fees.",
         )
     if refused := [a for a in addresses.values() if not a.startswith("https://")]:
@@ -237,10 +237,8 @@ def publish(
     cost = study.get("total_cost", 0) / 100
     if "published" not in done:
         if study["status"] == "UNPUBLISHED":
-            if cost > max_spend:
-                raise BadConfig(
-                    f"The study costs ${cost:,.2f} with fees; --max-spend is {max_spend}.", "Expected more."
-                )
+            if cost > max_usd:
+                raise BadConfig(f"The study costs ${cost:,.2f} with fees; --max-usd is {max_usd}.", "Expected more.")
             journal.begin("published")
             service.call("POST", f"/studies/{done['study']}/transition/", {"action": "PUBLISH"})
         journal.end("published", True)
@@ -369,10 +367,10 @@ def decide(service: Service, journal: Journal, rejected: Mapping[str, str], appr
 
 
 @KNOWN
-def bonus(service: Service, journal: Journal, path: Path, max_spend: float | None) -> dict[str, Any]:
+def bonus(service: Service, journal: Journal, path: Path, max_usd: float | None) -> dict[str, Any]:
     """Pay the bonuses of a CSV with the columns SubmissionId and Amount, once for each file's content.
 
-    Raises BadConfig above `max_spend`; Unfinished if a crash left open whether they were paid: it would be paid twice.
+    Raises BadConfig above `max_usd`; Unfinished if a crash left open whether they were paid: it would be paid twice.
     """
     rows = [(row["SubmissionId"].strip(), row["Amount"].strip())
             for _, row in csv_rows(path, ["SubmissionId", "Amount"], "Expected SubmissionId and Amount.")]  # fmt: skip
@@ -388,8 +386,8 @@ def bonus(service: Service, journal: Journal, path: Path, max_spend: float | Non
         )
     order = service.call("POST", "/submissions/bonus-payments/", {"study_id": _published(journal), "csv_bonuses": text})
     total = order["total_amount"] / 100
-    if max_spend is None or total > max_spend:
-        raise BadConfig(f"The bonuses cost ${total:,.2f} with fees; --max-spend is {max_spend}.", "Expected more.")
+    if max_usd is None or total > max_usd:
+        raise BadConfig(f"The bonuses cost ${total:,.2f} with fees; --max-usd is {max_usd}.", "Expected more.")
     journal.begin(step)
     service.call("POST", f"/bulk-bonus-payments/{order['id']}/pay/")
     result: dict[str, Any] = journal.end(step, {"bonuses": len(rows), "cost_usd": total})

@@ -1,0 +1,124 @@
+"""`driftline stream encode`: vectors of any encoder for a stream of images or texts; finished ones are reused."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.cli.common import Json, command, log_of, several
+from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.stream_options import OUTPUT, Bits, EncoderDevice, facts_of, option, tell
+
+if TYPE_CHECKING:
+    from driftline.stream_builder.stream import Stream
+
+encode_app = typer.Typer()
+
+EXAMPLE = "driftline stream encode photos2024 --out vectors\n  --encoder moco=backbone:resnet18:moco"
+
+
+@command(encode_app, "encode", EXAMPLE)
+def stream_encode(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A stream of images or texts, a release, or a run.")],
+    out: Annotated[Path, option("--out", "DIR", "Folder; the stream of each encoder is in OUT/NAME.", OUTPUT)],
+    encoder: Annotated[
+        list[str],
+        option("--encoder", "[NAME=]SPEC", "KIND:MODEL:WEIGHTS (driftline list encoders). Repeatable."),
+    ],
+    device: EncoderDevice = "auto",
+    bits: Bits = "16",
+    as_json: Json = False,
+) -> None:
+    """Encode a stream's samples with other encoders.
+
+    Writes one stream of vectors for each. What is already encoded is not encoded again.
+    """
+    guarded_out(out)
+    places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
+    stream, source = opened(path)
+    log = log_of(None, as_json)
+    stored: Literal[8, 16] = 8 if bits == "8" else 16
+    saved = [
+        facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log, bits=stored), place)
+        for place, (name, spec) in places.items()
+    ]
+    tell(as_json, saved, out=out)
+
+
+def encoders_of(texts: Sequence[str]) -> dict[str, str]:
+    """`[NAME=]SPEC` of --encoder → name and encoder (KIND:MODEL:WEIGHTS), which without a name is named by its parts.
+    Raises BadConfig for a wrong one, and for two of one name.
+
+    >>> encoders_of(["ngrams:2048", "a=ngrams:64"])
+    {'ngrams-2048': 'ngrams:2048', 'a': 'ngrams:64'}
+    """
+    from driftline.curate.encoders import spec_of
+    from driftline.pipelines.stages.embed import built_in
+
+    if not texts:
+        raise BadConfig("--encoder is empty.", "Expected [NAME=]KIND:MODEL:WEIGHTS.")
+    encoders: dict[str, str] = {}
+    for text in texts:
+        name, equals, encoder = text.rpartition("=")
+        spec = spec_of(encoder)
+        parts = [part for part in (spec.model, spec.weights) if part]
+        name = name if equals else re.sub(r"[^\w.-]", "-", "-".join([spec.encoder, *(Path(p).name for p in parts)]))
+        if not re.fullmatch(r"\w[\w.-]*", name) or name in encoders:
+            expected = "Expected [NAME=]KIND:MODEL:WEIGHTS, each with another name of letters, digits, '-' and '_'."
+            raise BadConfig(f"--encoder is {text!r}.", expected)
+        encoders[name] = ":".join([spec.encoder, *(str(built_in(part) or part) for part in parts)])
+    return encoders
+
+
+def opened(place: Path) -> tuple[Stream, str]:
+    """The stream in a folder, or the images of a release as a stream; and a hash of its content."""
+    from driftline.curate.core.atomic_io import sha256_file
+    from driftline.curate.release import Release
+    from driftline.stream_builder.builders.release import from_release
+    from driftline.stream_builder.stream import Stream
+
+    if (place / "stream.json").is_file():
+        stream = Stream.load(place)
+        return stream, stream.sha256
+    release = Release.open(place)
+    return from_release(release, "images:256"), sha256_file(release.path / "SHA256SUMS")
+
+
+def encoded_at(
+    stream: Stream, source: str, name: str, encoder: str, where: Path, device: str, run_log: RunLog,
+    bits: Literal[8, 16] = 16, cache: bool = False,
+) -> Stream:  # fmt: skip
+    """The stream, encoded, with the name `STREAM, name`; stored in the folder `where`. source: hash of the samples.
+    bits: of a stored number. cache: of an older model, or older samples, nothing is kept there. Else they raise
+    BadConfig."""
+    from driftline.curate.core.atomic_io import fingerprint
+    from driftline.curate.core.outside.images import PREPARATION
+    from driftline.curate.encoders import spec_of
+    from driftline.curate.encoders.seen import seen
+    from driftline.stream_builder.builders.encoded import count_samples, encode
+    from driftline.stream_builder.stream import Stream
+
+    spec = spec_of(encoder, device)
+    loaded = spec.load()
+    key = fingerprint([source, encoder, loaded.fingerprint, PREPARATION, *([bits] if bits == 8 else [])])
+    there = Stream.load(where) if (where / "stream.json").is_file() else None
+    if there is not None and there.facts.get("made_from") == key:
+        return there
+    if there is not None and not cache:
+        what = f"{where} holds vectors of another encoder, or of other samples."
+        raise BadConfig(what, "", "Set another --out, or delete the folder.")
+    with run_log.progress(name, count_samples(stream), "samples") as tick:
+        encoded = encode(stream, loaded, encoder, tick)
+    provenance = seen(spec.encoder, spec.model, spec.weights).facts()
+    facts = {**encoded.facts, "features": name, "made_from": key, **provenance}
+    if there is not None:
+        shutil.rmtree(where)
+    return replace(encoded, name=f"{stream.name}, {name}").save(where, facts, bits)

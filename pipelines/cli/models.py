@@ -1,0 +1,146 @@
+"""`driftline models …`: the encoders of photos, listed, downloaded and trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftline.curate.core.errors import BadConfig
+from driftline.pipelines.cli.common import Device, IncludeTests, Json, command, group_app, show
+from driftline.pipelines.cli.listing import list_models, named
+from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.stream_options import option
+
+models_app = group_app("List, download and train the models that embed photos.", "driftline models list")
+
+
+MODELS = ("open_clip_config.json", "locked.json")  # the last file of each kind of model
+TRAINED = ("seen.yaml", "locked.json")  # the first file of a trained one
+
+
+def _check_free(out: Path, files: Sequence[str]) -> None:
+    """Raise BadConfig for a folder with one of the files: another model is not replaced."""
+    if any((out / name).exists() for name in files):
+        raise BadConfig(f"{out} holds a model.", "", "Set another --out, or delete the folder.")
+
+
+@command(models_app, "list", "driftline models list")
+def models_list(as_json: Json = False) -> None:
+    """List well-known models: size, licence, newest data that they saw, whether they are here.
+
+    Every other model of open_clip works, too. To measure drift, take a model whose training photos are older than
+    yours: RN50:yfcc15m ends in 2014.
+    """
+    list_models(as_json)
+
+
+def _known(incomplete: str) -> list[str]:
+    from driftline.curate.encoders.weights import KNOWN
+
+    return list(KNOWN)
+
+
+@command(models_app, "get", "driftline models get RN50:yfcc15m --out rn50")
+def models_get(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As models list shows it.", autocompletion=_known)],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder to copy to a machine without internet (default: the cache)."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Download a model from the Hugging Face hub.
+
+    Without --out into the hub's cache on this machine, where driftline run finds it.
+    """
+    from driftline.curate.encoders.weights import download
+
+    if out is not None:
+        _check_free(guarded_out(out, "model"), TRAINED)
+    files = download(name, out)
+    model, _, weights = name.partition(":")
+    settings = [f"embed.model={model}", f"embed.weights={weights}"]
+    if out is not None:
+        settings = [f"embed.model={out.absolute()}", "embed.weights=null"]
+    text = f"{files[-1]}\nUse it: --set {' --set '.join(settings)}"
+    place = None if out is None else str(out)
+    show(as_json, {"out": place, "files": [str(file) for file in files], "settings": settings}, text)
+
+
+_of_recipe = partial(option, panel="With --recipe")
+_of_clip = partial(option, panel="Without --recipe")
+
+
+@command(
+    models_app,
+    "train",
+    "driftline models train photos2024 --recipe small --out moco",
+    needs={"--bucket --set --probe --probe-every": "--recipe", "--text-encoder": "--image-encoder",
+           "--image-encoder": "--text-encoder"},
+)  # fmt: skip
+def models_train(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="PATH", help="A release, or a run; with --recipe also a stream or folder of images."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the model: set embed.model to it.")],
+    recipe: Annotated[
+        str | None, named("--recipe", "recipes", "Train an image encoder without labels (MoCo v2): hyper-parameters")
+    ] = None,
+    sets: Annotated[
+        list[str] | None, _of_recipe("--set", "KEY=VALUE", "Of the recipe (driftline list recipes). Repeatable.")
+    ] = None,
+    bucket: Annotated[
+        int, _of_recipe("--bucket", "N", "Number of the bucket, or of a stream's step (0: its past).", min=0)
+    ] = 0,
+    probe: Annotated[
+        Path | None, _of_recipe("--probe", "STREAM", "Images of the recipe's size: k-NN accuracy during training.")
+    ] = None,
+    every: Annotated[int, _of_recipe("--probe-every", "N", "Epochs between two probes.", min=1)] = 5,
+    epochs: Annotated[int | None, _of_clip("--epochs", "N", "Passes over the photos (default: 20).", min=1)] = None,
+    size: Annotated[
+        int | None,
+        _of_clip("--size", "PIXELS", "Edge of the photos, a multiple of 32 (default: 64).", min=32, max=224),
+    ] = None,
+    image_encoder: Annotated[
+        str | None, _of_clip("--image-encoder", "KIND:MODEL:WEIGHTS", "Frozen image encoder; with --text-encoder.")
+    ] = None,
+    text_encoder: Annotated[
+        str | None, _of_clip("--text-encoder", "KIND:MODEL", "Frozen text encoder; with --image-encoder.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
+    device: Annotated[Device, typer.Option("--device", help="Where the model is trained.")] = "auto",
+    include_tests: IncludeTests = False,
+    as_json: Json = False,
+) -> None:
+    """Train a model of your own photos: a small CLIP, or an image encoder.
+
+    Without --recipe: a CLIP of 3 million parameters, minutes on a CPU for some thousand photos. It knows what the
+    photos' texts name and nothing else. A photo's text is its caption, else its label (collection.label: parent), else
+    the words of its title; of a release, the class. With --image-encoder and --text-encoder both towers are encoders
+    that you have, which stay as they are; only a linear map of each is trained, on the CPU.
+
+    With --recipe: an image encoder, from images without labels. For several processes: torchrun -m
+    driftline.pipelines.cli models train …
+
+    Test images of every split, photos by their uploaders and near copies of them are left out and counted; a run
+    without a release does not say which photos will be tests. The folder's seen.yaml has the day of the newest photo.
+    """
+    guarded_out(out, "model" if recipe is None else "encoder")
+    if recipe is not None:
+        from driftline.pipelines.cli.pretrain import train_encoder
+
+        for name, value in (("--epochs", epochs), ("--size", size), ("--image-encoder", image_encoder)):
+            if value is not None:
+                raise BadConfig(f"{name} was given with --recipe.", "Expected one of them.", "Set a recipe's by --set.")
+        train_encoder(source, out, recipe, sets or [], bucket, probe, every, seed, device, include_tests, as_json)
+        return
+    from driftline.pipelines.cli.train_clip import train_clip
+
+    _check_free(out, MODELS)
+    towers = [name for name in (image_encoder, text_encoder) if name is not None]
+    train_clip(source, out, epochs or 20, size or 64, towers, seed, device, include_tests, as_json)

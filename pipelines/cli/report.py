@@ -1,0 +1,106 @@
+"""`driftline report` and `compare`: rows → pages; two versions of a release, or two folders of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.pipelines.cli.common import Json, Plugins, Runs, Streams, admit, command, context_of_last, option, show
+from driftline.pipelines.cli.out import guarded_out
+
+report_app = typer.Typer()
+
+
+@command(report_app, "compare", "driftline compare photos-v1 photos-v2", panel="Evaluate")
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A folder with rows of driftline eval, or a release.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Rows on the same streams, or another version.")],
+    out: Annotated[Path | None, option("--out", "DIR", "Rows: folder for the page (default: comparison).")] = None,
+    stream: Streams = None,
+    plugins: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two versions of a release, or two sets of runs.
+
+    Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
+    may. Rows: says which learners score higher in B than in A, and which do not differ; writes a report of both.
+    """
+    from driftline.eval.reporting.two_runs import two_runs
+    from driftline.stream_builder.stream import Stream
+
+    releases = [path for path in (first, second) if _is_release(path)]
+    if len(releases) == 1:
+        other = first if releases[0] == second else second
+        raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
+    if releases:
+        if out is not None or stream or plugins:
+            raise BadConfig("--out, --stream or --plugin was given for releases.", "Expected them with rows only.")
+        from driftline.curate.release import Release
+        from driftline.curate.release.versions.comparison import compare_releases, comparison_text
+
+        comparison = compare_releases(Release.open(first), Release.open(second))
+        show(as_json, comparison, comparison_text(comparison))
+        if not comparison["comparable"]:
+            raise DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
+        return
+    out = guarded_out(out or Path("comparison"), "report")
+    admit(plugins)
+    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
+    text = [f"  {e['learner']}: {_shares(e)}" for e in differences]
+    show(
+        as_json,
+        {"out": str(out), "report": str(page), "differences": differences},
+        "\n".join([*text, f"report: {page}"]),
+    )
+
+
+def _is_release(path: Path) -> bool:
+    return (path / "release.json").is_file() or any(path.glob("stages/*_publish/release/release.json"))
+
+
+def _shares(entry: dict[str, Any]) -> str:
+    """A, B and the p of one learner."""
+    from driftline.eval.reporting.compared import p_text
+
+    values = ["–" if entry[side] is None else f"{100 * entry[side]:.1f}" for side in ("a", "b")]
+    return f"{entry['score']} {values[0]} → {values[1]}, {p_text(entry['p'])}"
+
+
+@command(report_app, "report", "driftline report runs --out report", panel="Evaluate")
+def report(
+    paths: Runs,
+    out: Annotated[Path, option("--out", "DIR", "Folder for the pages and the scores (CSV, Parquet, LaTeX, JSON).")],
+    run_folder: Annotated[
+        Path | None, option("--run", "DIR", "The run that built the benchmark: adds its images, counts and settings.")
+    ] = None,
+    stream: Streams = None,
+    title: Annotated[str, option("--title", None, "Title of the pages.")] = "",
+    plugins: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Write a site with tables and figures from rows.
+
+    An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
+    """
+    from driftline.eval.reporting.report import TITLE, results_of, write
+    from driftline.stream_builder.stream import Stream
+
+    guarded_out(out, "report")
+    admit(plugins)
+    streams = [Stream.load(place) for place in stream or ()]
+    if run_folder is None:
+        page = write(results_of(paths, streams), out, streams=streams, title=title or TITLE)
+    elif len(streams) != 1 or len(paths) != 1:
+        raise BadConfig(
+            f"--run was given with {len(streams)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
+        )
+    else:
+        from driftline.curate.release import Release
+        from driftline.pipelines.reporting.run_report import journey_report
+
+        context = context_of_last(run_folder, None, True)
+        page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out, title=title)
+    show(as_json, {"out": str(out), "report": str(page)}, f"report: {page}")

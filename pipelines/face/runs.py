@@ -1,0 +1,251 @@
+"""Commands as functions: `driftline plan DIR --nodes 3` is `dl.plan(DIR, nodes=3)`, and runs the same code.
+
+An option `--a-b` is `a_b=`, but `start=` for `--from` and `settings=` for `--set`; a function returns the object that
+the command prints with `--json`, or what that object is about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile
+from driftline.pipelines.run.run_folder import Run
+
+if TYPE_CHECKING:  # a run can be made and looked at without numpy and pyarrow
+    from driftline.curate.release.format import Release
+    from driftline.stream_builder.stream import Stream
+
+    Place = str | Path | Run | Release
+Names = str | Sequence[str]
+Answer = dict[str, Any]
+FLAGS = {"start": "--from", "settings": "--set"}  # parameter → its option, of those that have another name
+
+
+def flag_of(parameter: str) -> str:
+    """The option of a parameter.
+
+    >>> flag_of("max_usd"), flag_of("start")
+    ('--max-usd', '--from')
+    """
+    return FLAGS.get(parameter, f"--{parameter.rstrip('_').replace('_', '-')}")
+
+
+def answer(words: str, given: Mapping[str, Any], first: int = 1, quiet: bool = True) -> Any:
+    """Run a command in this process; returns what it prints with --json. words: its name. given: its parameters, the
+    first `first` of which are arguments. quiet: without progress. Raises what the command reports."""
+    from typer.exceptions import TyperException
+
+    from driftline.pipelines.cli.app import called
+    from driftline.pipelines.cli.common import shown_by
+    from driftline.pipelines.cli.usage import usage_text
+
+    arguments = [text for value in list(given.values())[:first] for text in _texts(value)]
+    options = [text for name, value in list(given.items())[first:] for text in _option(flag_of(name), value)]
+    line = [*words.split(), *arguments, *options, *(["--json"] if quiet else [])]
+    with shown_by() as documents:
+        try:
+            called(line)(line, prog_name="driftline", standalone_mode=False)
+        except TyperException as error:
+            raise BadConfig(usage_text(error).removeprefix("driftline: ")) from None
+        except DriftlineError:  # beside what was shown, it is the exit code of a shell: the object says it, too
+            if not documents:
+                raise
+    return documents[-1]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+    else:
+        yield str(getattr(value, "path", value))
+
+
+def _option(flag: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, one in _flat(value):
+            yield from (flag, f"{key}={one if isinstance(one, str) else json.dumps(one, default=str)}")
+    elif value is True:
+        yield flag
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from (flag, *_texts(one))
+    elif value is not None and value is not False:
+        yield from (flag, *_texts(value))
+
+
+def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A section may be given as a mapping."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{key}.{name}", one) for name, one in value.items())
+        else:
+            yield key, value
+
+
+def open(path: str | Path) -> Run | Release | Stream:
+    """A run folder, a release or a stream, by its content. Raises MissingFile for anything else."""
+    from driftline.curate.release.format import Release
+    from driftline.stream_builder.stream import Stream
+
+    folder = Path(path)
+    if (folder / "driftline.yaml").is_file():
+        return Run.open(folder)
+    if (folder / "release.json").is_file():
+        return Release.open(folder)
+    if (folder / "stream.json").is_file():
+        return Stream.load(folder)
+    files = "driftline.yaml, release.json and stream.json"
+    raise MissingFile(f"{folder} has none of {files}.", "Expected a run folder, a release or a stream.")
+
+
+def init(
+    path: str | Path, *, preset: str = "folder", settings: Mapping[str, Any] | None = None, force: bool = False
+) -> Run:
+    """Write PATH/driftline.yaml, every setting with a comment. settings: dotted keys, or sections as mappings."""
+    answer("init", locals())
+    return Run.open(path)
+
+
+def demo(out: str | Path = "demo", *, quick: bool = False, real: bool = False, grow: bool = False) -> Run:
+    """The whole journey on built-in or real pictures, offline: `out`/report/index.html."""
+    answer("demo", locals(), 0, quiet=False)
+    return Run.open(out)
+
+
+def plan(
+    run: Place, *, until: str | None = None, start: str | None = None, settings: Mapping[str, Any] | None = None,
+    nodes: int | None = None, usd_per_hour: float | None = None,
+) -> Answer:  # fmt: skip
+    """What a run would do and need, and problems; nothing is changed."""
+    return _answered("plan", locals())
+
+
+def run(
+    run: Place, *, until: str | None = None, start: str | None = None, settings: Mapping[str, Any] | None = None,
+    workers: int | str = "auto", engine: str = "local", copy: str | None = None, yes: bool = False,
+) -> Answer:  # fmt: skip
+    """Run all stages that are not done; {"stages"}. Where answers of people are missing, the stage ask is "waiting"."""
+    return _answered("run", locals(), quiet=False)
+
+
+def status(run: Place, *, settings: Mapping[str, Any] | None = None, verify: bool = False) -> Answer:
+    """{"stages"}: state, counts and seconds of each."""
+    return _answered("status", locals())
+
+
+def dropped(run: Place, *, stage: str | None = None, reason: Names = ()) -> Answer:
+    """{"dropped"}: the photos that were dropped, with stage, reason, path or URL."""
+    return _answered("dropped", locals())
+
+
+def trace(run: Place, photo: str) -> Answer:
+    """One photo's history. photo: path, file name, URL or id."""
+    return _answered("trace", locals(), 2)
+
+
+def grow(
+    run: Place, *, until: str | None = None, settings: Mapping[str, Any] | None = None, workers: int | str = "auto",
+    engine: str = "local", max_minutes: float | None = None, max_usd: float | None = None, dry_run: bool = False,
+) -> Answer:  # fmt: skip
+    """Run all stages on a source with new records."""
+    return _answered("grow", locals(), quiet=False)
+
+
+def heal(
+    run: Place, *, reason: Names = (), older_than: float | None = None, settings: Mapping[str, Any] | None = None,
+    workers: int | str = "auto", engine: str = "local",
+) -> Answer:  # fmt: skip
+    """Ask again for photos that were missed, and repair what is damaged."""
+    return _answered("heal", locals(), quiet=False)
+
+
+def batch(
+    run: Place, *, format: Names, out: str | Path, image_base_url: str | None = None, hours: float = 72.0,
+    profile: str | None = None, endpoint: str | None = None, predictions: bool = False,
+    settings: Mapping[str, Any] | None = None,
+) -> Answer:  # fmt: skip
+    """Write the open batch of questions as files for a platform or tool."""
+    return _answered("batch", locals())
+
+
+def judges(run: Place, *, count: int = 20, settings: Mapping[str, Any] | None = None) -> Answer:
+    """How often judges agree with people, and what to ask next."""
+    return _answered("judges", locals())
+
+
+def audit(
+    path: Place, *, out: str | Path | None = None, against: str | Path | None = None, copy_bits: int | None = None,
+    cosine: float | None = None,
+) -> Answer:  # fmt: skip
+    """Leaks, drift and cues of a release or stream."""
+    return _answered("audit", locals())
+
+
+def compare(
+    a: Place, b: Place, *, out: str | Path | None = None, stream: Sequence[str | Path] = (), plugin: Names = ()
+) -> Answer:
+    """Two versions of a release: which scores may be compared. Two folders of rows: who differs, and a page."""
+    return _answered("compare", locals(), 2)
+
+
+def export(
+    release: Place, *, format: Names, out: str | Path, strict: bool = False, to: str | None = None,
+    dry_run: bool = False, public: bool = False, token_file: str | Path | None = None, endpoint: str | None = None,
+    profile: str | None = None,
+) -> Answer:  # fmt: skip
+    """Export a release in common formats (`driftline release`); to: publish what is exported. A stream has `export`
+    on the command line alone."""
+    return _answered("release", locals())
+
+
+def encode(path: Place, *, encoder: Names, out: str | Path, bits: int = 16, device: str = "auto") -> dict[str, Stream]:
+    """Vectors of the samples of a stream, release or run, by each encoder: name → stream, in OUT/name."""
+    document = answer("stream encode", locals(), quiet=False)
+    from driftline.stream_builder.stream import Stream
+
+    return {Path(one["out"]).name: Stream.load(one["out"]) for one in document.get("streams", [document])}
+
+
+def figure(
+    runs: Place | Sequence[str | Path], name: Names = (), *, out: str | Path, stream: Sequence[str | Path] = (),
+    learners: Names = (), settings: Mapping[str, Any] | None = None,
+) -> Answer:  # fmt: skip
+    """Charts of a report as SVG, PDF and PNG. name: titles, as in "retention"; default: all."""
+    return _answered("figure save", locals(), 2)
+
+
+def results(
+    runs: str | Path | Sequence[str | Path], *, out: str | Path, by: str, format: Names = (),
+    dataset: str | None = None, stream: Sequence[str | Path] = (),
+) -> Answer:  # fmt: skip
+    """Write rows for Every Eval Ever or Hugging Face's boards."""
+    return _answered("results", locals())
+
+
+def leaderboard(
+    submission: str | Path | Sequence[str | Path] = (), *, out: str | Path | None = None, check: bool = False,
+    stream: Sequence[str | Path] = (), baselines: bool = False, again: int | None = None,
+    public_value: str | None = None, seconds: int | None = None, unverified: bool = False, run_code: bool = False,
+    site: str | Path | None = None, plugin: Names = (),
+) -> Answer:  # fmt: skip
+    """Verify submissions and write a page of them."""
+    return _answered("leaderboard", locals())
+
+
+def train(
+    path: Place, *, out: str | Path, recipe: str | None = None, settings: Mapping[str, Any] | None = None,
+    bucket: int | None = None, probe: str | Path | None = None, probe_every: int | None = None,
+    epochs: int | None = None, size: int | None = None, image_encoder: str | None = None,
+    text_encoder: str | None = None, seed: int | None = None, device: str | None = None, include_tests: bool = False,
+) -> Answer:  # fmt: skip
+    """Train a model that embeds photos (`driftline models train`)."""
+    return _answered("models train", locals(), quiet=False)
+
+
+def _answered(words: str, given: Mapping[str, Any], first: int = 1, quiet: bool = True) -> Answer:
+    document: Answer = answer(words, given, first, quiet)
+    return document

@@ -1,0 +1,165 @@
+"""A table of dated samples, in a file or in memory → a stream in time order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
+from driftline.curate.core.outside.arrays import open_array
+from driftline.curate.core.outside.tables import read_parquet, readable
+from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_hdf5
+from driftline.stream_builder.importers.dated import column_of, per_second, texts_of, times_of
+from driftline.stream_builder.lazy_images import from_download
+from driftline.stream_builder.splitting import numbered
+from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.validate import check
+
+YEARS = (1000, 2999)  # a column of such integers has years, of others seconds
+
+
+def from_table(
+    source: Any,
+    *,
+    time: str | None = None,
+    label: str | None = None,
+    x: str | Sequence[str] | None = None,
+    id: str | None = None,
+    path: str | None = None,
+    group: str | None = None,
+    features: str | Path | None = None,
+    root: str | Path | None = None,
+    size: int = 64,
+    period: str | int = 10,
+    test_share: float = 0.1,
+    order: Literal["natural", "balanced"] = "natural",
+    grouping: Literal["grouped", "random"] = "grouped",
+    seed: int = 0,
+) -> Stream:
+    """source: a CSV or Parquet file, a data frame, columns by name, or a folder with the order files of CGLM or CLOC.
+
+    time, label, id, path, group: names of columns (default: the same names; without ids, a row's number). Times are
+    dates, years, ISO 8601 or numbers since 1970. Samples are the columns `x`: numbers, lists of numbers or one column
+    of texts; or the rows of `features` (.npy, (N, D); of order files a folder with train.npy and test.npy); or the
+    images of the column `path`, below `root` (default: the table's folder), of size × size pixels. Equal values of
+    group share an uploader or are near copies. The rest is as in `in_time_order`.
+
+    Raises MissingFile, and BadInput naming file, column and row.
+    """
+    columns: dict[str, Any] = {"time": time, "label": label, "x": x, "id": id, "path": path, "group": group}
+    features, root = (None if place is None else Path(place) for place in (features, root))
+    if isinstance(source, str | Path) and Path(source).is_dir():
+        if named := [name for name, column in columns.items() if column is not None]:
+            raise BadConfig(f"--{named[0]} was given for the folder {source}.", "Expected it for tables only.")
+        if not (Path(source) / "train_labels.hdf5").is_file():
+            way_out = "Of a release: driftline stream from-release --period N."
+            raise BadInput(f"{source} has no train_labels.hdf5.", "Expected a table, or order files.", way_out)
+        data = timed_hdf5(Path(source), features, root, size)
+    else:
+        data = timed_table(source, columns, features, root, size)
+    return in_time_order(data, period, test_share, order, seed, grouping)
+
+
+def timed_table(
+    source: Any,
+    columns: Mapping[str, Any] | None = None,
+    features: Path | None = None,
+    root: Path | None = None,
+    size: int = 64,
+) -> TimedSamples:
+    """The samples of a table, as `from_table` has them. columns: role → column, or columns of x."""
+    table, what = _opened(source), str(source) if isinstance(source, str | Path) else "the table"
+    asked = {role: column for role, column in (columns or {}).items() if column is not None}
+    of = Path(what)
+
+    def column(role: str, *usual: str) -> str:
+        return column_of(table, of, asked.get(role), (role, *usual), f"--{role}")
+
+    def texts(name: str) -> list[str]:
+        return texts_of(table[name].to_pylist(), row_of, name)
+
+    def row_of(row: int) -> str:
+        return f"{what}, row {row}"
+
+    def has(*roles: str) -> bool:
+        return any(role in asked or role in table.column_names for role in roles)
+
+    names = texts(column("label"))
+    number = {name: i for i, name in enumerate(sorted(set(names)))}
+    y = np.array([number[name] for name in names], np.int64)
+    time = _times(table[column("time")], row_of)
+    if len({"x", "path"} & set(asked)) + (features is not None) > 1:
+        raise BadConfig("More than one of --x, --features and --path was given.", "Expected one of them.")
+    if "x" in asked:
+        wanted = [name.strip() for name in asked["x"].split(",")] if isinstance(asked["x"], str) else asked["x"]
+        x: Any = _samples(table, [column_of(table, of, name, (), "--x") for name in wanted], row_of)
+        check(x, y, len(number), what)
+    elif features is not None:
+        x = open_array(features, "fu", (None, -1), "Check --features.")
+        if len(x) != len(table):
+            raise BadInput(f"{features} has {len(x)} rows, {what} has {len(table)}.", "Expected the same number.")
+    elif has("path"):
+        x = from_download([(root or of.parent) / file for file in texts(column("path"))], size, of)
+    else:
+        raise BadInput(f"{what} has no column path.", "Expected one, --x COLUMN or --features FILE.npy.")
+    group = table[column("group", "user")].to_pylist() if has("group", "user") else None
+    return TimedSamples(
+        of.stem if isinstance(source, str | Path) else "table",
+        x,
+        y,
+        np.array(texts(column("id")) if has("id") else range(len(y)), np.str_),
+        time,
+        list(number),
+        group=None if group is None else numbered(np.array(["" if v is None else str(v) for v in group])),
+    )
+
+
+def _opened(source: Any) -> pa.Table:
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if not path.is_file():
+            raise MissingFile(f"There is no file {path}.", "Expected a CSV or Parquet table.")
+        with readable(path, "Expected CSV or Parquet."):
+            table = read_parquet(path) if path.suffix == ".parquet" else pacsv.read_csv(path)
+            table.validate(full=True)
+        return table
+    try:
+        return pa.table(dict(source)) if isinstance(source, Mapping) else pa.Table.from_pandas(source)
+    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        expected = "Expected a file, a data frame, or columns by name."
+        raise BadInput(f"{type(source).__name__} is no table ({reason(error)}).", expected) from None
+
+
+def _times(column: pa.ChunkedArray, row_of: Any) -> npt.NDArray[np.int64]:
+    """(N,) seconds UTC."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    if column.null_count:
+        raise BadInput(f"{row_of(column.to_pylist().index(None))}: time is empty.", "Expected a value in every row.")
+    if not pa.types.is_integer(column.type):
+        return times_of(column.to_pylist(), row_of)
+    values = column.to_numpy().astype(np.int64)
+    if not len(values) or (values.min() >= YEARS[0] and values.max() <= YEARS[1]):
+        return (values - 1970).astype("datetime64[Y]").astype("datetime64[s]").astype(np.int64)
+    return values // per_second(int(np.abs(values).max()))
+
+
+def _samples(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
+    """(N,) texts of one column, or (N, D) float32 of columns with numbers or with lists of numbers."""
+    if len(columns) == 1 and table[columns[0]].type in (pa.string(), pa.large_string()):
+        return np.array(texts_of(table[columns[0]].to_pylist(), row_of, columns[0]), np.str_)
+    parts = []
+    for name in columns:
+        try:
+            part = np.array(table[name].to_pylist(), np.float32)
+        except (TypeError, ValueError) as error:
+            problem = f"The column {name} has no numbers, or lists of several lengths ({reason(error)})."
+            raise BadInput(problem, "Expected numbers, or lists of equal length.") from None
+        parts.append(part.reshape(len(part), -1))
+    return np.concatenate(parts, 1)
