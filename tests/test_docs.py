@@ -46,7 +46,7 @@ EXTEND = ROOT / "docs" / "guides" / "extend.md"
 RUN = [page for page in PAGES if page != TUTORIAL]
 JOURNEY = ROOT / "examples" / "journey.py"  # test_journey_script.py runs it
 OF_A_TEST = "# tests/"  # first line of a block that belongs into a test: test_recipes.py puts it there
-OTHER_OPTIONS = {"--nproc-per-node", "--network"}  # torchrun's, docker's
+OTHER_OPTIONS = {"--no-python", "--nproc-per-node", "--network"}  # torchrun's, docker's
 
 
 def blocks(page: Path, kind: str) -> list[str]:
@@ -109,6 +109,8 @@ def execute(command: str, here: Path) -> None:
         subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, check=True, capture_output=True)
     elif words[:2] == ["pip", "install"]:
         assert (ROOT / words[2].partition("[")[0] / "pyproject.toml").is_file()
+    elif words[0] == "python" and (here / words[1]).is_file():  # the page shows it
+        python((here / words[1]).read_text(encoding="utf-8"), here).check_returncode()
     elif words[0] == "python":
         show_help = f"sys.argv.append('--help'); runpy.run_path({str(ROOT / words[1])!r}, run_name='__main__')"
         python(f"import runpy, sys; {show_help}", here).check_returncode()
@@ -122,7 +124,8 @@ def execute(command: str, here: Path) -> None:
             if any("clear" in word for word in words):  # contracts/ has all of these, near_future.md has the word
                 fewer = ["nearest-mean,nap,scratch,finetune,er,slda" if word == "all" else word for word in fewer]
         done = driftline(*fewer[1:], here=here)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        lacks = 1 if words[1] == "plan" and "is not on this machine" in done.stdout else 0  # tests have no network
+        assert done.returncode == lacks, f"{command}\n{done.stderr}"
 
 
 @pytest.mark.slow

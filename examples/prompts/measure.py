@@ -4,8 +4,8 @@
     python examples/prompts/measure.py --usda usda --coco ../shared/data/coco --out prompts
 
 USDA: the small model and the pictures of `examples/usda` (trained on captions of other pictures). COCO: 233 photos, of
-which three fifths train another model; that is far too few, and the figures show it. Prints the tables of
-docs/guides/prompts.md.
+which three fifths train another model; that is far too few, and the figures show it. Prints the tables from
+which docs/guides/prompts.md has the means.
 """
 
 from __future__ import annotations

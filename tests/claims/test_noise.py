@@ -230,5 +230,5 @@ def disputed(findings: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_guide_has_the_figures_of_these_tests() -> None:
-    text = " ".join((Path(__file__).parents[2] / "docs" / "guides" / "validate.md").read_text().split())
+    text = " ".join((Path(__file__).parents[2] / "docs" / "guides" / "audit.md").read_text().split())
     assert "44 % wrong at random: 23 %; 70 % wrong that agree: 3 %; none wrong, features that mix classes: 17 %" in text

@@ -117,7 +117,7 @@ def test_a_judge_that_is_worse_on_old_photos_is_caught_and_no_label_is_its_alone
 
 
 def test_judges_save_60_percent_of_the_questions_on_the_photo_world(journey: Path) -> None:
-    """The example of docs/guides/validate.md, with as many simulated judges as its sentence names."""
+    """The example of docs/guides/judges.md, with as many simulated judges as its sentence names."""
     spec = importlib.util.spec_from_file_location("people_and_judges", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
