@@ -4,7 +4,8 @@
 
 Every picture of three collections (Flickr photos of COCO, photographs of the FSA, watercolours of the USDA) is copied
 in six ways. Recall: share of copies within so many bits of their original. Pairs: of different files of a collection
-within so many bits, which are false unless the collection has copies itself; per thousand pictures.
+within so many bits, which are false unless the collection has copies itself; per thousand pictures. "rule": both as a
+release decides (`copies_by_hash`).
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.images.near_duplicates import hashes_of, pairs_by_hash
+from driftline.curate.images.near_duplicates import Hashes, copies_by_hash, hashes_of, pairs_by_hash
+from driftline.curate.release.settings import COPY_BITS
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 COLLECTIONS = {"coco": "coco_subset_256.zip", "fsac": "fsac_thumbs.zip", "usda": "usda_pomological.zip"}
@@ -58,12 +61,22 @@ def measured(path: Path, most: int) -> dict[str, object]:
         names = [names[i] for i in np.sort(rng_for(0, "near copies").permutation(len(names))[:most])]
         pictures = [Image.open(io.BytesIO(archive.read(name))).convert("RGB") for name in names]
     originals = hashes_of(encoded(picture, 95) for picture in pictures)
-    shares: dict[str, object] = {"pictures": len(names)}
+    shares: dict[str, Any] = {"pictures": len(names)}
     for kind, copy in COPIES.items():
-        apart = np.bitwise_count(originals ^ hashes_of(encoded(*copy(picture)) for picture in pictures))
+        copies = hashes_of(encoded(*copy(picture)) for picture in pictures)
+        apart = np.bitwise_count(originals ^ copies)
         shares[kind] = {str(bits): round(float((apart <= bits).mean()), 3) for bits in BITS}
+        shares[kind]["rule"] = by_rule(originals, copies)
     pairs = {str(bits): len(pairs_by_hash(originals, bits)) for bits in BITS}
+    pairs["rule"] = len(copies_by_hash(originals, COPY_BITS))
     return shares | {"pairs per thousand": {bits: round(1000 * n / len(names), 2) for bits, n in pairs.items()}}
+
+
+def by_rule(originals: Hashes, copies: Hashes) -> float:
+    """Recall of a release's own rule, where every tenth picture has a copy."""
+    some = np.arange(0, len(originals), 10)
+    linked = {tuple(pair) for pair in copies_by_hash(np.concatenate([originals, copies[some]]), COPY_BITS).tolist()}
+    return round(float(np.mean([(k, len(originals) + i) in linked for i, k in enumerate(some.tolist())])), 3)
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from driftline.curate.embedding.features import features_with_store, keep_featur
 from driftline.curate.encoders import EncoderSpec
 from driftline.curate.images.changes import alters
 from driftline.curate.images.changes import joined as joined_steps
-from driftline.curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
+from driftline.curate.images.near_duplicates import copies_by_hash, group_pairs, pairs_by_cosine
 from driftline.curate.release.card_sections import missing_sections
 from driftline.curate.release.drift import of_release
 from driftline.curate.release.format import Release
@@ -243,7 +243,7 @@ def near_copy_groups(embedded: Path, ids: Sequence[str], settings: ReleaseSettin
         hashes |= {i: h for i, h in rows_of(table, "id", "phash") if h is not None}
     hashed = [i for i in ids if i in hashes]
     order = hashed + [i for i in ids if i not in hashes]  # imported vectors have no hashes: only their cosines count
-    links = pairs_by_hash(np.array([hashes[i] for i in hashed], np.uint64), settings.copy_bits)
+    links = copies_by_hash(np.array([hashes[i] for i in hashed], np.uint64), settings.copy_bits)
     if settings.copy_cosine is not None:
         near = pairs_by_cosine(vectors_of(embedded, order).astype(np.float32), settings.copy_cosine)
         links = np.concatenate([links, near])

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.images.near_duplicates import Hashes
+from driftline.curate.images.near_duplicates import SURE_BITS, Hashes
 from driftline.curate.release.format import Release
 
 TEST, UPLOADER, COPY = "test_image", "uploader_of_tests", "near_copy_of_tests"  # why a photo is left out
-COPY_BITS = 4  # of releases that do not say their rule
 
 
 @dataclass(frozen=True)
@@ -27,12 +26,12 @@ class Tested:
     """uploaders of them"""
     digests: frozenset[str]
     """SHA-256 of their files, as published and as fetched"""
-    bits: int = COPY_BITS
+    bits: int = SURE_BITS
     """near copies of them differ in at most so many bits of 64"""
 
     @classmethod
     def of(
-        cls, rows: Sequence[Mapping[str, Any]], splits: Mapping[str, Sequence[str]], bits: int = COPY_BITS
+        cls, rows: Sequence[Mapping[str, Any]], splits: Mapping[str, Sequence[str]], bits: int = SURE_BITS
     ) -> Tested:
         """rows: N dicts with id, user, sha256, source_sha256. splits: name → (N,) "train" or "test"."""
         tested = [row for i, row in enumerate(rows) if any(sides[i] == "test" for sides in splits.values())]
@@ -40,7 +39,7 @@ class Tested:
             frozenset(row["id"] for row in tested),
             frozenset(row["user"] for row in tested if row.get("user")),
             frozenset(row[name] for row in tested for name in ("sha256", "source_sha256") if row.get(name)),
-            bits,
+            min(bits, SURE_BITS),
         )
 
     @classmethod
@@ -50,7 +49,7 @@ class Tested:
         rows = [dict(zip(columns, values, strict=True)) for values in rows_of(release.table, *columns)]
         rule = release.facts["provenance"].get("near_copies") or {}
         splits = {name: release.table[name].to_pylist() for name in release.facts["splits"]}
-        return cls.of(rows, splits, rule.get("copy_bits", COPY_BITS))
+        return cls.of(rows, splits, rule.get("copy_bits", SURE_BITS))
 
     def why(self, id_: str, user: str | None, sha256: str | None) -> str | None:
         """Why a photo may not be learned from, by what is known without its pixels; None if it may."""

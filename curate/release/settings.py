@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from driftline.curate.core.settings import Day, Form, Positive, Section
 from driftline.curate.retrieval.settings import BACKGROUND
 
+COPY_BITS = 8  # bits of a hash in which near copies may differ
+
 Prefix = Annotated[str, Field(min_length=1)]
 NAME = Form("at most 80 letters, digits and . _ -")
 
@@ -50,8 +52,9 @@ class ReleaseSettings(Section):
     """further features of the published images, e.g. {name: imagenet, model: resnet50, weights: resnet50.pth}"""
     near_copies: Literal["report", "drop"] = "report"
     """near copies among accepted images: count them in the card, or publish only the earliest of each group"""
-    copy_bits: Annotated[int, Field(ge=0, le=16)] = 4
-    """images are near copies if their perceptual hashes differ in at most this many of 64 bits"""
+    copy_bits: Annotated[int, Field(ge=0, le=16)] = COPY_BITS
+    """images are near copies if their perceptual hashes differ in at most this many of 64 bits; beyond 4, only where
+    neither is as near to more than two others"""
     copy_cosine: Annotated[float, Field(gt=0, le=1)] | None = None
     """images are near copies, too, if their vectors have at least this cosine (null: hashes only)"""
     strip: bool = True

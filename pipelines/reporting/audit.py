@@ -15,10 +15,11 @@ from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.group_split import describe_splits, draw_sides
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.images.changes import KINDS, NONE, kinds_of
-from driftline.curate.images.near_duplicates import copy_report, hashes_of, near_copies
+from driftline.curate.images.near_duplicates import SURE_BITS, copy_report, hashes_of, near_copies
 from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
+from driftline.curate.release.settings import COPY_BITS
 from driftline.pipelines.reporting.leaks import leaks
 from driftline.pipelines.web.dates import labels as bucket_labels
 from driftline.stream_builder.builders.release import release_groups
@@ -33,16 +34,17 @@ BLOCK = 2048  # rows that are compared at a time
 EXAMPLES = 20  # findings that are listed
 
 
-def audit(path: Path, against: Path | None = None, bits: int = 4, cosine: float = 0.95) -> dict[str, Any]:
+def audit(path: Path, against: Path | None = None, bits: int | None = None, cosine: float = 0.95) -> dict[str, Any]:
     """Findings about the release (or run folder) or the stream at `path`.
 
     against: another release, the images in both are counted; or an index of hashes or vectors, the test samples in it
-    are searched (`leaks`). cosine: from which on a vector is the same. bits: images whose perceptual hashes differ in
-    at most `bits` of 64 bits are near-duplicates. Raises MissingFile for a folder that is neither.
+    are searched (`leaks`). cosine: from which on a vector is the same. bits: of 64, in which hashes of near-duplicates
+    may differ (`copies_by_hash`; default: as a release's own, and against an index those that are sure). Raises
+    MissingFile for a folder that is neither.
     """
     if (path / "stream.json").is_file():
         stream = Stream.load(path)
-        findings = {} if against is None else {"leaks": leaks(stream, against, lambda: np.zeros(0), bits, cosine)}
+        findings = {} if against is None else {"leaks": leaks(stream, against, lambda: np.zeros(0), cosine=cosine)}
         return audit_stream(stream) | findings
     try:
         release = Release.open(path)
@@ -52,13 +54,14 @@ def audit(path: Path, against: Path | None = None, bits: int = 4, cosine: float 
             "Expected a folder with release.json or stream.json.",
         ) from None
     if against is None or against.is_dir():
-        return audit_release(release, Release.open(against) if against else None, bits)
-    return audit_release(release, None, bits) | {
-        "leaks": leaks(release, against, lambda: image_hashes(release), bits, cosine)
+        return audit_release(release, Release.open(against) if against else None, COPY_BITS if bits is None else bits)
+    sure = SURE_BITS if bits is None else bits
+    return audit_release(release, None, COPY_BITS if bits is None else bits) | {
+        "leaks": leaks(release, against, lambda: image_hashes(release), sure, cosine)
     }
 
 
-def audit_release(release: Release, other: Release | None = None, bits: int = 4) -> dict[str, Any]:
+def audit_release(release: Release, other: Release | None = None, bits: int = COPY_BITS) -> dict[str, Any]:
     """Findings about a release; the functions below say what each number means."""
     table = release.table
     columns = {

@@ -19,7 +19,7 @@ from driftline.curate.bucketing.frozen import GROWING, freeze
 from driftline.curate.core.atomic_io import read_json, write_json, writing
 from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
 from driftline.curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS
-from driftline.curate.images.near_duplicates import near_stored
+from driftline.curate.images.near_duplicates import SURE_BITS, near_stored
 from driftline.curate.metadata.schema import REPEATED, TABLE
 from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import forget_damaged
@@ -121,7 +121,7 @@ class _Before:
         root, paid = self.context.root, _paid(self.context)
         ids, hashes = _ids(root), _hashes(root)
         new = hashes.filter(pc.invert(pc.is_in(hashes["id"], value_set=self.hashes["id"].combine_chunks())))
-        bits = self.context.config.release.copy_bits
+        bits = min(self.context.config.release.copy_bits, SURE_BITS)
         fresh, stored = (table["phash"].drop_null().to_numpy().astype(np.uint64) for table in (new, self.hashes))
         return {
             "rows": {

@@ -13,6 +13,7 @@ from PIL import Image
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.near_duplicates import (
+    copies_by_hash,
     copy_report,
     group_pairs,
     near_copies,
@@ -115,3 +116,19 @@ def test_the_report_counts_groups_across_buckets_and_splits() -> None:
         "groups_across": {"bucket": 1, "split_0": 0},
         "examples": [["a", "b"]],
     }
+
+
+def test_pictures_of_one_layout_are_near_each_other_and_no_copies() -> None:
+    """A hash with one neighbour at 7 bits has a copy; a dozen that are 7 bits from each other have none; 4 bits are
+    sure everywhere."""
+    rng = rng_for(0, "layout")
+    apart = rng.integers(0, 2**63, 40).astype(np.uint64)
+    copy = apart[0] ^ np.uint64(0b1111111)
+    layout = rng.integers(0, 2**63).astype(np.uint64)
+    drawings = layout ^ (np.uint64(0b1111) << (np.arange(12, dtype=np.uint64) * np.uint64(4)))  # 8 bits from each other
+    sure = drawings[0] ^ (np.uint64(0b111) << np.uint64(60))
+    hashes = np.concatenate([apart, [copy], drawings, [sure]]).astype(np.uint64)
+    pairs = {tuple(pair) for pair in copies_by_hash(hashes, 8).tolist()}
+    assert pairs == {(0, 40), (41, 53)}
+    assert len(pairs_by_hash(hashes, 8)) > 12 * 11 / 2
+    assert copies_by_hash(hashes, 4).tolist() == pairs_by_hash(hashes, 4).tolist() == [[41, 53]]

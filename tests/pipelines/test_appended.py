@@ -169,8 +169,8 @@ def test_purge_writes_only_the_tars_of_withdrawn_images_again_and_names_them(fol
     write_text(folder / "withdrawn.csv", f"id\n{gone}\n")
     append(folder, "1.1.0", "release.withdrawn=withdrawn.csv")
     before_2 = Path(shutil.copytree(Release.open(folder).path, tmp_path / "before-2"))
-    again = ("release.version=1.1.1", "release.withdrawn=withdrawn.csv", "release.append=true")
-    command(folder, sets=[*SETS, *again, f"release.previous={before_2}"], workers=1, purge=True)
+    again = ("release.version=1.1.1", "release.withdrawn=withdrawn.csv", "release.append=true", "release.purge=true")
+    command(folder, sets=[*SETS, *again, f"release.previous={before_2}"], workers="1")
     after = Release.open(folder)
     after.verify()
     assert after.tombstones() == [s for s in after.tombstones() if s.reason != "withdrawn"]
