@@ -5,7 +5,11 @@
 painted-fruit and photo-world are the streams of `driftline demo --real` and `driftline demo --quick`. banking77 needs
 DATA/banking77/train.csv and test.csv (`--download` gets them), cifar10 the images of Seq-to-Final's draws in
 DATA/cifar10. Finished runs are not repeated. Each stream's submission is written to baselines/NAME.zip, and the stream
-to baselines/streams/NAME.zip; eval/leaderboard/baselines/ holds copies of both.
+to baselines/streams/NAME.zip; eval/leaderboard/baselines/ holds copies of both. The published page, with the streams in
+the working directory:
+
+    driftline leaderboard --baselines --stream painted-fruit --stream photo-world --stream banking77 --again 4 \\
+        --public-value driftline --out eval/leaderboard/baselines/leaderboard.md
 """
 
 from __future__ import annotations
