@@ -8,7 +8,9 @@ in data files are looked up only, so that a file from somebody else never makes 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -157,8 +159,18 @@ class Registry(Mapping[str, Any]):
         return name in self._found or name in self._admitted or name in self._classes
 
     def summary(self, name: str) -> str:
-        """First line of the entry's docstring, or why it cannot be used."""
-        return self.problem(name) or (self[name].__doc__ or "").strip().partition("\n")[0]
+        """First sentence of the entry's docstring, or why it cannot be used."""
+        return self.problem(name) or first_sentence(self[name].__doc__)
+
+
+def first_sentence(text: str | None) -> str:
+    """Of a docstring, on one line.
+
+    >>> first_sentence("All photos, in order (e.g. a.jpg). Of a\\n    RAW file the preview.")
+    'All photos, in order (e.g. a.jpg).'
+    """
+    paragraph = " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=[.:]) (?=[A-Z])", paragraph, maxsplit=1)[0]
 
 
 def _origin(point: EntryPoint) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName, explained
-from driftline.curate.core.registry import HOME, Registry
+from driftline.curate.core.registry import HOME, Registry, first_sentence
 from driftline.pipelines.cli.common import Json, command, show
 from driftline.pipelines.cli.renamed import RENAMED
 
@@ -221,7 +221,7 @@ def _build_presets() -> list[dict[str, str]]:
 def _summary(thing: Any) -> str:
     """First line of the docstring of code; the values of plain data."""
     if callable(thing):
-        return (thing.__doc__ or "").strip().partition("\n")[0]
+        return first_sentence(thing.__doc__)
     values = thing if isinstance(thing, Mapping) else vars(thing)
     return ", ".join(f"{key}={value}" for key, value in values.items())
 

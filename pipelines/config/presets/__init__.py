@@ -14,6 +14,7 @@ import yaml
 
 from driftline.curate.core.atomic_io import write_text
 from driftline.curate.core.errors import BadConfig, UnknownName
+from driftline.curate.core.registry import first_sentence
 from driftline.curate.core.settings import Section, key_of
 from driftline.pipelines.config.loader import check
 from driftline.pipelines.config.schema import Config
@@ -72,7 +73,7 @@ def full_text(settings: dict[str, Any], head: str) -> str:
     for name, field in Config.model_fields.items():
         value = getattr(config, name)
         if isinstance(value, Section):
-            comment = inspect.cleandoc(type(value).__doc__ or "").partition("\n")[0]
+            comment = first_sentence(type(value).__doc__)
             lines += [f"# {comment}", f"{name}:", *_section(value), ""]
         else:
             lines += [f"{name}: {_yaml(value)}  # {field.description}", ""]
