@@ -337,7 +337,9 @@ class TestTables:
         """[docs/studies/reproduction.md] With our `sft`, and with the best test of its three schedules."""
         text = (Path(__file__).resolve().parents[2] / "docs/studies/reproduction.md").read_text(encoding="utf-8")
         ours: dict[str, dict[str, float]] = {}
-        head, _, *lines = text[text.index("| learner | R:C:L | C:L:R | r:r:r | T:T:T | s:s:s |") :].partition("\n\n")[0].splitlines()
+        head, _, *lines = (
+            text[text.index("| learner | R:C:L | C:L:R | r:r:r | T:T:T | s:s:s |") :].partition("\n\n")[0].splitlines()
+        )
         names = [cell.strip() for cell in head.split("|")[2:-1]]
         for learner, *cells in ([cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines):
             for name, cell in zip(names, cells, strict=True):
