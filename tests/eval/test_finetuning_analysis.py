@@ -337,12 +337,14 @@ class TestTables:
         """[docs/studies/reproduction.md] With our `sft`, and with the best test of its three schedules."""
         text = (Path(__file__).resolve().parents[2] / "docs/studies/reproduction.md").read_text(encoding="utf-8")
         ours: dict[str, dict[str, float]] = {}
-        head, _, *lines = text[text.index("| learner | R:C:L | paper | C:L:R |") :].partition("\n\n")[0].splitlines()
-        names = [cell.strip() for cell in head.split("|")[2:-1:2]]
+        head, _, *lines = (
+            text[text.index("| learner | R:C:L | C:L:R | r:r:r | T:T:T | s:s:s |") :].partition("\n\n")[0].splitlines()
+        )
+        names = [cell.strip() for cell in head.split("|")[2:-1]]
         for learner, *cells in ([cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines):
-            for name, cell in zip(names, cells[::2], strict=True):
-                if cell != "–":
-                    ours.setdefault(name, {})[learner] = float(cell)
+            for name, cell in zip(names, cells, strict=True):
+                if (value := cell.partition(" (")[0]) != "–":
+                    ours.setdefault(name, {})[learner] = float(value)
         found: dict[bool, list[float]] = {False: [], True: []}
         for name, column in ours.items():
             best = max(column[schedule] for schedule in ("sft", "sft-linear", "sft-exponential"))
