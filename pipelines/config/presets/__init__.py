@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import json
 from collections.abc import Sequence
 from importlib.resources import files
