@@ -22,6 +22,8 @@ from driftline.curate.core.errors import BadPlugin, UnknownName, available, did_
 
 HOME = "driftline"
 
+LISTED = {"measures": "distances", "stream_exports": "stream-exports"}  # group → word of `driftline list`
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -118,10 +120,10 @@ class Registry(Mapping[str, Any]):
         if name in self._admitted:
             return Entry(name, name.partition(":")[0])
         if name not in self._found:
-            names = [*sorted(self._found), *filter(None, [self.further])]
-            listed = f"driftline list {self.group}" if self.group else ""
-            given = f"Unknown {self.kind} {name!r}."
-            raise UnknownName(given, did_you_mean(name, self._found), available(name, names, listed))
+            listed = f"driftline list {LISTED.get(self.group, self.group)}" if self.group else ""
+            names = available(name, sorted(self._found), listed).removesuffix(".")
+            names += f", {self.further}." if self.further else "."
+            raise UnknownName(f"Unknown {self.kind} {name!r}.", did_you_mean(name, self._found), names)
         first, *more = self._found[name]
         if more:
             both = " and ".join(f"{e.origin} ({e.target})" for e in (first, *more))

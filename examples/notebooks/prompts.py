@@ -62,13 +62,13 @@ run
 # Change the text and run the cell again. The best photo of each period is on the left, with its cosine to the prompt.
 
 # %%
-run.search("a phone", k=6)
+run.search("a phone", count=6)
 
 # %% [markdown]
 # Several prompts form one query. A prompt that begins with "-" moves the query away from what it says.
 
 # %%
-run.search("a bus", "a car", "- a bicycle", k=6)
+run.search("a bus", "a car", "- a bicycle", count=6)
 
 # %% [markdown]
 # ## Keep it

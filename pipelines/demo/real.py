@@ -112,7 +112,7 @@ def configuration() -> dict[str, Any]:
     values["buckets"] = {"kind": "cuts", "cuts": [f"{year}-01-01" for year in CUTS[1:]], "unlabelled": []}
     concepts = [{"name": fruit, "prompts": [f"a watercolor of {fruit}"]} for fruit in FRUITS]
     values["retrieve"] = {
-        "per_class": 1000, "depth": 1000, "overlap": "allow", "short": "fewer", "background": False,
+        "per_class": 1000, "depth": 1000, "overlap": "allow", "short": "fewer", "background_share": 0,
         "concepts": concepts,
     }  # fmt: skip
     values["validation"] = {"method": "catalogue"}

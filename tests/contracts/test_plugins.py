@@ -231,7 +231,7 @@ class TestCommandLine:
         assert sorted(path.name for path in tmp_path.iterdir() if path.name != "own") == ["S", "diary.txt"]
 
     def test_a_network_is_trained(self, how: str, tmp_path: Path) -> None:
-        dl.compose(dl.open_dataset("acme-squares"), "R", (60, 40), 20).save(tmp_path / "S")
+        dl.compose(dl.open_dataset("acme-squares"), "R", (60, 40), test_size=20).save(tmp_path / "S")
         words = ["--protocol", "seq-to-final", "--learners", "erm", "--set", f"network={called('networks', how)}"]
         more = ["--set", "epochs=2", "--set", "budget=small", "--out", str(tmp_path / "runs")]
         results = document(how, "eval", str(tmp_path / "S"), *words, *more)
@@ -407,7 +407,9 @@ class TestPython:
 
     def test_a_dataset_is_composed_measured_exported_and_evaluated(self, how: str, tmp_path: Path) -> None:
         shift, measure = called("shifts", how), called("measures", how)
-        stream = dl.compose(called("datasets", how), f"R:{{{shift}}}" if ":" in shift else f"R:{shift}", (60,) * 3, 20)
+        stream = dl.compose(
+            called("datasets", how), f"R:{{{shift}}}" if ":" in shift else f"R:{shift}", (60,) * 3, test_size=20
+        )
         assert len(distances(stream, [measure])[measure]) == 3
         STREAM_EXPORTS.resolve(called("stream_exports", how))(stream, tmp_path / "out")
         n = sum(len(split) for step in stream.steps for split in step.splits.values())
@@ -416,7 +418,7 @@ class TestPython:
         assert results["results"][0]["scores"]["final"]["mean"] > 0.4
 
     def test_a_network_and_a_sampler_are_settings(self, how: str, fixtures: Path) -> None:
-        squares = dl.compose(called("datasets", how), "R", (60, 40), 20)
+        squares = dl.compose(called("datasets", how), "R", (60, 40), test_size=20)
         settings = {"network": called("networks", how), "epochs": 1, "budget": "small"}
         results = dl.evaluate(squares, "seq-to-final", ["erm"], settings=settings)
         assert results["results"][0]["settings"]["network"] == settings["network"], results["skipped"]
