@@ -189,6 +189,11 @@ def test_no_commands_help_loads_a_heavy_library() -> None:
     assert loaded([[*w, "--help"] for w in ([], *words)], HEAVY) == "[]"
 
 
+def test_the_first_help_reads_no_settings() -> None:
+    """pydantic and YAML take longer than the rest of it: half of the quarter of a second that it may take."""
+    assert loaded([["--help"]], ("pydantic", "yaml", "jinja2")) == "[]"
+
+
 @pytest.mark.parametrize("words", [["--version"], ["list"], ["list", "recipes"]], ids=" ".join)
 def test_what_needs_no_library_loads_none(words: list[str]) -> None:
     assert loaded([words], HEAVY) == "[]"

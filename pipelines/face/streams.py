@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.run.run_folder import Run
 
 if TYPE_CHECKING:
     from driftline.curate.encoders import EncoderSpec
     from driftline.curate.release.format import Release
     from driftline.eval.protocol import Document
     from driftline.eval.results import Results
+    from driftline.pipelines.run.run_folder import Run
     from driftline.stream_builder.datasets import Dataset
     from driftline.stream_builder.stream import Stream
 
@@ -37,6 +37,7 @@ def from_release(
     """
     from driftline.curate.release.format import Release
     from driftline.pipelines.cli.stream_options import paper_facts
+    from driftline.pipelines.run.run_folder import Run
     from driftline.stream_builder.builders import release as builder
     from driftline.stream_builder.builders.time_order import in_time_order, timed_release
 
