@@ -14,7 +14,7 @@ from driftline.pipelines.cli.out import guarded_out
 report_app = typer.Typer()
 
 
-@command(report_app, "compare", "driftline compare photos-v1 photos-v2", panel="Evaluate")
+@command(report_app, "compare", "driftline compare photos-v1 photos-v2", panel="Release")
 def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="A folder with rows of driftline eval, or a release.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Rows on the same streams, or another version.")],
