@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import sys
 import traceback
 from collections.abc import Sequence
@@ -134,20 +135,28 @@ def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
     return part
 
 
+def _say(text: str, for_people: bool = True) -> None:
+    """An error on stderr; with --json also as the one document on stdout, unless the result is there already."""
+    if for_people:
+        print(text, file=sys.stderr)
+    if "--json" in sys.argv and not OUTPUT.shown:
+        print(json.dumps({"error": text.removeprefix("driftline: ")}))
+
+
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 failed, 2 bad usage, 3 waiting for answers; an error is one paragraph."""
     collect_rarely()
+    OUTPUT.shown = False
     try:
         sys.exit(called(sys.argv[1:])(prog_name="driftline", standalone_mode=False) or 0)
     except TyperException as error:
-        print(usage_text(error), file=sys.stderr)
+        _say(usage_text(error))
         sys.exit(2)
     except (DriftlineError, OSError, ModuleNotFoundError) as error:
         if OUTPUT.debug:
             traceback.print_exc()
-        else:
-            text = str(error if isinstance(error, DriftlineError) else explained(error))
-            print(f"driftline: {shortened(text, LONGEST)}", file=sys.stderr)
+        text = str(error if isinstance(error, DriftlineError) else explained(error))
+        _say(f"driftline: {shortened(text, LONGEST)}", not OUTPUT.debug)
         bad_usage = isinstance(error, (BadConfig, BadPlugin, MissingFile, UnknownName))
         failed = isinstance(error, Unreachable) or not bad_usage
         sys.exit(3 if isinstance(error, Waiting) else 1 if failed else 2)

@@ -85,6 +85,8 @@ class Output:
     """every event of the log on stderr, too"""
     debug: bool = False
     """errors with their traceback"""
+    shown: bool = False
+    """whether the result of the command was printed"""
 
 
 OUTPUT = Output()
@@ -185,6 +187,7 @@ def show(as_json: bool, document: Any, text: str) -> None:
     if (caught := _CAUGHT.get()) is not None:
         caught.append(document)
         return
+    OUTPUT.shown = True
     lines = text.split("\n")
     lines = [line for line in lines if not line.startswith(NEXT)] if OUTPUT.quiet else lines
     print(json.dumps(document) if as_json else "\n".join(lines))

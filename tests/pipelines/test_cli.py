@@ -17,7 +17,7 @@ import pytest
 import typer.main
 from PIL import Image
 from support import console
-from support.console import answer
+from support.console import answer, inside
 from support.helpers import drifting, yfcc_line
 from support.small_runs import unpacked
 
@@ -368,6 +368,13 @@ class TestOutput:
         folder = run_folder(tmp_path / "run", write_lines(yfcc_line(1)))
         assert driftline("run", folder, "--until", "ingest", "-q").stderr == ""
         assert "done: stage filter" in driftline("run", folder, "--until", "filter", "-v").stderr
+
+    @pytest.mark.parametrize("words", [("status", "nowhere"), ("plan",), ("status", "nowhere", "--nonsense")])
+    def test_with_json_an_error_is_the_document(self, words: tuple[str, ...]) -> None:
+        done = inside(*words, "--json")
+        assert done.returncode == 2
+        assert json.loads(done.stdout)["error"] in done.stderr
+        assert inside(*words).stdout == ""
 
     def test_debug_shows_the_traceback_with_the_same_exit_code(self, tmp_path: Path) -> None:
         done = driftline("--debug", "status", tmp_path)
