@@ -147,7 +147,24 @@ def _times(column: pa.ChunkedArray, row_of: Any) -> npt.NDArray[np.int64]:
     values = column.to_numpy().astype(np.int64)
     if not len(values) or (values.min() >= YEARS[0] and values.max() <= YEARS[1]):
         return (values - 1970).astype("datetime64[Y]").astype("datetime64[s]").astype(np.int64)
+    if (looks := _not_seconds(values)) is not None:
+        raise BadInput(
+            f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970. It looks like {looks}.",
+            "Expected dates, years, or seconds, milliseconds … since 1970.",
+            "Convert the column to dates.",
+        )
     return values // per_second(int(np.abs(values).max()))
+
+
+def _not_seconds(values: npt.NDArray[np.int64]) -> str | None:
+    """What whole numbers look like that are no seconds since 1970, if all look so."""
+    days = values % 100, values // 100 % 100, values // 10_000
+    if all(
+        ((low <= part) & (part <= high)).all()
+        for part, (low, high) in zip(days, ((1, 31), (1, 12), (1800, 2100)), strict=True)
+    ):
+        return "days, YYYYMMDD"
+    return "days of a spreadsheet, from 1899-12-30" if ((values > 20_000) & (values < 80_000)).all() else None
 
 
 def _samples(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:

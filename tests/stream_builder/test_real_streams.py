@@ -203,3 +203,14 @@ class TestPortraits:
 def test_a_policy_without_statistics_gives_raw_values() -> None:
     x = np.full((1, 2, 2, 3), 200, np.uint8)
     assert Policy().apply(x, None).unique().tolist() == [200.0]
+
+
+@pytest.mark.parametrize(
+    ("days", "looks"), [([20150101, 20191231], "days, YYYYMMDD"), ([42_000, 43_669], "days of a spreadsheet")]
+)
+def test_whole_numbers_that_are_no_seconds_are_refused_with_what_they_look_like(days: list[int], looks: str) -> None:
+    """As seconds, each lies on the first of January or in August of 1970."""
+    table = {"t": days, "y": ["a", "b"], "x": [0.0, 1.0]}
+    with pytest.raises(BadInput, match=looks):
+        from_table(table, time="t", label="y", x="x")
+    assert from_table({**table, "t": [20151350, 99999999]}, time="t", label="y", x="x", period=1).name
