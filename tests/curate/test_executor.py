@@ -192,9 +192,12 @@ def test_a_script_needs_no_guard_around_its_work(tmp_path: Path) -> None:
 
 
 def test_without_ray_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And Ray would report no usage unless the user wants it."""
+    monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BadConfig, match=r"pip install 'driftline\[ray\]'"):
         list(Executor("ray").run_tasks(square, [1]))
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 
 
 def test_local_workers_are_distributed_over_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

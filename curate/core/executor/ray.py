@@ -50,6 +50,7 @@ def run_on_ray(work: Callable[[T], R], tasks: Sequence[T], workers: int, gpus: i
 
 def connect(workers: int) -> Any:
     """The `ray` module, connected to RAY_ADDRESS or else to a local node that listens on loopback only."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine that nobody asked for
     try:
         import ray
     except ImportError:
