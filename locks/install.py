@@ -10,10 +10,15 @@ installed already (a build for CPUs, for example) stays: then the lock is used w
 
 from __future__ import annotations
 
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036  an older Python must get as far as here
+    found = ".".join(map(str, sys.version_info[:2]))
+    sys.exit(f"driftline needs Python 3.11 or newer, and this is {found}. Name another: make PYTHON=python3.12 …")
+
 import argparse
 import platform
 import subprocess
-import sys
 import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, version

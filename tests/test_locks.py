@@ -159,3 +159,10 @@ def test_every_locked_version_is_a_wheel_for_this_python_with_this_hash(python: 
     assert len(found) == len(text.splitlines())
     for entry in found:
         assert entry["download_info"]["archive_info"]["hashes"]["sha256"] in text, entry["metadata"]["name"]
+
+
+def test_an_older_python_gets_one_sentence() -> None:
+    code = "import runpy, sys; sys.version_info = (3, 9, 18, 'final', 0); runpy.run_path('locks/install.py')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("driftline needs Python 3.11 or newer, and this is 3.9. Name another: make PYTHON=")
