@@ -4,8 +4,8 @@
 
 Every picture of three collections (Flickr photos of COCO, photographs of the FSA, watercolours of the USDA) is copied
 in six ways. Recall: share of copies within so many bits of their original. Pairs: of different files of a collection
-within so many bits, which are false unless the collection has copies itself; per thousand pictures. "rule": both as a
-release decides (`copies_by_hash`).
+within so many bits, which are false unless the collection has copies itself; per thousand pictures. "rule": both of
+`copies_by_hash`, up to 8 bits.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from PIL import Image, ImageOps
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.near_duplicates import Hashes, copies_by_hash, hashes_of, pairs_by_hash
-from driftline.curate.release.settings import COPY_BITS
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 COLLECTIONS = {"coco": "coco_subset_256.zip", "fsac": "fsac_thumbs.zip", "usda": "usda_pomological.zip"}
 BITS = (2, 4, 6, 8, 10, 12)
+FAR = 8  # bits of "rule"
 
 
 def cropped(image: Image.Image, share: float) -> Image.Image:
@@ -68,14 +68,14 @@ def measured(path: Path, most: int) -> dict[str, object]:
         shares[kind] = {str(bits): round(float((apart <= bits).mean()), 3) for bits in BITS}
         shares[kind]["rule"] = by_rule(originals, copies)
     pairs = {str(bits): len(pairs_by_hash(originals, bits)) for bits in BITS}
-    pairs["rule"] = len(copies_by_hash(originals, COPY_BITS))
+    pairs["rule"] = len(copies_by_hash(originals, FAR))
     return shares | {"pairs per thousand": {bits: round(1000 * n / len(names), 2) for bits, n in pairs.items()}}
 
 
 def by_rule(originals: Hashes, copies: Hashes) -> float:
     """Recall of a release's own rule, where every tenth picture has a copy."""
     some = np.arange(0, len(originals), 10)
-    linked = {tuple(pair) for pair in copies_by_hash(np.concatenate([originals, copies[some]]), COPY_BITS).tolist()}
+    linked = {tuple(pair) for pair in copies_by_hash(np.concatenate([originals, copies[some]]), FAR).tolist()}
     return round(float(np.mean([(k, len(originals) + i) in linked for i, k in enumerate(some.tolist())])), 3)
 
 

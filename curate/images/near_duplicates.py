@@ -100,7 +100,8 @@ def pairs_by_hash(hashes: Hashes, bits: int) -> Pairs:
 def copies_by_hash(hashes: Hashes, bits: int) -> Pairs:
     """Pairs (P, 2) of near copies: that differ in at most `bits`, beyond SURE_BITS only where neither is as near to
     more than CROWD others. Pictures of one layout, as drawings on white paper, are near each other by the dozen and no
-    copies (measured: benchmarks/near_copies.py)."""
+    copies (measured: benchmarks/near_copies.py). SURE_BITS is the default of releases: each false pair joins the groups
+    of two uploaders, and what is joined cannot be divided between training and tests."""
     pairs = pairs_by_hash(hashes, bits)
     far = np.bitwise_count(hashes[pairs[:, 0]] ^ hashes[pairs[:, 1]]) > SURE_BITS
     crowded = np.bincount(pairs[far].ravel(), minlength=len(hashes)) > CROWD

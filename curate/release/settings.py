@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from driftline.curate.core.settings import Day, Form, Positive, Section
 from driftline.curate.retrieval.settings import BACKGROUND
 
-COPY_BITS = 8  # bits of a hash in which near copies may differ
+COPY_BITS = 4  # bits of a hash in which near copies may differ
 
 Prefix = Annotated[str, Field(min_length=1)]
 NAME = Form("at most 80 letters, digits and . _ -")

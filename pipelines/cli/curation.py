@@ -299,15 +299,8 @@ def audit(
         option("--against", None, "Another release, or an index of hashes or vectors: find what is in both."),
     ] = None,
     bits: Annotated[
-        int | None,
-        option(
-            "--copy-bits",
-            "N",
-            "Near copies: hash bits (of 64) that may differ (default: 8, against an index of hashes 4).",
-            min=0,
-            max=16,
-        ),
-    ] = None,
+        int, option("--copy-bits", "N", "Near copies: hash bits (of 64) that may differ.", min=0, max=16)
+    ] = 4,
     cosine: Annotated[
         float, option("--cosine", None, "Vectors of an index: the same from this cosine on.", min=0, max=1)
     ] = 0.95,

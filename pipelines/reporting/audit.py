@@ -15,7 +15,7 @@ from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.group_split import describe_splits, draw_sides
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.images.changes import KINDS, NONE, kinds_of
-from driftline.curate.images.near_duplicates import SURE_BITS, copy_report, hashes_of, near_copies
+from driftline.curate.images.near_duplicates import copy_report, hashes_of, near_copies
 from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
@@ -34,13 +34,12 @@ BLOCK = 2048  # rows that are compared at a time
 EXAMPLES = 20  # findings that are listed
 
 
-def audit(path: Path, against: Path | None = None, bits: int | None = None, cosine: float = 0.95) -> dict[str, Any]:
+def audit(path: Path, against: Path | None = None, bits: int = COPY_BITS, cosine: float = 0.95) -> dict[str, Any]:
     """Findings about the release (or run folder) or the stream at `path`.
 
     against: another release, the images in both are counted; or an index of hashes or vectors, the test samples in it
     are searched (`leaks`). cosine: from which on a vector is the same. bits: of 64, in which hashes of near-duplicates
-    may differ (`copies_by_hash`; default: as a release's own, and against an index those that are sure). Raises
-    MissingFile for a folder that is neither.
+    may differ (`copies_by_hash`). Raises MissingFile for a folder that is neither.
     """
     if (path / "stream.json").is_file():
         stream = Stream.load(path)
@@ -54,10 +53,9 @@ def audit(path: Path, against: Path | None = None, bits: int | None = None, cosi
             "Expected a folder with release.json or stream.json.",
         ) from None
     if against is None or against.is_dir():
-        return audit_release(release, Release.open(against) if against else None, COPY_BITS if bits is None else bits)
-    sure = SURE_BITS if bits is None else bits
-    return audit_release(release, None, COPY_BITS if bits is None else bits) | {
-        "leaks": leaks(release, against, lambda: image_hashes(release), sure, cosine)
+        return audit_release(release, Release.open(against) if against else None, bits)
+    return audit_release(release, None, bits) | {
+        "leaks": leaks(release, against, lambda: image_hashes(release), bits, cosine)
     }
 
 
