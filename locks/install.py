@@ -13,8 +13,8 @@ from __future__ import annotations
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036  an older Python must get as far as here
-    found = ".".join(map(str, sys.version_info[:2]))
-    sys.exit(f"driftline needs Python 3.11 or newer, and this is {found}. Name another: make PYTHON=python3.12 …")
+    running = ".".join(map(str, sys.version_info[:2]))
+    sys.exit(f"driftline needs Python 3.11 or newer, and this is {running}. Name another: make PYTHON=python3.12 …")
 
 import argparse
 import platform

@@ -76,9 +76,9 @@ def spec_of(learner: Any) -> LearnerSpec:
         return replace(spec, with_name=spec.check(with_name))
     if not isinstance(learner, Learner) and not (isinstance(learner, type) and issubclass(learner, Learner)):
         if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
-            given = getattr(learner, "__name__", f"a {type(learner).__name__}")
+            shown = getattr(learner, "__name__", f"a {type(learner).__name__}")
             expected = "Expected a name, a Learner, or a scikit-learn classifier, as SGDClassifier()."
-            raise BadConfig(f"A learner is {given}.", expected, "Wrap a torch module by dl.Torch.")
+            raise BadConfig(f"A learner is {shown}.", expected, "Wrap a torch module by dl.Torch.")
         from driftline.eval.integrations.sklearn import Sklearn
 
         learner = Sklearn(type(learner).__name__, learner)

@@ -163,6 +163,6 @@ def text_of(function: Any) -> str:
     ('int(base=2)', 'len', '<lambda>')
     """
     if isinstance(function, partial):
-        given = [*map(repr, function.args), *(f"{key}={value!r}" for key, value in function.keywords.items())]
-        return f"{text_of(function.func)}({', '.join(given)})"
+        arguments = [*map(repr, function.args), *(f"{key}={value!r}" for key, value in function.keywords.items())]
+        return f"{text_of(function.func)}({', '.join(arguments)})"
     return str(getattr(function, "__name__", type(function).__name__))

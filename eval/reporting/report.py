@@ -171,13 +171,13 @@ def report(
     """
     sources = [results] if isinstance(results, Mapping | str | Path) else results
     documents: list[Document] = []
-    for one in sources:
-        if isinstance(one, Mapping):  # results of `evaluate` have more to say, and know their stream
-            documents.append(one.whole() if hasattr(one, "whole") else one)
-            on = getattr(one, "on", None)
+    for source in sources:
+        if isinstance(source, Mapping):  # results of `evaluate` have more to say, and know their stream
+            documents.append(source.whole() if hasattr(source, "whole") else source)
+            on = getattr(source, "on", None)
             streams = streams if on is None or on.sha256 in {s.sha256 for s in streams} else [*streams, on]
         else:
-            documents += results_of([Path(one)], streams)
+            documents += results_of([Path(source)], streams)
     return write(documents, Path(out), title, streams=streams)
 
 

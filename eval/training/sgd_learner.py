@@ -257,6 +257,8 @@ class NetLearner(NetworkLearner):
 
 def place(device: str) -> str:
     """ "auto" → "cuda" if there is a GPU, else "cpu". Raises BadConfig for a GPU that is not there."""
+    if device == "cpu":
+        return device
     import torch
 
     if device == "auto":

@@ -123,8 +123,7 @@ def stream_compose(
     from driftline.curate.core.atomic_io import fingerprint
     from driftline.curate.core.outside.names import is_count
     from driftline.eval.experiment.settings import seeds_of
-    from driftline.stream_builder.builders.sampling import Composition
-    from driftline.stream_builder.builders.shift_sequence import compose
+    from driftline.pipelines.face.streams import compose
     from driftline.stream_builder.datasets import Options, open_dataset
 
     guarded_out(out, "stream" if seeds is None else "draws")
@@ -143,13 +142,12 @@ def stream_compose(
             raise BadConfig(f"{typed[0]} was given with --sequence portraits.", "Expected a sequence of shifts for it.")
         tell(as_json, [save(portraits(Path(base), size, seed, fidelity), out)], "seq-to-final")
         return
-    composition = Composition(
-        val_share, balanced, overlap, draws, augment=augment, fidelity=fidelity, priors=_table(priors)
-    )
+    shares = _table(priors)
     one_draw = partial(
         compose, open_dataset(base, Options(data_dir, labels, size, download)), sequence,
-        None if sizes is None else [int(part) for part in sizes.split(",")], test_size, composition=composition,
-        workers=executor_of("local", workers).workers, oracle=oracle,
+        None if sizes is None else [int(part) for part in sizes.split(",")], test_size=test_size, overlap=overlap,
+        classes=balanced, val_share=val_share, priors=shares, fidelity=fidelity, draws=draws, augment=augment,
+        oracle=oracle, workers=executor_of("local", workers).workers,
     )  # fmt: skip
     if seeds is None:
         tell(as_json, [save(one_draw(seed=seed), out)], "seq-to-final")
@@ -158,8 +156,8 @@ def stream_compose(
     for each in seeds_of(seeds):
         stream = one_draw(seed=each)
         alike = {key: value for key, value in stream.facts.items() if key not in ("seed", "shared")}
-        shares = [] if composition.priors is None else composition.priors.tolist()
-        family = [alike, list(stream.classes), test_size, oracle, val_share, balanced, shares]
+        priors_of = [] if shares is None else shares.tolist()
+        family = [alike, list(stream.classes), test_size, oracle, val_share, balanced, priors_of]
         saved.append(save(stream, out / f"seed-{each}", {"family": fingerprint(family)}))
     tell(as_json, saved, "seq-to-final", out=out)
 

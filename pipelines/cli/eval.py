@@ -150,6 +150,7 @@ def evaluate(
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
     from driftline.eval.reporting.files.terminal import scores_text
+    from driftline.eval.training import sgd_learner
     from driftline.pipelines.config.loader import setting_of
     from driftline.stream_builder.stream import Stream
 
@@ -162,7 +163,7 @@ def evaluate(
     kinds = {_name(name): spec_of(name).kind for name in chosen}
     protocols = several(protocol)
     protocols = list(PROTOCOLS) if "all" in protocols else protocols
-    device_name = _device(device)
+    device_name = sgd_learner.place(device)
     numbers = seeds_of(seeds or "0")
     few = len(chosen) * len(numbers) < FEW_RUNS
     best = 1 if few else default_workers() if device_name == "cpu" else max(1, len(visible_gpus()))
@@ -310,12 +311,3 @@ def _estimate(name: str, parts: Sequence[Workload], workers: int) -> str:
     wall = sum(seconds) / workers
     duration = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
     return f"{text}, about {duration} of training on {workers} workers"
-
-
-def _device(name: Device) -> str:
-    """ "auto" → "cuda" if there is one, else "cpu". Raises BadConfig for "cuda" without a GPU."""
-    if name == "cpu":  # without importing torch
-        return name
-    from driftline.eval.training.sgd_learner import place
-
-    return place(name)

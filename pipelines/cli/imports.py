@@ -216,17 +216,22 @@ def _plugin(name: str, asked: bool) -> tuple[Import, dict[str, Any]]:
     try:
         function, own = IMPORTERS[name], {}
         _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
-        for one in parameters:
-            if one.name in (*OPTIONS, "work"):
+        for parameter in parameters:
+            if parameter.name in (*OPTIONS, "work"):
                 continue
-            if one.annotation not in PLAIN and get_origin(one.annotation) is not Literal:
-                problem = f"The importer {name!r} has a parameter {one.name} of type {one.annotation}."
+            if parameter.annotation not in PLAIN and get_origin(parameter.annotation) is not Literal:
+                problem = f"The importer {name!r} has a parameter {parameter.name} of type {parameter.annotation}."
                 raise BadPlugin(problem, "Expected text, a number, a path or True and False.")
-            flag = f"--{one.name.replace('_', '-')}"
-            own[one.name] = Annotated[one.annotation, option(flag, None, "Of this importer.")]
+            flag = f"--{parameter.name.replace('_', '-')}"
+            own[parameter.name] = Annotated[parameter.annotation, option(flag, None, "Of this importer.")]
     except BadPlugin as error:
         if asked:
             raise
         return Import(source, str(error), example, {}), {}
     text = inspect.cleandoc(function.__doc__ or f"Read data of {name}.")
-    return Import(source, text, example, {one.name: one.default for one in parameters if one.name != "work"}), own
+    return Import(
+        source,
+        text,
+        example,
+        {parameter.name: parameter.default for parameter in parameters if parameter.name != "work"},
+    ), own

@@ -105,17 +105,19 @@ def tell(
     """Print a line about each saved stream, and warn of test samples that are near training samples. protocol: which
     one such streams are made for, with `more` words of `driftline eval`. out: the folder of several streams."""
     lines = []
-    for one in saved:
-        size = f"{one['steps']} steps, {one['samples']:,} samples, {one['classes']} classes"
-        lines.append(f"stream {one['stream']}: {size} in {one['out']}")
-        if one["eight_bit_cosine"] is not None:
-            lines.append(f"In 8 bits the cosine of a vector to its original is at least {one['eight_bit_cosine']:.6f}.")
-        if one["made"] is not None:
-            lines.append(f"The file does not say everything, so the stream has {one['made']}.")
-        if one["shared_with_training"]:
+    for facts in saved:
+        size = f"{facts['steps']} steps, {facts['samples']:,} samples, {facts['classes']} classes"
+        lines.append(f"stream {facts['stream']}: {size} in {facts['out']}")
+        if facts["eight_bit_cosine"] is not None:
+            lines.append(
+                f"In 8 bits the cosine of a vector to its original is at least {facts['eight_bit_cosine']:.6f}."
+            )
+        if facts["made"] is not None:
+            lines.append(f"The file does not say everything, so the stream has {facts['made']}.")
+        if facts["shared_with_training"]:
             typer.echo(
-                f"Warning: {one['shared_with_training']:.1%} of its test samples share an uploader, or are near copies "
-                "of, a training sample: tests in the same period are too easy.",
+                f"Warning: {facts['shared_with_training']:.1%} of its test samples share an uploader, or are near "
+                "copies of, a training sample: tests in the same period are too easy.",
                 err=True,
             )
     place = out if out is not None and len(saved) > 1 else saved[0]["out"]

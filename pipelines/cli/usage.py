@@ -41,9 +41,9 @@ def _sentences(error: Any, command: str, ctx: Any, name: str) -> list[str]:
     if type(error).__name__ == "MissingParameter":
         return [f"{shown} is missing.", _expected(param)]
     problems: list[Any] = getattr(error.__cause__, "errors", list)()
-    given = str(problems[0]["input"]) if problems else error.message
+    typed = str(problems[0]["input"]) if problems else error.message
     choices = [str(choice) for choice in param.type_descriptor.choices or ()]
-    return [f"{shown} is {given!r}.", _expected(param), did_you_mean(given, choices)]
+    return [f"{shown} is {typed!r}.", _expected(param), did_you_mean(typed, choices)]
 
 
 def _expected(param: Any) -> str:

@@ -33,8 +33,8 @@ def flag_of(parameter: str) -> str:
     return FLAGS.get(parameter, f"--{parameter.rstrip('_').replace('_', '-')}")
 
 
-def answer(words: str, given: Mapping[str, Any], first: int = 1, quiet: bool = True) -> Any:
-    """Run a command in this process; returns what it prints with --json. words: its name. given: its parameters, the
+def answer(words: str, parameters: Mapping[str, Any], first: int = 1, quiet: bool = True) -> Any:
+    """Run a command in this process; returns what it prints with --json. words: its name. parameters: of the face, the
     first `first` of which are arguments. quiet: without progress. Raises what the command reports."""
     from typer.exceptions import TyperException
 
@@ -42,8 +42,8 @@ def answer(words: str, given: Mapping[str, Any], first: int = 1, quiet: bool = T
     from driftline.pipelines.cli.common import shown_by
     from driftline.pipelines.cli.usage import usage_text
 
-    arguments = [text for value in list(given.values())[:first] for text in _texts(value)]
-    options = [text for name, value in list(given.items())[first:] for text in _option(flag_of(name), value)]
+    arguments = [text for value in list(parameters.values())[:first] for text in _texts(value)]
+    options = [text for name, value in list(parameters.items())[first:] for text in _option(flag_of(name), value)]
     line = [*words.split(), *arguments, *options, *(["--json"] if quiet else [])]
     with shown_by() as documents:
         try:
@@ -58,21 +58,21 @@ def answer(words: str, given: Mapping[str, Any], first: int = 1, quiet: bool = T
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
+        for part in value:
+            yield from _texts(part)
     else:
         yield str(getattr(value, "path", value))
 
 
 def _option(flag: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
-        for key, one in _flat(value):
-            yield from (flag, f"{key}={one if isinstance(one, str) else json.dumps(one, default=str)}")
+        for key, part in _flat(value):
+            yield from (flag, f"{key}={part if isinstance(part, str) else json.dumps(part, default=str)}")
     elif value is True:
         yield flag
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from (flag, *_texts(one))
+        for part in value:
+            yield from (flag, *_texts(part))
     elif value is not None and value is not False:
         yield from (flag, *_texts(value))
 
@@ -81,7 +81,7 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """A section may be given as a mapping."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from ((f"{key}.{name}", one) for name, one in value.items())
+            yield from ((f"{key}.{name}", setting) for name, setting in value.items())
         else:
             yield key, value
 
@@ -246,6 +246,6 @@ def train(
     return _answered("models train", locals(), quiet=False)
 
 
-def _answered(words: str, given: Mapping[str, Any], first: int = 1, quiet: bool = True) -> Answer:
-    document: Answer = answer(words, given, first, quiet)
+def _answered(words: str, parameters: Mapping[str, Any], first: int = 1, quiet: bool = True) -> Answer:
+    document: Answer = answer(words, parameters, first, quiet)
     return document

@@ -185,10 +185,11 @@ def evaluate(
     from driftline.eval import run
     from driftline.eval.experiment.inputs import several
     from driftline.eval.experiment.learner_spec import spec_of
+    from driftline.eval.training.sgd_learner import place
 
     chosen = several(learners)
     specs = [spec_of(one) for one in chosen]
-    where = "cpu" if device == "cpu" else _place(device)
+    where = place(device)
     own = [spec.name.partition("(")[0] for spec in specs if "device" in spec.settings and spec.instance is None]
     of_device = {f"{name}.device": where for name in own}
     more: dict[str, Any] = {"out": out, "preset": preset, "tune": tune, "reuse": reuse}
@@ -198,12 +199,6 @@ def evaluate(
     if folder is not None and not (folder / "stream.json").is_file() and (draws := run.draws_of(folder)):
         return run.evaluate_draws(draws, protocol, chosen, settings, **more)
     return run.evaluate(stream, protocol, chosen, seeds, settings, **more)
-
-
-def _place(device: str) -> str:
-    from driftline.eval.training.sgd_learner import place
-
-    return place(device)
 
 
 def report(
@@ -221,5 +216,5 @@ def report(
     from driftline.stream_builder.stream import Stream
 
     admit([plugin] if isinstance(plugin, str) else list(plugin))
-    one = [stream] if isinstance(stream, str | Path | Stream) else stream
-    return written(results, out, title, [s if isinstance(s, Stream) else Stream.load(s) for s in one])
+    streams = [stream] if isinstance(stream, str | Path | Stream) else stream
+    return written(results, out, title, [s if isinstance(s, Stream) else Stream.load(s) for s in streams])

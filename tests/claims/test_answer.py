@@ -107,5 +107,5 @@ def test_what_few_seeds_do_not_tell_is_said(seeds: int, says: str) -> None:
 
 
 def answer_of(seeds: int) -> list[str]:
-    one = result("er", 0.9, (0.1, 0.0, 0.2), seeds=list(range(seeds)))
-    return answer({"results": [one], "primary": SCORE, "ageing": {"unit": "years", "dates": [0, 1]}})
+    result_of_er = result("er", 0.9, (0.1, 0.0, 0.2), seeds=list(range(seeds)))
+    return answer({"results": [result_of_er], "primary": SCORE, "ageing": {"unit": "years", "dates": [0, 1]}})

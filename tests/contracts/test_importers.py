@@ -129,9 +129,9 @@ def test_the_options_of_a_command_are_the_parameters_of_its_function(name: str) 
     """With the same defaults; the rest are of saving the stream."""
     _, *parameters = inspect.signature(_function(name)).parameters.values()
     options = dict.fromkeys(OURS[name].columns) | dict(OURS[name].options)
-    for one in parameters:
-        default = "" if one.name == "work" else options.pop(one.name)
-        assert default is inspect.Parameter.empty or str(default or "") == str(one.default or ""), one.name
+    for parameter in parameters:
+        default = "" if parameter.name == "work" else options.pop(parameter.name)
+        assert default is inspect.Parameter.empty or str(default or "") == str(parameter.default or ""), parameter.name
     assert set(options) <= {"paper", "trained_until", "bits"}
 
 

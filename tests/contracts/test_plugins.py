@@ -224,10 +224,10 @@ class TestCommandLine:
         if how != "one line":  # in this process the command of all of driftline is made once
             assert "--separator TEXT" in succeeded(how, "-q", "stream", name, "--help")
         assert f"{name} " in succeeded(how, "stream", "--help")
-        made = document(
+        saved = document(
             how, "stream", name, str(diary), "--separator", "|", "--seed", "3", "--out", str(tmp_path / "S")
         )
-        assert (made["steps"], made["samples"], made["out"]) == (3, 60, str(tmp_path / "S"))
+        assert (saved["steps"], saved["samples"], saved["out"]) == (3, 60, str(tmp_path / "S"))
         assert sorted(path.name for path in tmp_path.iterdir() if path.name != "own") == ["S", "diary.txt"]
 
     def test_a_network_is_trained(self, how: str, tmp_path: Path) -> None:

@@ -104,15 +104,15 @@ def did(
         more |= {"epochs": 4, "fits": 2, "lrs": 0.1} if protocol == "seq-to-final" else {}
         on = pictures() if samples == "pictures" else stream()
         learner = DEEP.get(name, name) if samples == "pictures" else name
-        found = evaluate(on, protocol, [learner], settings=SMALL.get(protocol, {}) | more | given)
-    if found["skipped"]:
-        assert "It crashed" not in found["skipped"][0]["because"]
-        return str(found["skipped"][0]["because"])
+        document = evaluate(on, protocol, [learner], settings=SMALL.get(protocol, {}) | more | given)
+    if document["skipped"]:
+        assert "It crashed" not in document["skipped"][0]["because"]
+        return str(document["skipped"][0]["because"])
     (ran,) = learners
     answers = ran.predict(on.steps[-1]["test"].x)
     parts = answers if isinstance(answers, tuple) else (answers,)
     scores = ran.scores(on.steps[-1]["test"].x) if type(ran).scores is not Learner.scores else ""
-    result = found["results"][0]
+    result = document["results"][0]
     given_by = [np.asarray(part).tobytes() for part in (*parts, scores)]
     return (
         result["settings"],

@@ -88,8 +88,8 @@ class TestCurve:
 
     def test_bands_of_an_accuracy_are_shares(self) -> None:
         """Of few samples and models that are nearly always right, a symmetric interval ends beyond 1."""
-        found = one(counted(lambda i, j, c: 0.99 - 0.01 * max(0, j - i) - 0.08 * (i == j == 2), n=20))
-        for band in (found.curve.accuracy, found.matrix):
+        aged = one(counted(lambda i, j, c: 0.99 - 0.01 * max(0, j - i) - 0.08 * (i == j == 2), n=20))
+        for band in (aged.curve.accuracy, aged.matrix):
             assert (band.low >= 0).all()
             assert band.high.max() == 1
 

@@ -130,8 +130,8 @@ def test_programs_are_at_the_root_of_their_archives(app: Path) -> None:
 def test_the_command_names_the_image_the_seeds_and_the_title(app: Path, tmp_path: Path) -> None:
     command = ("stream", "export", app / "S", "--format", "codabench", "--out", tmp_path / "exports")
     words = (*command, "--set", "image=me/other", "--set", "seeds=3-4")
-    found = document(*words, "--set", "title=Ours")
-    assert (found["out"], found["exports"]) == (str(tmp_path / "exports"), {"codabench": {"files": 9}})
+    exported = document(*words, "--set", "title=Ours")
+    assert (exported["out"], exported["exports"]) == (str(tmp_path / "exports"), {"codabench": {"files": 9}})
     with zipfile.ZipFile(tmp_path / "exports" / "codabench" / "bundle.zip") as file:
         competition = yaml.safe_load(file.read("competition.yaml"))
     assert (competition["title"], competition["docker_image"]) == ("Ours", "me/other")

@@ -168,15 +168,15 @@ class TestTorch:
         return learner
 
     def test_a_schedule_steps_after_each_update(self) -> None:
-        made = []
+        schedules = []
 
         def halves(optimiser: torch.optim.Optimizer, updates: int) -> torch.optim.lr_scheduler.LRScheduler:
-            made.append((torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.5), updates))
-            return made[-1][0]
+            schedules.append((torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.5), updates))
+            return schedules[-1][0]
 
         train = drifting(steps=1).steps[0]["train"]
         self.begun(scheduler=halves).learn(train.x, train.y)
-        ((schedule, updates),) = made
+        ((schedule, updates),) = schedules
         assert updates == schedule.last_epoch == 3 * -(-len(train) // 16)
         assert schedule.get_last_lr() == [pytest.approx(0.1 * 0.5**updates)]
 

@@ -42,10 +42,10 @@ def test_no_default_is_further_below_the_best_of_its_grid_than_the_page_says(pro
         name: max(round(best - default, 1) for default, best in (map(float, cell.split(" / ")) for cell in cells))
         for name, cells in rows.items()
     }
-    said = re.match(r"([\d.]+) points below", text)
-    assert said
-    assert float(said[1]) == pytest.approx(max(gaps.values()))
-    assert float(said[1]) < 10
+    points = re.match(r"([\d.]+) points below", text)
+    assert points
+    assert float(points[1]) == pytest.approx(max(gaps.values()))
+    assert float(points[1]) < 10
     assert min(gaps.values()) >= 2, "rows that differ"
     others = [*AS_FINETUNE, *NEED_MORE, *(PULLED if protocol == "near-future" else ())]
     assert set(rows) <= set(benchmark("defaults").trained(protocol)) - set(others)

@@ -119,10 +119,10 @@ def test_options_of_a_batch_are_those_of_its_addresses_and_predictions(journey: 
 def test_options_of_prolific_reach_its_action(journey: Path, tmp_path: Path) -> None:
     words = ("prolific", "publish", journey, "--workspace", "w1", "--count", 7, "--max-usd", 9.5)
     act = "driftline.pipelines.annotation.batches.prolific_action"
-    found = handed(act, *words, "--endpoint", "https://p.test", "--set", "validation.workers=2")
-    assert found["context"].config.validation.workers == 2
-    assert list(found.values())[1:] == ["publish", "w1", 7, 9.5, "https://p.test"]
+    options = handed(act, *words, "--endpoint", "https://p.test", "--set", "validation.workers=2")
+    assert options["context"].config.validation.workers == 2
+    assert list(options.values())[1:] == ["publish", "w1", 7, 9.5, "https://p.test"]
     for action, more in (("bonus", ("--max-usd", 2)), ("reject", ())):
-        found = handed(act, "prolific", action, journey, "--file", tmp_path / "f.csv", *more)
-        assert (found["action"], found["file"]) == (action, tmp_path / "f.csv")
+        options = handed(act, "prolific", action, journey, "--file", tmp_path / "f.csv", *more)
+        assert (options["action"], options["file"]) == (action, tmp_path / "f.csv")
         assert "--file is missing" in inside("prolific", action, journey).stderr

@@ -265,10 +265,10 @@ class TestHelp:
         ],
     )
     def test_wrong_words_are_one_paragraph_with_the_way_out(self, words: str, text: str) -> None:
-        said = message(driftline(*words.split()), 2)
-        assert said.startswith("driftline: ")
-        assert text in said
-        assert "\n" not in said
+        error = message(driftline(*words.split()), 2)
+        assert error.startswith("driftline: ")
+        assert text in error
+        assert "\n" not in error
 
     @pytest.mark.parametrize(
         "words",

@@ -387,9 +387,9 @@ class TestOutage:
     def test_a_fetch_that_an_outage_stopped_is_healed(self, web: Path, shop: Shop) -> None:
         lose_after_two_shards(web, shop)
         shop.open, shop.asked = True, 0
-        found = heal(context(web), ["network"])
+        counts = heal(context(web), ["network"])
         assert shop.asked == 20, "good shards and photos stay"
-        assert (found["healed"], found["vanished"]) == (18, {"http_404": 4})
+        assert (counts["healed"], counts["vanished"]) == (18, {"http_404": 4})
         assert states(web)[2] == "done"
 
     def test_dead_addresses_are_a_result_if_asked(self, web: Path, shop: Shop) -> None:

@@ -142,11 +142,11 @@ def test_what_cannot_be_is_told(folder: Path, tmp_path: Path, arguments: tuple[s
 
 def test_weights_of_another_network_are_refused(folder: Path, tmp_path: Path) -> None:
     told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
-    said = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{tmp_path / 'moco'}", "--out", tmp_path)
-    assert "holds a resnet10t" in said
+    error = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{tmp_path / 'moco'}", "--out", tmp_path)
+    assert "holds a resnet10t" in error
     weights = tmp_path / "moco" / "weights.safetensors"
-    said = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{weights}", "--out", tmp_path)
-    assert "does not fit the network" in said
+    error = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{weights}", "--out", tmp_path)
+    assert "does not fit the network" in error
 
 
 def test_features_may_be_published_with_the_release(folder: Path, tmp_path: Path) -> None:

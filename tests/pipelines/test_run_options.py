@@ -100,9 +100,9 @@ def test_growing_stops_at_limits_of_time_and_money(folder: Path) -> None:
 def test_healing_is_of_reasons_older_than_some_days_and_adds_to_the_settings_of_the_last_run(folder: Path) -> None:
     write_changes(folder, ["seed=7"])
     words = ("heal", folder, "--reason", "timeout,gone", "--older-than", 3)
-    found = handed("driftline.pipelines.run.living.heal", *words, "--set", "fetch.mirror=https://m.test/{hash}")
-    assert (found["reasons"], found["days"]) == (["timeout", "gone"], 3.0)
-    config = found["context"].config
+    options = handed("driftline.pipelines.run.living.heal", *words, "--set", "fetch.mirror=https://m.test/{hash}")
+    assert (options["reasons"], options["days"]) == (["timeout", "gone"], 3.0)
+    config = options["context"].config
     assert (config.fetch.mirror, config.seed) == ("https://m.test/{hash}", 7)
 
 

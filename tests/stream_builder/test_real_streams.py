@@ -33,20 +33,20 @@ def timed(n: int = 100) -> TimedSamples:
 class TestOrder:
     def test_samples_are_in_time_order_and_each_period_has_test_samples(self) -> None:
         data = timed()
-        made = in_time_order(data, period=5, test_share=0.2)
-        flat = made.flat("train")
+        stream = in_time_order(data, period=5, test_share=0.2)
+        flat = stream.flat("train")
         assert (np.diff(flat.time) > 0).all()  # type: ignore[arg-type]
-        assert [(len(s["train"]), len(s["test"])) for s in made.steps] == [(16, 4)] * 5
-        for step in made.steps:
+        assert [(len(s["train"]), len(s["test"])) for s in stream.steps] == [(16, 4)] * 5
+        for step in stream.steps:
             both = np.concatenate([step["train"].time, step["test"].time])  # type: ignore[list-item]
             assert both.max() - both.min() < 20_000
-        assert not set(flat.ids.tolist()) & set(made.flat("test").ids.tolist())
+        assert not set(flat.ids.tolist()) & set(stream.flat("test").ids.tolist())
 
     def test_balanced_order_takes_no_class_more_often_than_the_median(self) -> None:
         data = timed(400)
         skewed = TimedSamples("skewed", data.x, np.where(data.y < 2, 0, data.y), data.ids, data.time, data.classes)
-        made = in_time_order(skewed, period=2, test_share=0, order="balanced")
-        for step in made.steps:
+        stream = in_time_order(skewed, period=2, test_share=0, order="balanced")
+        for step in stream.steps:
             counts = Counter(step["train"].y.tolist())
             assert counts[0] <= sorted(counts.values())[1]
             assert (np.diff(step["train"].time) > 0).all()  # type: ignore[arg-type]
@@ -58,8 +58,8 @@ class TestOrder:
             in_time_order(timed(), test_share=1)
 
     def test_a_release_in_its_order(self, journey: Path) -> None:
-        made = in_time_order(timed_release(journey), period=4)
-        assert (np.diff(made.flat("train").time) >= 0).all()  # type: ignore[arg-type]
+        stream = in_time_order(timed_release(journey), period=4)
+        assert (np.diff(stream.flat("train").time) >= 0).all()  # type: ignore[arg-type]
         pictures = in_time_order(timed_release(journey, "images:16"), period=2).steps[0]["train"]
         assert pictures.part(0, 3).x[:].shape == (3, 16, 16, 3)
 
@@ -71,9 +71,9 @@ class TestOrder:
     def test_a_table_with_features(self, tmp_path: Path) -> None:
         path = self.table(tmp_path, [[f"p{i}", 50 - i, "cat" if i % 2 else "dog"] for i in range(20)])
         np.save(tmp_path / "x.npy", np.arange(20, dtype=np.float32)[:, None])
-        made = from_table(path, features=tmp_path / "x.npy", period=2, test_share=0)
-        assert made.steps[0]["train"].x[:, 0].tolist() == list(range(19, 9, -1))
-        assert made.classes == ["cat", "dog"]
+        stream = from_table(path, features=tmp_path / "x.npy", period=2, test_share=0)
+        assert stream.steps[0]["train"].x[:, 0].tolist() == list(range(19, 9, -1))
+        assert stream.classes == ["cat", "dog"]
 
     def test_a_bad_table_is_named_by_column_and_row(self, tmp_path: Path) -> None:
         path = self.table(tmp_path, [["p0", 1, "cat"], ["p1", "", "dog"]])
@@ -96,9 +96,9 @@ class TestOrder:
                     file["store_list"] = content
             (tmp_path / "features").mkdir(exist_ok=True)
             np.save(tmp_path / "features" / f"{side}.npy", np.arange(n, dtype=np.float32)[:, None])
-        made = from_table(tmp_path, features=tmp_path / "features", period=3)
-        assert made.flat("train").x[:, 0].tolist() == list(range(12))
-        assert made.flat("test").x[:, 0].tolist() == list(range(6))
+        stream = from_table(tmp_path, features=tmp_path / "features", period=3)
+        assert stream.flat("train").x[:, 0].tolist() == list(range(12))
+        assert stream.flat("test").x[:, 0].tolist() == list(range(6))
         for side, n in (("train", 12), ("test", 6)):
             for i in range(n):
                 (tmp_path / "root" / "x").mkdir(parents=True, exist_ok=True)
@@ -114,11 +114,11 @@ class TestOrder:
                 with h5py.File(tmp_path / f"{side}_{name}.hdf5", "w") as file:
                     file["store_list"] = content
             np.save(tmp_path / f"{side}.npy", np.arange(n, dtype=np.float32)[:, None])
-        made = from_table(tmp_path, features=tmp_path, period=3)
-        assert made.flat("train").x[:, 0].tolist() == [*range(5), *range(12)]
-        assert [len(step["train"]) for step in made.steps] == [5 + 4, 4, 4]
-        assert made.facts["pretrain"] == 5
-        times = made.flat("train").time
+        stream = from_table(tmp_path, features=tmp_path, period=3)
+        assert stream.flat("train").x[:, 0].tolist() == [*range(5), *range(12)]
+        assert [len(step["train"]) for step in stream.steps] == [5 + 4, 4, 4]
+        assert stream.facts["pretrain"] == 5
+        times = stream.flat("train").time
         assert times is not None
         assert (np.diff(times) > 0).all()
 

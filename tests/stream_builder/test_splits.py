@@ -50,16 +50,16 @@ def grouped(stream: Stream, size: int = 6) -> Stream:
 
 class TestInOrder:
     def test_no_uploader_is_on_both_sides(self) -> None:
-        made = in_time_order(uploads(), period=5)
-        assert made.shared_with_training() == 0
-        assert made.facts["split"] == "grouped"
-        held = sum(len(step["test"]) for step in made.steps)
+        stream = in_time_order(uploads(), period=5)
+        assert stream.shared_with_training() == 0
+        assert stream.facts["split"] == "grouped"
+        held = sum(len(step["test"]) for step in stream.steps)
         assert 0.08 < held / 600 <= 0.1, "as many test samples as were asked for"
 
     def test_random_is_asked_for_by_name_and_says_what_it_shares(self) -> None:
-        made = in_time_order(uploads(), period=5, grouping="random")
-        assert made.facts["split"] == "random"
-        assert (made.shared_with_training() or 0) > 0.9
+        stream = in_time_order(uploads(), period=5, grouping="random")
+        assert stream.facts["split"] == "random"
+        assert (stream.shared_with_training() or 0) > 0.9
 
     def test_one_uploader_of_everything_is_an_error_with_the_way_out(self) -> None:
         alone = replace(uploads(), group=np.zeros(600, np.int64))

@@ -258,10 +258,10 @@ def test_dates_of_every_kind_and_samples_in_columns_make_the_same_stream(tmp_pat
     (tmp_path / "t.csv").write_text("\n".join(lines))
     usual: dict[str, Any] = {"time": "taken", "label": "kind", "x": ["u", "v"], "test_share": 0}
     kinds = [days, days.astype("datetime64[s]"), days.astype(str), days.astype("datetime64[ms]").astype(int)]
-    made = [from_table(columns | {"taken": kind}, period="year", **usual) for kind in kinds]
+    streams = [from_table(columns | {"taken": kind}, period="year", **usual) for kind in kinds]
     words = ("--columns", "{time: taken, label: kind, x: 'u,v'}", "--test-share", 0, "--period", "year")
     document("stream", "from-table", tmp_path / "t.csv", *words, "--out", tmp_path / "s")
-    for stream in (*made, Stream.load(tmp_path / "s")):
+    for stream in (*streams, Stream.load(tmp_path / "s")):
         assert [(step.name, len(step["train"])) for step in stream.steps] == [("2019", 4), ("2020", 8)]
         assert stream.flat("train").x.tolist() == [[float(i), 1.0] for i in range(12)]
     weeks = from_table(columns, period="week", **usual).steps
@@ -279,9 +279,9 @@ def test_a_release_in_order_of_time_is_cut_by_period_and_options_that_need_it_ar
 ) -> None:
     release = made_release(tmp_path / "release", each=4)
     command = ("stream", "from-release", release.path, "--out", tmp_path / "out")
-    found = document(*command, "--period", 3, "--test-share", 0.3, "--seed", 1)
+    saved = document(*command, "--period", 3, "--test-share", 0.3, "--seed", 1)
     expected = in_time_order(timed_release(release.path), 3, 0.3, seed=1).save(tmp_path / "expected")
-    assert found["sha256"] == expected.sha256
+    assert saved["sha256"] == expected.sha256
     for words, problem in (
         (["--test-share", 0.2], "--test-share was given without --period"),
         (["--period", 3, "--split", 0], "split was given with a period"),
@@ -336,10 +336,10 @@ def test_portraits_have_a_size_a_seed_and_a_fidelity(tmp_path: Path) -> None:
             Image.new("L", (10, 10), 7 * i).save(tmp_path / name / f"{1930 + 10 * (i % 2)}_{name}{i}.png")
     words = ("--size", 8, "--seed", 3, "--fidelity", "paper-code")
     command = ("stream", "compose", "--base", tmp_path, "--sequence", "portraits", "--out", tmp_path / "out")
-    found = document(*command, *words)
+    saved = document(*command, *words)
     expected = portraits(tmp_path, 8, 3, "paper-code").save(tmp_path / "expected")
     usual = portraits(tmp_path, 8, 0, "paper-code").save(tmp_path / "usual")
-    assert found["sha256"] == expected.sha256 != usual.sha256
+    assert saved["sha256"] == expected.sha256 != usual.sha256
     loaded = Stream.load(tmp_path / "out")
     assert (loaded.x_shape, loaded.facts["loading"]["normalise"]) == ((8, 8, 3), "squashed")
     for wrong in (("--sizes", "1,2"), ("--test-size", 3), ("--no-oracle",), ("--seeds", "0-1")):
