@@ -9,10 +9,13 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 project, author = "driftline", "the driftline engineers"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = "driftline"
+html_show_copyright = False
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 default_role = "code"  # docstrings name things in single backticks
@@ -29,6 +32,13 @@ def setup(app: Any) -> None:
     """Sphinx calls this."""
     gc.set_threshold(200_000, 20, 20)  # millions of nodes are made, and nearly all stay: a fifth of the time
     app.connect("builder-inited", lambda _: write_reference(Path(__file__).parent / "reference"))
+    app.connect("doctree-resolved", lambda _, page, name: unlink(page))
+
+
+def unlink(page: Any) -> None:
+    """A link to a file of the repository that the manual does not contain becomes text."""
+    for link in [node for node in page.findall(nodes.reference) if str(node.get("refid", "")).endswith(".md")]:
+        link.replace_self(link.children)
 
 
 def write_reference(out: Path) -> None:
@@ -54,9 +64,9 @@ def commands() -> str:
         return [path] if not inner else [p for name, sub in inner.items() for p in paths(sub, [*path, name])]
 
     parts = ["# Commands\n"]
-    for path in paths(get_command(app), []):
+    for path in [[], *paths(get_command(app), [])]:
         text = CliRunner().invoke(called(path), [*path, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}).stdout
-        parts.append(f"## driftline {' '.join(path)}\n\n```text\n{text.rstrip()}\n```\n")
+        parts.append(f"## {' '.join(['driftline', *path])}\n\n```text\n{text.rstrip()}\n```\n")
     return "\n".join(parts)
 
 

@@ -2,7 +2,7 @@
 
     python examples/people_and_judges.py [--usda DIR] [--world RUN] [--seeds N]
 
-usda: the 6,562 dated watercolours of ../shared/data/usda with MobileNet vectors and the museum's labels, in six
+usda: the 6,562 dated watercolours of DATA/usda with MobileNet vectors and the museum's labels, in six
 periods. Candidates are what a search might find: four of five show the fruit. One judge is simulated (right on 95 %,
 but on 75 % in the oldest period), the other one is the real student on the real vectors. world: a finished `driftline
 demo`, with its real candidates and vectors. Answers of people are simulated in both: 3 for each image, 3 % wrong.

@@ -15,6 +15,7 @@ import pytest
 import typer
 
 import driftline
+from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.app import called
 from driftline.pipelines.face.runs import flag_of
 
@@ -70,6 +71,12 @@ def test_the_public_face_is_imported_in_a_tenth_of_a_second() -> None:
         for _ in range(3)
     ]
     assert min(seconds) < 0.1
+
+
+def test_a_stream_in_memory_where_a_folder_is_read_gets_one_sentence() -> None:
+    stream = driftline.Stream("clear-like", ["a"], [])
+    with pytest.raises(BadConfig, match=r"encode was given a Stream in memory\. Expected its folder\."):
+        driftline.encode(stream, encoder="pixels", out="vectors")
 
 
 COMMANDS = {  # functions whose command has another name

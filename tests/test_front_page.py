@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.console import driftline
 
 ROOT = Path(__file__).resolve().parents[1]
 README, LANDING = (
@@ -36,6 +37,7 @@ def test_all_four_papers_are_cited_alike() -> None:
 def test_exit_codes_and_activation_are_told() -> None:
     codes = "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 130 stopped"
     assert codes in README
+    assert codes in " ".join(driftline("help").stdout.split())
     for text in (README, page("start/install.md")):
         assert "source .venv/bin/activate" in text
 

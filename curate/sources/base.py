@@ -85,7 +85,7 @@ class FileSource(Source):
     """A source that reads a file or a folder."""
 
     path: Annotated[PathText, PLACE]
-    """file or folder, relative to this file; s3://bucket/key is downloaded first"""
+    """file or folder, relative to this file, else to the working directory; s3://bucket/key is downloaded first"""
     s3: Annotated[S3, SPEED] = S3()
     """how s3:// paths are read"""
     starts_at_once: ClassVar[bool] = True

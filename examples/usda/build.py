@@ -1,6 +1,6 @@
 """A benchmark from real pictures: the USDA's dated fruit watercolours (1886–1942).
 
-    python examples/usda/build.py --data ../shared/data/usda --out usda            about 3 minutes on two cores
+    python examples/usda/build.py --data DATA/usda --out usda            about 3 minutes on two cores
 
 No public CLIP is available offline, so a small one is trained on the captions of two fifths of the pictures; the
 benchmark is built from the other three fifths. In its report in-domain accuracy is above next-domain accuracy, and that

@@ -1,7 +1,7 @@
 """The small CLIP of build.py against two frozen encoders in one space, on the pictures of the same benchmark.
 
     pip install 'driftline[towers,text]'
-    python examples/usda/towers.py --data ../shared/data/usda --out usda        after build.py with the same --out
+    python examples/usda/towers.py --data DATA/usda --out usda        after build.py with the same --out
 
 EfficientNet-Lite0 (ImageNet) reads the pictures and WordLlama the texts; a linear map of each is learned from the
 captions that trained the small CLIP (usda/locked: `embed.encoder: locked`). Printed for both: of the n pictures of a

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 encode_app = typer.Typer()
 
-EXAMPLE = "driftline stream encode photos2024 --out vectors\n  --encoder moco=backbone:resnet18:moco"
+EXAMPLE = "driftline stream encode photos2024 --out vectors\n  --encoder moco=backbone:resnet10t:moco"
 
 
 @command(encode_app, "encode", EXAMPLE)

@@ -124,8 +124,8 @@ def models_train(
     the words of its title; of a release, the class. With --image-encoder and --text-encoder both towers are encoders
     that you have, which stay as they are; only a linear map of each is trained, on the CPU.
 
-    With --recipe: an image encoder, from images without labels. For several processes: torchrun -m
-    driftline.pipelines.cli models train …
+    With --recipe: an image encoder, from images without labels. For several processes: torchrun
+    --no-python driftline models train …
 
     Test images of every split, photos by their uploaders and near copies of them are left out and counted; a run
     without a release does not say which photos will be tests. The folder's seen.yaml has the day of the newest photo.

@@ -42,6 +42,10 @@ def answer(words: str, parameters: Mapping[str, Any], first: int = 1, quiet: boo
     from driftline.pipelines.cli.common import shown_by
     from driftline.pipelines.cli.usage import usage_text
 
+    for value in list(parameters.values())[:first]:
+        if hasattr(value, "save"):
+            kind = type(value).__name__
+            raise BadConfig(f"{words} was given a {kind} in memory.", "Expected its folder.", "Save it.")
     arguments = [text for value in list(parameters.values())[:first] for text in _texts(value)]
     options = [text for name, value in list(parameters.items())[first:] for text in _option(flag_of(name), value)]
     line = [*words.split(), *arguments, *options, *(["--json"] if quiet else [])]

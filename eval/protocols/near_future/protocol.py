@@ -22,7 +22,7 @@ from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.measures.label_correlation import blind_curve_of
 from driftline.stream_builder.stream import Split, Step, Stream, join
 
-LEAST_PREFIX = 2000  # with 500 samples, learning rates lost up to 40 points of accuracy, with 1,600 two on average
+LEAST_PREFIX = 2000  # docs/reference/near_future.md has what shorter ones lost
 FEWEST_BATCHES = 4  # of a prefix: with fewer, what a learner learned there is not tested there
 LEAST_SHARE = 0.9  # of the budget; a learner that takes less is compared at less work than the others
 FEWEST_UPDATES = 100  # with 31 updates, so small a learning rate was chosen for ACE that it lost eleven points
@@ -42,7 +42,7 @@ class NearFuture(Protocol):
     """updates of the weights that each batch of the stream pays for; a method whose update costs more does fewer"""
     prefix: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     """samples at the start that are learned but never scored: settings are chosen there; "auto": those that the stream
-    sets apart, else a tenth, but at least 2,000 or a third, or 0 if that is less than four batches; 0: none, and
+    sets apart, else min(max(N / 10, 2,000), N / 3) of N, or 0 if that is less than four batches; 0: none, and
     learning rates as in CLEAR. What is predicted before the first batch is learned is never scored"""
     delay: Annotated[int, Field(ge=0)] = 0
     """batches until labels come"""
