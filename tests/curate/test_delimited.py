@@ -78,6 +78,12 @@ def test_a_missing_column_is_named_with_the_header(tmp_path: Path) -> None:
         rows(tmp_path, "file,year\na,1\n", {"path": "file", "uploaded": "jahr"})
 
 
+@pytest.mark.parametrize("text", ["file\na.jpg\n", "file;year\na.jpg;1909\n", "a.jpg\n", "\n\n", "\0\n"])
+def test_a_table_of_one_column_is_one_sentence(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadInput, match=r"t\.csv (has no column '.*Its header is .*delimiter\.|is empty)"):
+        rows(tmp_path, text, {"path": "file", "uploaded": "year"})
+
+
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"more than one column 'year'.*\['file', 'year', 'year'\]"):
         rows(tmp_path, "file,year,year\na,1,2\n", {"path": "file", "uploaded": "year"})

@@ -7,6 +7,7 @@ import http.server
 import io
 import json
 import os
+import resource
 import sys
 import threading
 import zipfile
@@ -114,12 +115,27 @@ class TestFolderDates:
             ("a.json", "[" * 100_000, None),
             ("a.json", '{"date": "soon"}', None),
             ("a.xmp", '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>&e;', None),
+            ("a.xmp", '<!DOCTYPE x [<!ENTITY y "1985">]><x exif:DateTimeOriginal="&y;-07-01"/>', None),
+            ("a.xmp", f'<!DOCTYPE x [<!ENTITY a "{"&b;" * 9999}">]><x xmp:CreateDate="2012-05-01"/>', "2012-05-01"),
+            ("a.xmp", '<x exif:DateTimeOriginal="9999-12-31" xmp:CreateDate="2011-02-30"/>', None),
+            ("a.json", '[{"date": "2012-05-01"}]', None),
+            ("a.json", '{"date": "0000-00-00"}', None),
+            ("a.json", '{"date": "2011-02-30"}', None),
         ],
     )
     def test_a_sidecar(self, tmp_path: Path, sidecar: str, text: str, date: str | None) -> None:
         jpeg(tmp_path / "a.jpg")
         (tmp_path / sidecar).write_text(text)
         assert taken(tmp_path) == [None if date is None else seconds_of(date)]
+
+    @pytest.mark.parametrize("sidecar", ["a.jpg.json", "a.jpg.supplemental-metadata.json", "a.xmp"])
+    def test_a_sidecar_of_two_gigabytes_is_read_to_a_limit(self, tmp_path: Path, sidecar: str) -> None:
+        jpeg(tmp_path / "a.jpg")
+        with (tmp_path / sidecar).open("wb") as file:
+            file.truncate(2 << 30)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert taken(tmp_path) == [None]
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "KiB"
 
     def test_xmp_sidecars_are_inputs_by_name_where_they_are_read(self, tmp_path: Path) -> None:
         (tmp_path / "a.xmp").write_text("")
