@@ -41,7 +41,7 @@ def filters(settings: FilterSettings) -> dict[str, Filter]:
     if settings.upload_after_capture:
         named["no_capture_date"] = lambda t: pc.is_null(t["taken"])
         named["not_after_capture"] = lambda t: pc.less_equal(
-            t["uploaded"], pc.subtract(t["taken"], settings.date_tolerance)
+            latest_of(t), pc.subtract(t["taken"], settings.date_tolerance)
         )
     if settings.withdrawn is not None:
         withdrawn = pa.array(withdrawn_ids(Path(settings.withdrawn)), pa.string())
@@ -71,13 +71,19 @@ def check(settings: FilterSettings) -> None:
 
 
 def impossible_date(table: pa.Table, settings: FilterSettings) -> pa.Array:
-    """Upload times that stand for "unknown", or outside [earliest, latest), which ends with the run by default."""
+    """Upload times that stand for "unknown", or outside [earliest, latest), which ends with the run by default; of a
+    year or day that is partly inside, the photo may be good."""
     times = table["uploaded"]
-    mask = pc.is_in(times, value_set=pa.array(SENTINELS, pa.int64()))
+    mask = pc.and_(pc.is_in(times, value_set=pa.array(SENTINELS, pa.int64())), pc.is_null(table["until"]))
     if settings.earliest is not None:
-        mask = pc.or_(mask, pc.less(times, settings.earliest))
+        mask = pc.or_(mask, pc.less(latest_of(table), settings.earliest))
     latest = time.time() + ZONES if settings.latest is None else settings.latest
     return pc.or_(mask, pc.greater_equal(times, int(latest)))
+
+
+def latest_of(table: pa.Table) -> pa.Array:
+    """The last time that each upload may have been."""
+    return pc.coalesce(table["until"], table["uploaded"])
 
 
 def outside_box(table: pa.Table, settings: FilterSettings) -> pa.Array:

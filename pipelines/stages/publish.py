@@ -130,9 +130,23 @@ class Publish(Stage):
             "near_copies": config.release.model_dump(include={"near_copies", "copy_bits", "copy_cosine"}),
             "validation": config.validation.model_dump(include=rules),
             "agreement": _agreement(inputs["tally"] / "agreement.json"),
+            "contradicted_dates": self._contradicted(inputs["filter"]),
+            "undecided": read_json(inputs["bucket"] / "undecided.json"),
             "counts": {name: counts_of(self.context.root, name) for name in self.needs},
             "judgement": self._text(config.release.judgement),
         }
+
+    def _contradicted(self, filtered: Path) -> dict[str, int]:
+        """`contradicted` of the photos of a folder that passed the filters."""
+        import pyarrow.parquet as pq
+
+        from driftline.curate.metadata.clocks import contradicted
+        from driftline.curate.sources.folder import Folder
+
+        if not isinstance(self.context.config.collection, Folder):
+            return {}
+        tables = (pq.read_table(part, columns=["extra"]) for part in parts_of(filtered))
+        return contradicted(extra for table in tables for extra in table["extra"].to_pylist())
 
 
 def _people(path: Path) -> dict[str, int] | None:
