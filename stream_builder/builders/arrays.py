@@ -55,28 +55,8 @@ def from_arrays(
     else:
         path = Path(source)
         name, what, arrays = path.stem, str(path), _load(path)
-    if missing := {"x", "y"} - set(arrays):
-        raise BadInput(
-            f"{what}: {', '.join(sorted(missing))} is missing.", f"There is {', '.join(sorted(arrays)) or 'nothing'}."
-        )
-    if unknown := set(arrays) - KEYS:
-        raise BadInput(
-            f"{what}: unknown array {', '.join(sorted(unknown))}.", f"Expected only {', '.join(sorted(KEYS))}."
-        )
-    x = arrays["x"]
-    n = len(arrays["y"]) if arrays["y"].ndim else 0
-    if n == 0 or x.ndim == 0 or len(x) == 0:
-        raise BadArray(f"{what}: no samples.", "Expected at least one.")
-    x = _samples(x, what)
-    for key in KEYS - {"x", "y", "classes"}:
-        if key in arrays and arrays[key].shape != (n,):
-            raise BadArray(f"{what}: {key} has shape {arrays[key].shape}.", f"Expected ({n},).")
-    arrays = {key: _readable(array, key, what) if key in NAMED else array for key, array in arrays.items()}
-    y, classes = _labels(arrays, what)
-    check(x, y, len(classes), what)
-    arrays |= {"x": x, "y": y, "id": arrays.get("id", np.arange(n))}
-    if "time" in arrays:
-        arrays["time"] = _times(arrays["time"], what)
+    arrays, classes = _checked(arrays, what)
+    n = len(arrays["y"])
     notes, names = [], None
     if "step" not in arrays and "time" in arrays:
         order = np.argsort(arrays["time"], kind="stable")
@@ -112,6 +92,33 @@ def from_arrays(
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
     facts |= ({"made": "; ".join(notes)} if notes else {}) | ({} if time is None else {FACT: KEPT})
     return Stream(name, steps, classes, facts=facts)
+
+
+def _checked(arrays: dict[str, Array], what: str) -> tuple[dict[str, Array], list[str]]:
+    """The arrays with x and y as a stream has them, ids, and times in seconds; and the names of the classes."""
+    if missing := {"x", "y"} - set(arrays):
+        raise BadInput(
+            f"{what}: {', '.join(sorted(missing))} is missing.", f"There is {', '.join(sorted(arrays)) or 'nothing'}."
+        )
+    if unknown := set(arrays) - KEYS:
+        raise BadInput(
+            f"{what}: unknown array {', '.join(sorted(unknown))}.", f"Expected only {', '.join(sorted(KEYS))}."
+        )
+    x = arrays["x"]
+    n = len(arrays["y"]) if arrays["y"].ndim else 0
+    if n == 0 or x.ndim == 0 or len(x) == 0:
+        raise BadArray(f"{what}: no samples.", "Expected at least one.")
+    x = _samples(x, what)
+    for key in KEYS - {"x", "y", "classes"}:
+        if key in arrays and arrays[key].shape != (n,):
+            raise BadArray(f"{what}: {key} has shape {arrays[key].shape}.", f"Expected ({n},).")
+    arrays = {key: _readable(array, key, what) if key in NAMED else array for key, array in arrays.items()}
+    y, classes = _labels(arrays, what)
+    check(x, y, len(classes), what)
+    arrays |= {"x": x, "y": y, "id": arrays.get("id", np.arange(n))}
+    if "time" in arrays:
+        arrays["time"] = _times(arrays["time"], what)
+    return arrays, classes
 
 
 def _readable(array: Array, key: str, what: str) -> Array:
