@@ -576,6 +576,7 @@ def worker() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+@pytest.mark.filterwarnings("ignore")  # Pillow warns of damaged tags
 @given(st.randoms(use_true_random=False))
 def test_a_photo_with_its_sidecar_has_one_fate_in_any_order_company_and_process(
     worker: ProcessPoolExecutor, draw: random.Random

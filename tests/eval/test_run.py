@@ -154,6 +154,18 @@ class TestCase41OneFolderForSeveralRuns:
         assert self.scores(part, [0], tmp_path / "rows") == self.scores(part, [0]) != whole
         assert self.scores(all_, [0], tmp_path / "rows") == whole
 
+    @pytest.mark.parametrize(("split", "lost"), [("train", 10), ("test", 1)])
+    def test_so_has_one_in_memory(self, stream: Stream, tmp_path: Path, split: str, lost: int) -> None:
+        whole, part = (replace(fewer(stream, split, n, tmp_path / str(n)), sha256="") for n in (0, lost))
+        scores = self.scores(whole, [0], tmp_path / "rows")
+        assert self.scores(part, [0], tmp_path / "rows") == self.scores(part, [0]) != scores
+        names = replace(whole, classes=["a", "b", "c"])
+        planned = [
+            plan(one, "clear-iid", ["nearest-mean"], [0], {"splits": "seeded"}, tmp_path / "rows").finished
+            for one in (whole, part, names)
+        ]
+        assert planned == [1, 1, 0]
+
     @pytest.mark.parametrize("seeds", [range(5), [1], [4, 0]])
     def test_other_seeds_are_those_of_a_new_run(self, stream: Stream, tmp_path: Path, seeds: Any) -> None:
         self.scores(stream, [0, 1], tmp_path)
