@@ -161,6 +161,7 @@ def test_the_hub_reads_the_header_of_the_card(hub: Path, release: Release) -> No
 def test_croissant_is_valid_and_has_the_records_of_the_release(
     hub: Path, release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Case 42, but for live data sets, licences of single records and PROV nodes."""
     monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path))
     import json
 
