@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import write_parquet
-from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig, Shortage
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
@@ -32,7 +32,7 @@ from driftline.curate.release.drift import of_release
 from driftline.curate.release.format import Release
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images, published
 from driftline.curate.release.pool import COPY, Tested, left_out
-from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups
+from driftline.curate.release.selection import absences, all_splits, gaps_of, select, split_groups
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.unlabelled import UNLABELLED, copies_of_tests, write_unlabelled
 from driftline.curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
@@ -185,13 +185,19 @@ def _choose(
         bridges = former.bridges((users[row["id"]] for row in left), group)
         left = _drop(left, bridges, "links_groups", dropped, why)
     numbers = [bucket["index"] for bucket in collection.buckets]
-    chosen = _with_metadata(select(left, numbers, classes, settings, seed, former_rows), collection)
+    selected = select(left, numbers, classes, settings, seed, former_rows)
+    if not selected:
+        reasons = ", ".join(f"{reason} {n:,}" for reason, n in Counter(dropped.values()).items())
+        raise Shortage(f"None of {len(accepted):,} accepted images may be published ({reasons}).")
+    chosen = _with_metadata(selected, collection)
     _drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
     groups = split_groups(chosen, _numbers(chosen, group))
     if former is not None:
         groups = former.groups(chosen, groups)
     splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
-    for gap in gaps_of(chosen, groups, splits, settings.test_share):
+    named = {bucket["index"]: str(bucket["name"]) for bucket in collection.buckets}
+    cells = Counter((named[row["bucket"]], row["concept"]) for row in chosen)
+    for gap in absences(cells, list(named.values()), classes) + gaps_of(chosen, groups, splits, settings.test_share):
         collection.run_log.say(gap)
     for i, row in enumerate(chosen):
         row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}

@@ -1,18 +1,33 @@
-"""What a plan says of the source's contents: its files, its columns, and its dates."""
+"""What a plan says of the source's contents: its files, its columns, its dates, and its labels in each bucket."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from driftline.curate.bucketing.assign import assign
+from driftline.curate.bucketing.frozen import assign_frozen
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import Shortage
+from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.clocks import PRECISION, reset_clocks
 from driftline.curate.metadata.schema import whole
+from driftline.curate.release.selection import absences
+from driftline.curate.retrieval.candidates import check_enough
+from driftline.curate.retrieval.settings import BACKGROUND, RetrieveSettings
 from driftline.curate.sources.base import FileSource, TableSource, Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.bucket import Bucket
 
 ZONES = 14 * 3600  # seconds that a clock may be from UTC
 EXACT = ("minute", "second")  # precisions of a time that a clock showed
@@ -49,15 +64,84 @@ def resets(table: pa.Table) -> dict[str, int]:
     return reset_clocks((uploaded if taken is None else taken for taken, uploaded in pairs), table["extra"].to_pylist())
 
 
-def near_borders(context: Context, table: pa.Table) -> int | None:
+@dataclass(frozen=True)
+class Cut:
+    """Photos in their buckets."""
+
+    number: npt.NDArray[np.int64]
+    """(N,) bucket of each photo of the sample, -1: in none"""
+    every: list[dict[str, Any]]
+    """all buckets, as in buckets.json"""
+    sizes: list[dict[str, Any]]
+    """name and photos of each labelled bucket"""
+    labelled: dict[int, str]
+    """their numbers and names"""
+
+
+def cut(context: Context, table: pa.Table, share: float, again: bool, borders: Mapping[str, Any] | None) -> Cut:
+    """The buckets of a sample, with `share` photos for each of its own. again: by the settings, or the borders that the
+    run keeps; else by the finished stage. borders: instead of these."""
+    settings, ids = context.config.buckets, whole(table["id"])
+    if again:
+        times, kept = table["uploaded"].to_numpy().astype(np.int64), Bucket(context).outside()
+        frozen = borders or (read_json(kept[0]) if kept else None)
+        number, made = assign(times, ids, settings) if frozen is None else assign_frozen(times, ids, frozen, settings)
+        every = [bucket.plain() | {"count": round(bucket.count * share)} for bucket in made]
+    else:
+        folder = folder_of(context.root, "bucket")
+        of = dict(rows_of(pq.ParquetFile(folder / "members.parquet").read(["id", "bucket"]), "id", "bucket"))
+        number = np.array([of.get(id_, -1) for id_ in ids.to_pylist()], np.int64)
+        every = read_json(folder / "buckets.json")
+    labelled = {b["index"]: str(b["name"]) for b in settings.labelled(every)}
+    sizes = [{"name": b["name"], "photos": b["count"]} for b in every if b["index"] in labelled]
+    return Cut(number, every, sizes, labelled)
+
+
+def all_taken(settings: RetrieveSettings, photos: int) -> bool:
+    """Whether each photo of a bucket is a candidate of a concept, so that none is left for the background."""
+    return (
+        photos <= min(settings.per_class, settings.depth) and settings.overlap != "discard" and not settings.has_rules
+    )
+
+
+def by_label(context: Context, table: pa.Table, pieces: Cut) -> list[str] | None:
+    """A sentence for each class and bucket that cannot have images, by the labels of the source; None where people give
+    the labels. table: all photos. Raises Shortage where a run would for lack of labels, whatever it retrieves."""
+    config, settings = context.config, context.config.retrieve
+    if config.validation.method != "catalogue":
+        return None
+    named = {concept.label: concept.name for concept in settings.complete_concepts()}
+    photos = {b["name"]: b["photos"] for b in pieces.sizes}
+    labels, counts = Counter[str](), Counter[tuple[str, str]]()
+    for number, label in zip(pieces.number.tolist(), table["label"].to_pylist(), strict=True):
+        if label is not None and (bucket := pieces.labelled.get(number)) is not None:
+            labels[label] += 1
+            if label in named or not all_taken(settings, photos[bucket]):
+                counts[bucket, named.get(label, BACKGROUND)] += 1
+    if not any(counts[b, c] for b in photos for c in settings.classes):
+        known = ", ".join(f"{label} {n:,}" for label, n in labels.most_common(6)) or "none"
+        raise Shortage(
+            f"No photo has the label of a concept; labels of the photos: {known}.",
+            f"Expected some of {', '.join(named)}.",
+            "Change retrieve.concepts.",
+        )
+    if config.release.short == "fail":
+        wanted = {name: config.release.wanted(name) for name in settings.classes}
+        cells = {(b, c): counts[b, c] for b in photos for c in wanted}
+        check_enough(
+            cells, wanted, "Too few photos have the label", "Lower release.per_class, or set release.short: fewer."
+        )
+    return absences(counts, list(photos), sorted(settings.classes))
+
+
+def near_borders(context: Context, table: pa.Table, pieces: Cut) -> int | None:
     """Photos of a folder whose clock, of unknown offset, shows a time within 14 hours of a bucket's border: only these
     may be in the wrong bucket. None: another source, or a table without the column extra."""
     if not isinstance(context.config.collection, Folder) or "extra" not in table.column_names:
         return None
     times = table["uploaded"].to_numpy().astype(np.int64)
     clock = np.array([_without_offset(extra or "") for extra in table["extra"].to_pylist()], bool)
-    _, buckets = assign(times, whole(table["id"]), context.config.buckets)
-    ends = {border for bucket in buckets for border in (bucket.start, bucket.end) if border is not None}
+    ends = {seconds_of(b[end]) for b in pieces.every for end in ("start", "end") if b[end] is not None}
     borders = np.array(sorted(ends), np.int64)
     first = np.searchsorted(borders, times[clock] - ZONES, "left")
     return int((first < np.searchsorted(borders, times[clock] + ZONES, "right")).sum())

@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.core.atomic_io import read_json, write_json, write_parquet, writing
+from driftline.curate.core.atomic_io import fingerprint, read_json, write_json, write_parquet, writing
+from driftline.pipelines.run.attempt import borders_of
 from driftline.pipelines.run.stage import Counts, Records, Stage
-
-
-def borders_of(root: Path) -> Path:
-    """Where `driftline grow` keeps the borders of the buckets that a run had before."""
-    return root / "borders.json"
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Bucket(Stage):
 
     def outside(self) -> list[Path]:
         """The frozen borders of a run that has grown."""
-        return [path] if (path := borders_of(self.context.root)).is_file() else []
+        return [path] if (path := borders_of(self.context.root, fingerprint(self.settings()))).is_file() else []
 
     def check(self) -> None:
         """The unlabelled buckets exist, where the settings say how many there will be."""
