@@ -92,6 +92,8 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
         of = dict(rows_of(pq.ParquetFile(folder / "members.parquet").read(["id", "bucket"]), "id", "bucket"))
         number = np.array([of.get(id_, -1) for id_ in ids.to_pylist()], np.int64)
         every = read_json(folder / "buckets.json")
+    if not (number >= 0).any():
+        raise Shortage(f"None of {len(table):,} photos is in a bucket.", "", Bucket.hint)
     labelled = {b["index"]: str(b["name"]) for b in settings.labelled(every)}
     sizes = [{"name": b["name"], "photos": b["count"]} for b in every if b["index"] in labelled]
     return Cut(number, every, sizes, labelled)
