@@ -79,7 +79,7 @@ def _held_out(stream: Stream, n: int, seed: int) -> npt.NDArray[np.int64]:
     there = np.unique(np.concatenate([step["train"].y for step in stream.steps]))
     if not 0 < n < len(there):
         problem = f"held_out is {n}; {stream.name!r} has samples of {len(there)} classes."
-        raise IncompatibleStream(problem, "Expected fewer, at least 1.")
+        raise IncompatibleStream(problem, f"Expected more than {max(1, n)}.")
     ordered = there[np.argsort(np.array(stream.classes)[there], kind="stable")]
     return np.asarray(ordered[np.random.default_rng(seed).choice(len(ordered), n, replace=False)], np.int64)
 
