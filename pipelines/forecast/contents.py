@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import assign
+from driftline.curate.bucketing.assign import OUTSIDE, UNDECIDED, assign
 from driftline.curate.bucketing.frozen import assign_frozen
+from driftline.curate.bucketing.settings import BucketSettings
+from driftline.curate.bucketing.settled import settled_dates, times_of
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import Shortage
-from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.clocks import PRECISION, reset_clocks
 from driftline.curate.metadata.schema import whole
@@ -27,7 +28,7 @@ from driftline.curate.sources.base import FileSource, TableSource, Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.bucket import Bucket
+from driftline.pipelines.stages.bucket import Bucket, settled_of
 
 ZONES = 14 * 3600  # seconds that a clock may be from UTC
 EXACT = ("minute", "second")  # precisions of a time that a clock showed
@@ -66,37 +67,59 @@ def resets(table: pa.Table) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Cut:
-    """Photos in their buckets."""
+    """The photos of a sample in buckets."""
 
     number: npt.NDArray[np.int64]
-    """(N,) bucket of each photo of the sample, -1: in none"""
-    every: list[dict[str, Any]]
-    """all buckets, as in buckets.json"""
-    sizes: list[dict[str, Any]]
-    """name and photos of each labelled bucket"""
+    """(N,) bucket of each, or OUTSIDE, or UNDECIDED"""
     labelled: dict[int, str]
-    """their numbers and names"""
+    """number and name of each labelled bucket"""
+    sizes: list[dict[str, Any]]
+    """name and photos of each of these"""
+    undecided: int | None = None
+    """photos that may be in several; None: the stage bucket is done"""
+    near_borders: int | None = None
+    """photos of a folder whose clock, of unknown offset, shows a time within 14 hours of a bucket's border: only these
+    may be in the wrong bucket. None: another source, or the stage is done"""
 
 
-def cut(context: Context, table: pa.Table, share: float, again: bool, borders: Mapping[str, Any] | None) -> Cut:
-    """The buckets of a sample, with `share` photos for each of its own. again: by the settings, or the borders that the
-    run keeps; else by the finished stage. borders: instead of these."""
+def cut(context: Context, table: pa.Table, share: float, again: bool, borders: Mapping[str, Any] | None = None) -> Cut:
+    """table: columns id, uploaded, until of N photos, and extra, if it is known. share: photos for each of these.
+    again: by the settings, or the borders that the run keeps; else as the finished stage did. borders: instead of
+    these. Raises Shortage if no photo is in a bucket."""
     settings, ids = context.config.buckets, whole(table["id"])
-    if again:
-        times, kept = table["uploaded"].to_numpy().astype(np.int64), Bucket(context).outside()
-        frozen = borders or (read_json(kept[0]) if kept else None)
-        number, made = assign(times, ids, settings) if frozen is None else assign_frozen(times, ids, frozen, settings)
-        every = [bucket.plain() | {"count": round(bucket.count * share)} for bucket in made]
-    else:
+    if not again:
         folder = folder_of(context.root, "bucket")
         of = dict(rows_of(pq.ParquetFile(folder / "members.parquet").read(["id", "bucket"]), "id", "bucket"))
-        number = np.array([of.get(id_, -1) for id_ in ids.to_pylist()], np.int64)
-        every = read_json(folder / "buckets.json")
+        number = np.array([of.get(id_, OUTSIDE) for id_ in ids.to_pylist()], np.int64)
+        return Cut(number, *_labelled(settings, read_json(folder / "buckets.json"), 1.0))
+    times = times_of(table, settled_dates(settled_of(context.root)))
+    if borders is None and (kept := Bucket(context).borders()).is_file():
+        borders = read_json(kept)
+    if borders is None:
+        number, buckets = assign(times.first, ids, settings, times.last)
+    else:
+        number, buckets = assign_frozen(times.first, ids, borders, settings, times.last)
+    undecided = int((number == UNDECIDED).sum())
     if not (number >= 0).any():
-        raise Shortage(f"None of {len(table):,} photos is in a bucket.", "", Bucket.hint)
-    labelled = {b["index"]: str(b["name"]) for b in settings.labelled(every)}
-    sizes = [{"name": b["name"], "photos": b["count"]} for b in every if b["index"] in labelled]
-    return Cut(number, every, sizes, labelled)
+        raise Shortage(f"None of {len(table):,} photos is in a bucket (date_undecided {undecided:,}).", "", Bucket.hint)
+    near = None
+    if isinstance(context.config.collection, Folder) and "extra" in table.column_names:
+        clock = np.array([_without_offset(extra or "") for extra in table["extra"].to_pylist()], bool)
+        ends = {border for bucket in buckets for border in (bucket.start, bucket.end) if border is not None}
+        at_borders, clocks = np.array(sorted(ends), np.int64), times.first[clock]
+        first = np.searchsorted(at_borders, clocks - ZONES, "left")
+        near = int((first < np.searchsorted(at_borders, clocks + ZONES, "right")).sum())
+    plain = [bucket.plain() for bucket in buckets]
+    return Cut(number, *_labelled(settings, plain, share), round(undecided * share), near)
+
+
+def _labelled(
+    settings: BucketSettings, buckets: list[dict[str, Any]], share: float
+) -> tuple[dict[int, str], list[dict[str, Any]]]:
+    """Number → name, and name and photos, of the labelled ones."""
+    labelled = settings.labelled(buckets)
+    sizes = [{"name": b["name"], "photos": round(b["count"] * share)} for b in labelled]
+    return {b["index"]: str(b["name"]) for b in labelled}, sizes
 
 
 def all_taken(settings: RetrieveSettings, photos: int) -> bool:
@@ -134,19 +157,6 @@ def by_label(context: Context, table: pa.Table, pieces: Cut) -> list[str] | None
             cells, wanted, "Too few photos have the label", "Lower release.per_class, or set release.short: fewer."
         )
     return absences(counts, list(photos), sorted(settings.classes))
-
-
-def near_borders(context: Context, table: pa.Table, pieces: Cut) -> int | None:
-    """Photos of a folder whose clock, of unknown offset, shows a time within 14 hours of a bucket's border: only these
-    may be in the wrong bucket. None: another source, or a table without the column extra."""
-    if not isinstance(context.config.collection, Folder) or "extra" not in table.column_names:
-        return None
-    times = table["uploaded"].to_numpy().astype(np.int64)
-    clock = np.array([_without_offset(extra or "") for extra in table["extra"].to_pylist()], bool)
-    ends = {seconds_of(b[end]) for b in pieces.every for end in ("start", "end") if b[end] is not None}
-    borders = np.array(sorted(ends), np.int64)
-    first = np.searchsorted(borders, times[clock] - ZONES, "left")
-    return int((first < np.searchsorted(borders, times[clock] + ZONES, "right")).sum())
 
 
 def _without_offset(extra: str) -> bool:

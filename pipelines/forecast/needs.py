@@ -24,6 +24,7 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import DriftlineError, Shortage, explained
 from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of
 from driftline.curate.fetch.address_guard import guard, mostly_private
+from driftline.curate.metadata.clocks import contradicted
 from driftline.curate.metadata.schema import TABLE, judge_times
 from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.curate.sources.base import FileSource, Workplace
@@ -31,17 +32,7 @@ from driftline.curate.sources.folder import Folder
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
-from driftline.pipelines.forecast.contents import (
-    Cut,
-    all_taken,
-    by_label,
-    column_notes,
-    cut,
-    files,
-    near_borders,
-    place_of,
-    resets,
-)
+from driftline.pipelines.forecast.contents import Cut, all_taken, by_label, column_notes, cut, files, place_of, resets
 from driftline.pipelines.run.plan import Plan, make
 from driftline.pipelines.run.stage import Context, Stage, parts_of
 from driftline.pipelines.run.state import beside, done_of, folder_of
@@ -65,7 +56,7 @@ class Sample:
     """The photos of a run as far as they are known, after its filters."""
 
     table: pa.Table
-    """columns id, uploaded, url, path, user, label of N photos"""
+    """columns id, uploaded, until, url, path, user, label of N photos"""
     photos: float
     """how many photos there are; N of them are in the table"""
     known_by: str
@@ -74,6 +65,8 @@ class Sample:
     """of the sample: reason → records that the filters drop"""
     reset_clocks: dict[str, int] = field(default_factory=dict)
     """of the sample before its filters: day → photos of `resets`"""
+    contradicted: dict[str, int] = field(default_factory=dict)
+    """of the sample before its filters: two places of dates → photos of `contradicted`"""
 
 
 def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -122,7 +115,9 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
         "files": _noted(problems, lambda: files(context)) if "ingest" in todo else None,
         "columns": _noted(problems, lambda: column_notes(context)) or [] if "ingest" in todo else [],
         "reset_clocks": {} if sample is None else sample.reset_clocks,
-        "near_borders": None if pieces is None else near_borders(context, sample.table, pieces),
+        "contradicted_dates": {} if sample is None else sample.contradicted,
+        "near_borders": None if pieces is None else pieces.near_borders,
+        "undecided": None if pieces is None else pieces.undecided,
         "buckets": buckets,
         "classes": classes,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
@@ -152,7 +147,7 @@ def _noted(problems: dict[str, None], work: Callable[[], Any]) -> Any:
 
 def sample_of(context: Context, todo: set[str]) -> Sample | None:
     """From the last stage that is kept; else from the first records of the source. None if the source is not here."""
-    columns = ["id", "uploaded", "url", "path", "user", "label"]
+    columns = ["id", "uploaded", "until", "url", "path", "user", "label"]
     if "filter" not in todo:
         table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts_of(_folder(context, "filter"))])
         fetched = _folder(context, "fetch") / "index.parquet"
@@ -193,7 +188,8 @@ def _filtered(context: Context, table: pa.Table, rows: int, known_by: str) -> Sa
     if len(table) < rows:
         known_by += f", by the first {len(table):,}"
     dropped = dict(counts.plain()["dropped"])
-    return Sample(filtered, rows * len(filtered) / max(1, len(table)), known_by, dropped, resets(table))
+    photos = rows * len(filtered) / max(1, len(table))
+    return Sample(filtered, photos, known_by, dropped, resets(table), contradicted(table["extra"].to_pylist()))
 
 
 def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:

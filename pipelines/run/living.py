@@ -136,7 +136,7 @@ def _frozen(context: Context) -> dict[str, Any] | None:
     if done_of(context.root, "bucket") is None or context.config.buckets.kind not in GROWING:
         return None
     bucketed = folder_of(context.root, "bucket")
-    members = pq.read_table(bucketed / "members.parquet", columns=["id", "uploaded", "bucket"])
+    members = pq.read_table(bucketed / "members.parquet", columns=["id", "uploaded", "until", "bucket"])
     return freeze(read_json(bucketed / "buckets.json"), members.combine_chunks(), context.config.buckets)
 
 
@@ -147,7 +147,7 @@ def _unfinished(context: Context) -> dict[str, Any] | None:
     path = context.root / attempt.FOLDER / attempt.BORDERS
     if before is None or done is None or not path.is_file() or done["fingerprint"] == before["bucket"]:
         return before
-    return before if done["outside"] == [[path.name, sha256_file(path)]] else None
+    return before if [path.name, sha256_file(path)] in done["outside"] else None
 
 
 @dataclass(frozen=True)
