@@ -135,7 +135,7 @@ def by_label(context: Context, table: pa.Table, pieces: Cut) -> list[str] | None
     config, settings = context.config, context.config.retrieve
     if config.validation.method != "catalogue":
         return None
-    named = {concept.label: concept.name for concept in settings.complete_concepts()}
+    named = {concept.label or concept.name: concept.name for concept in settings.complete_concepts()}
     photos = {b["name"]: b["photos"] for b in pieces.sizes}
     labels, counts = Counter[str](), Counter[tuple[str, str]]()
     for number, label in zip(pieces.number.tolist(), table["label"].to_pylist(), strict=True):

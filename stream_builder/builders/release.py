@@ -67,9 +67,9 @@ def from_release(
     group = release_groups(release)
     test_in = np.stack([np.array(table[n].to_pylist()) == "test" for n in names], 1) if len(names) > 1 else None
     unlabelled = unlabelled_images(release, int(size), kind == "pixels") if kind in ("pixels", "images") else {}
-    sides = [(record, set(split_of[bucket == record["index"]])) for record in release.buckets]
-    whole = [record for record, parts in sides if len(parts) == 2]
-    filled = whole if len(whole) > 1 else [record for record, parts in sides if parts]
+    parts_of = [(record, set(split_of[bucket == record["index"]])) for record in release.buckets]
+    whole = [record for record, parts in parts_of if len(parts) == 2]
+    filled = whole if len(whole) > 1 else [record for record, parts in parts_of if parts]
     gaps = [str(record["name"]) for record in release.buckets if record not in filled]
     first = min(record["index"] for record in filled)
     before = [images for number, images in sorted(unlabelled.items()) if number < first]
