@@ -101,7 +101,8 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
         number, buckets = assign_frozen(times.first, ids, borders, settings, times.last)
     undecided = int((number == UNDECIDED).sum())
     if not (number >= 0).any():
-        raise Shortage(f"None of {len(table):,} photos is in a bucket (date_undecided {undecided:,}).", "", Bucket.hint)
+        problem = f"None of {len(table):,} photos is in a bucket (date_undecided {undecided:,})."
+        raise Shortage(problem, "", "Compare buckets with the dates of the photos.")
     near = None
     if isinstance(context.config.collection, Folder) and "extra" in table.column_names:
         clock = np.array([_without_offset(extra or "") for extra in table["extra"].to_pylist()], bool)
