@@ -119,6 +119,10 @@ class Stream(Sequence[Step]):
         """The stream with published split `number`, 0 … K - 1."""
         return replace(self, steps=splitting.published(self.steps, number))
 
+    def hashed(self) -> Stream:
+        """The same stream with a hash; one that was never saved gets another than it will have then."""
+        return self if self.sha256 else replace(self, sha256=storage.hash_in_memory(self))
+
     def save(self, folder: str | Path, facts: Mapping[str, Any] | None = None, bits: Literal[8, 16] = 16) -> Stream:
         """Write the stream into a new folder; returns it, opened there, with its hash. facts: instead of its own.
 

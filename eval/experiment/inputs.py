@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.learner import Learner
-from driftline.stream_builder.storage import hash_in_memory
 from driftline.stream_builder.stream import Stream
 
 
@@ -23,7 +21,7 @@ def stream_of(stream: Any, hashed: bool = False) -> Stream:
     if not isinstance(stream, Stream):
         expected = "Expected a Stream, or the folder of one; dl.from_arrays and dl.from_table make one of data."
         raise BadConfig(f"The stream is a {type(stream).__name__}.", expected)
-    return replace(stream, sha256=hash_in_memory(stream)) if hashed and not stream.sha256 else stream
+    return stream.hashed() if hashed else stream
 
 
 def several(learners: Any) -> list[Any]:

@@ -8,14 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, reason
 from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import read_arrays
 from driftline.curate.core.outside.limits import CLASSES
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.importers.dated import count_of, seconds_of_column, steps_of, times_of
 from driftline.stream_builder.splitting import no_test, numbered
 from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from driftline.stream_builder.ties import FACT, KEPT
@@ -59,6 +57,8 @@ def from_arrays(
     n = len(arrays["y"])
     notes, names = [], None
     if "step" not in arrays and "time" in arrays:
+        from driftline.stream_builder.importers.dated import count_of, steps_of
+
         order = np.argsort(arrays["time"], kind="stable")
         arrays = {key: array if key == "classes" else array[order] for key, array in arrays.items()}
         arrays["step"], names = steps_of(arrays["time"], str(period))
@@ -184,6 +184,10 @@ def _array(values: Any) -> Array:
 
 
 def _times(time: Array, what: str) -> npt.NDArray[np.int64]:
+    import pyarrow as pa
+
+    from driftline.stream_builder.importers.dated import seconds_of_column, times_of
+
     def row_of(row: int) -> str:
         return f"{what}, index {row}"
 
