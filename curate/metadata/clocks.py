@@ -1,7 +1,8 @@
-"""Photos whose clock was reset: many on the first hour of a year, where cameras begin to count."""
+"""Dates to doubt: of clocks that were reset, many on the first hour of a year; and dates that contradict others."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -50,3 +51,23 @@ def without_spike(day: str, column: str) -> str:
     """An expression for filter.where that drops what a column has on the first hour of a day."""
     start = int(datetime.fromisoformat(f"{day}T00:00:00Z").timestamp())
     return f"{column} IS NULL OR {column} NOT BETWEEN {start} AND {start + HOUR - 1}"
+
+
+def contradicted(extra: Iterable[str | None]) -> dict[str, int]:
+    """ "exif, path" → photos whose date in EXIF counts and contradicts that in their path; and so on. extra:
+    of each photo, as the source `folder` writes it."""
+    counts: Counter[str] = Counter()
+    for text in extra:
+        if text and '"date_contradicted"' in text:
+            facts = json.loads(text)
+            counts.update(f"{facts['date_from']}, {other}" for other in facts["date_contradicted"])
+    return dict(sorted(counts.items()))
+
+
+def contradiction_sentence(places: str, photos: int) -> str:
+    """Photos of `contradicted` in words."""
+    first, other = places.split(", ")
+    return (
+        f"{photos:,} photos have a date in {first}, which counts, and one in {other} that contradicts it; to change "
+        "the order, set collection.dates"
+    )
