@@ -158,7 +158,7 @@ class _Times:
     def _add_moment(self, value: Any, number: float | None) -> None:
         if value is None or value == "" or number in NO_DATE or precision_of(value) in COARSE:
             return
-        with suppress(ValueError, OverflowError):
+        with suppress(ValueError, OverflowError, OSError):
             moment = SECONDS["s" if self.unit == "auto" else self.unit](number) if number else seconds_of(value)
             date = datetime.fromtimestamp(moment, UTC)
             parts = (date.month > 1, date.day > 1, moment % DAY > 0)

@@ -14,6 +14,7 @@ from driftline.curate.core.outside.escaping import no_formula
 from driftline.curate.core.outside.tables import csv_rows
 
 NAME = "withdrawals.csv"
+PUBLISHED = ("salt", "digest", "since")  # columns of WITHDRAWN.csv
 ROUNDS = 2000  # a millisecond: an owner checks one id at once, and who tries all numbers of Flickr needs years
 
 
@@ -83,3 +84,12 @@ def listed(ids: Iterable[str], rows: Iterable[tuple[str, str]]) -> list[str]:
     for salt, digest in rows:
         by_salt.setdefault(salt, set()).add(digest)
     return [id_ for id_ in ids if any(public_digest(id_, salt) in digests for salt, digests in by_salt.items())]
+
+
+def listed_withdrawals(release: Path) -> list[tuple[str, str, str]]:
+    """(salt, digest, since version) of each row of a release's WITHDRAWN.csv; empty without the file."""
+    path = release / "WITHDRAWN.csv"
+    if not path.is_file():
+        return []
+    rows = csv_rows(path, PUBLISHED, "Expected the list of a release.")
+    return [(row["salt"], row["digest"], row["since"]) for _, row in rows]

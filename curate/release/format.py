@@ -194,8 +194,7 @@ class Release:
 
     def withdrawn(self, ids: Iterable[str]) -> list[str]:
         """Those of some ids that owners withdrew, from this release or an earlier one, by WITHDRAWN.csv."""
-        from driftline.curate.metadata.withdrawals import listed
-        from driftline.curate.release.versions.changelog import listed_withdrawals
+        from driftline.curate.metadata.withdrawals import listed, listed_withdrawals
 
         return listed(ids, ((salt, digest) for salt, digest, _ in listed_withdrawals(self.path)))
 

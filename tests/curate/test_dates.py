@@ -319,6 +319,10 @@ class TestADateIsAnIntervalWithItsWitnesses:
         photo(tmp_path / "a.jpg", original="2026:11:24 14:41:16", edited=edited)
         assert record(tmp_path)["extra"].get("date_contradicted", {}) == others
 
+    def test_a_zone_explains_a_morning_that_was_yesterday_in_utc(self, tmp_path: Path) -> None:
+        photo(tmp_path / "2019-01-01.jpg", original="2019:01:01 05:00:00+09:00")
+        assert "date_contradicted" not in record(tmp_path)["extra"]
+
     def test_photos_with_contradicting_dates_are_counted_by_the_two_places(self) -> None:
         one = '{"date_from": "exif", "date_contradicted": {"path": "1985"}}'
         assert contradicted([None, "{}", one, one]) == {"exif, path": 2}

@@ -67,7 +67,8 @@ def table_run(root: Path, store: Path) -> list[str]:
     )
     (root / "driftline.yaml").write_text(
         "collection: {source: delimited, path: t.csv, columns: {id: name, url: url, uploaded: year}}\n"
-        f"filter: {{upload_after_capture: false}}\nstore: {{path: {store}}}\nembed: {{model: driftline-photo-world}}\nretrieve: {{concepts: [car]}}\n"
+        f"filter: {{upload_after_capture: false}}\nstore: {{path: {store}}}\nembed: {{model: driftline-photo-world}}\n"
+        "retrieve: {concepts: [car]}\n"
     )
     return passed(root)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -13,16 +12,14 @@ import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import csv_text
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.metadata.withdrawals import listed, public_digest
+from driftline.curate.metadata.withdrawals import PUBLISHED, listed, listed_withdrawals, public_digest
 from driftline.curate.release.format import Release
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.versions.identity import Listed, unlabelled_of
 
 LEVELS = ("major", "minor", "patch")
 EXAMPLES = 20  # ids in a list
-WITHDRAWN_COLUMNS = ("salt", "digest", "since")
 OTHER = {  # list → the columns in which its images differ from those of the version before
     "other_bucket": ("bucket",),
     "other_class": ("class",),
@@ -201,15 +198,6 @@ def all_withdrawn(
     return sorted([*rows, *new])
 
 
-def listed_withdrawals(release: Path) -> list[tuple[str, str, str]]:
-    """(salt, digest, since version) of each row of a release's WITHDRAWN.csv; empty without the file."""
-    path = release / "WITHDRAWN.csv"
-    if not path.is_file():
-        return []
-    rows = csv_rows(path, WITHDRAWN_COLUMNS, "Expected the list of a release.")
-    return [(row["salt"], row["digest"], row["since"]) for _, row in rows]
-
-
 def withdrawn_csv(rows: Sequence[tuple[str, str, str]]) -> str:
     """The text of WITHDRAWN.csv."""
-    return csv_text(WITHDRAWN_COLUMNS, rows)
+    return csv_text(PUBLISHED, rows)
