@@ -32,8 +32,9 @@ def seen(data: bytes) -> npt.NDArray[np.int64]:
 def test_a_turned_photo_looks_as_before() -> None:
     image, ways = drawn(), set()
     lost = loss(stored(image, None, rng_for(0, "")), image)
-    for draw in range(8):
-        data = stored(image, TURNED, rng_for(draw, "way"))
+    rng = rng_for(0, "ways")
+    for _ in range(8):
+        data = stored(image, TURNED, rng)
         with open_image(data, "a photo") as opened:
             ways.add(orientation_of(opened))
         assert loss(data, image) == pytest.approx(lost, rel=0.05), "what JPEG loses"
