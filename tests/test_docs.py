@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -72,7 +73,7 @@ def place(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from PIL import Image
 
     here = tmp_path_factory.mktemp("docs")
-    (here / "demo").symlink_to(journey)
+    shutil.copytree(journey, here / "demo")  # `driftline withdraw` changes it
     (here / "photos").mkdir()
     for i in range(12):
         exif = Image.Exif()

@@ -41,12 +41,16 @@ def reset_clocks(times: Iterable[int | None], extra: Sequence[str | None] | None
 
 def reset_sentence(day: str, photos: int, column: str) -> str:
     """A spike in words. column: of the table, by which a filter can drop its photos."""
-    start = int(datetime.fromisoformat(f"{day}T00:00:00Z").timestamp())
-    where = f"{column} IS NULL OR {column} NOT BETWEEN {start} AND {start + HOUR - 1}"
     return (
         f"{photos:,} photos on the first hour of {day}, where clocks begin that were reset; to leave them out, set "
-        f"filter.where to {where}"
+        f"filter.where to {without_spike(day, column)}"
     )
+
+
+def without_spike(day: str, column: str) -> str:
+    """An expression for filter.where that drops what a column has on the first hour of a day."""
+    start = int(datetime.fromisoformat(f"{day}T00:00:00Z").timestamp())
+    return f"{column} IS NULL OR {column} NOT BETWEEN {start} AND {start + HOUR - 1}"
 
 
 def contradicted(extra: Iterable[str | None]) -> dict[str, int]:

@@ -378,8 +378,8 @@ def photo(things: list[str], age: float, rng: Rng) -> Image.Image:
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
-def jpeg(image: Image.Image, quality: int = 82) -> bytes:
+def jpeg(image: Image.Image, quality: int = 82, exif: bytes = b"") -> bytes:
     """JPEG bytes."""
     buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=quality)
+    image.save(buffer, "JPEG", quality=quality, exif=exif)
     return buffer.getvalue()

@@ -21,7 +21,8 @@ from driftline.curate.core.errors import Busy
 from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
+from driftline.pipelines.demo.draw import CONCEPTS, SCENES, photo
+from driftline.pipelines.demo.odd import RESET, oddity, reset_time, stored
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,15 +67,15 @@ class World:
         return shown
 
 
-def build(folder: Path, records: int, seed: int, run_log: RunLog) -> World:
-    """Render a world with about `records` metadata lines; a finished one is reused."""
+def build(folder: Path, records: int, seed: int, run_log: RunLog, plain: bool = False) -> World:
+    """Render a world with about `records` metadata lines; a finished one is reused. plain: without the module odd."""
     mark = folder / "world.json"
     if mark.is_file():
         facts = read_json(mark)
         if facts["records"] == records and facts["seed"] == seed:
             return World(folder, facts["port"])
     world = World(folder, _free_port())
-    lines, truth, behaviour = _render(world, range(records), (0.0, 1.0), seed, run_log)
+    lines, truth, behaviour = _render(world, range(records), (0.0, 1.0), seed, run_log, plain)
     write_bytes(world.metadata, _compressed(lines, seed))
     write_json(folder / "truth.json", truth)
     write_json(folder / "behaviour.json", behaviour)
@@ -112,7 +113,7 @@ def _compressed(lines: list[str], seed: int) -> bytes:
 
 
 def _render(
-    world: World, numbers: range, ages: tuple[float, float], seed: int, run_log: RunLog
+    world: World, numbers: range, ages: tuple[float, float], seed: int, run_log: RunLog, plain: bool = False
 ) -> tuple[list[str], dict[str, list[str]], dict[str, str]]:
     """Write photos; returns metadata lines, id → what a photo shows, id → how the server behaves.
 
@@ -170,9 +171,14 @@ def _render(
                 behaviour[id_] = "html"
             elif dirt < 0.21:
                 behaviour[id_] = "cut"
+            odd_rng = rng_for(seed, "odd", i)  # of its own: the photos are those of a plain world
+            odd = None if plain or dirt < 0.21 else oddity(age, odd_rng)
+            if odd == RESET:
+                fields["taken"] = reset_time(odd_rng)
             write_photo = dirt >= 0.05 and fields["marker"] == "0"
             if write_photo:
-                (photos / f"{id_}.jpg").write_bytes(jpeg(photo(shown, age, rng)))  # no wait for the disk: render again
+                data = stored(photo(shown, age, rng), odd, odd_rng)
+                (photos / f"{id_}.jpg").write_bytes(data)  # no wait for the disk: render again
             line = _line(i, fields)
             lines.append(line)
             if float(rng.random()) < 0.01:

@@ -21,6 +21,10 @@ from driftline.pipelines.web.thumbnails import small
 
 EDGE = 120  # pixels of a picture
 GROUP = 8  # pictures of one group
+PREPARED = {  # kind of `changes.KINDS` → what was done to the pictures
+    "orientation": "turned upright", "depth": "scaled to 8 bits", "alpha": "put over white",
+    "frames": "chosen of several in a file", "profile": "converted from CMYK",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
         groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
         distance=_distance(findings), balance=findings["balance"], drift=findings.get("drift"),
         label=lambda number: names.get(str(number), str(number)), chance=findings["label_correlation"],
-        copies=findings["near_copies"], uploaders=_uploaders(findings), splits=findings.get("splits"),
+        copies=findings["near_copies"], prepared=_prepared(findings), uploaders=_uploaders(findings),
+        splits=findings.get("splits"),
     )  # fmt: skip
 
 
@@ -155,6 +160,14 @@ def _floor(findings: Mapping[str, Any]) -> str:
     return f"{floor:.3g}, {text}" + (f"; without {names}: too few groups" if names else "")
 
 
+def _prepared(findings: Mapping[str, Any]) -> dict[str, list[int]]:
+    """What was done to the pictures → images in each bucket."""
+    of_kind = findings.get("prepared", {})
+    buckets = findings["balance"]["buckets"]
+    done = {words: of_kind[kind] for kind, words in PREPARED.items() if kind in of_kind}
+    return {words: [counts.get(str(bucket), 0) for bucket in buckets] for words, counts in done.items()}
+
+
 def _uploaders(findings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Of the split that divides most uploaders, with its name, or "any split" if none divides one; None where no
     uploader is known, as in own photos."""
@@ -197,9 +210,9 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         + (f" ({len(cells['empty'])} without images)" if cells["empty"] else ""),
         f"near-duplicates: {copies['images_in_groups']:,} images in {groups}",
     ]
-    for kind, of in findings.get("prepared", {}).items():
-        shares = ", ".join(f"{findings['bucket_names'].get(b, b)} {n:,}" for b, n in of.items())
-        sentences.append(f"pictures with another {kind} than stored: {sum(of.values()):,} ({shares})")
+    if rows := _prepared(findings):
+        of = ", ".join(f"{sum(n):,} {what} ({min(n)} to {max(n)} a bucket)" for what, n in rows.items())
+        sentences.append(f"prepared pictures, stored otherwise than people see them: {of}")
     for day, photos in findings.get("reset_clocks", {}).items():
         sentences.append(f"dates: {reset_sentence(day, photos, 'uploaded')}")
     for places, photos in findings.get("contradicted_dates", {}).items():

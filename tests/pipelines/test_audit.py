@@ -22,7 +22,15 @@ from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.pipelines.demo.draw import jpeg, photo
-from driftline.pipelines.reporting.audit import audit, audit_release, disagreeing, distances, image_hashes, uploaders
+from driftline.pipelines.reporting.audit import (
+    audit,
+    audit_release,
+    disagreeing,
+    distances,
+    image_hashes,
+    prepared,
+    uploaders,
+)
 from driftline.pipelines.reporting.audit_page import Shown, lines, page, pictures
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -86,6 +94,16 @@ def test_photos_of_a_reset_clock_are_named(release: Release) -> None:
     (line,) = [line for line in lines(findings) if "clocks" in line]
     assert line.startswith("dates: 16 photos on the first hour of 1970-01-01")
     assert not any("clocks" in line for line in lines(findings | {"reset_clocks": {}}))
+
+
+def test_prepared_pictures_are_counted_by_kind_and_bucket(release: Release) -> None:
+    findings = audit_release(release)
+    assert not any(line.startswith("prepared") for line in lines(findings))
+    counts = prepared(["turned upright; compressed again", None, "none", "turned upright"], [10, 1, 2, 2])
+    findings |= {"prepared": counts, "bucket_names": {}, "balance": findings["balance"] | {"buckets": [1, 2, 10]}}
+    (line,) = [line for line in lines(findings) if line.startswith("prepared")]
+    assert line == "prepared pictures, stored otherwise than people see them: 2 turned upright (0 to 1 a bucket)"
+    assert '<th scope="row">turned upright</th><td>0</td><td>1</td><td>1</td></tr>' in page(findings)
 
 
 def test_an_uploader_on_both_sides_is_counted_with_the_images() -> None:

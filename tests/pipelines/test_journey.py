@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from PIL import ExifTags, Image
 
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import UnknownName
@@ -20,9 +22,12 @@ from driftline.curate.core.group_split import describe_splits, draw_sides
 from driftline.curate.core.registry import Entry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.images.changes import kinds_of
 from driftline.curate.release import Release
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import CONCEPTS
+from driftline.pipelines.demo.odd import RESET_DAY
+from driftline.pipelines.forecast.contents import resets
 from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run, status
@@ -62,6 +67,39 @@ def test_the_dirt_of_the_world_ends_under_its_own_name(journey: Path) -> None:
     assert {"wrong_column_count"} == set(dropped["ingest"])
     expected_faults = {"video", "no_url", "malformed_url", "duplicate_id", "not_after_capture", "no_capture_date"}
     assert expected_faults | {"impossible_upload_date"} <= set(dropped["filter"])
+
+
+def test_what_was_done_to_odd_pictures_is_counted_from_fetch_to_the_pages(journey: Path) -> None:
+    """By the world's files, as Pillow alone reads them."""
+
+    def kind(id_: str) -> str | None:
+        with Image.open(journey / "world" / "photos" / f"{id_}.jpg") as image:
+            turned = image.getexif().get(ExifTags.Base.Orientation)
+            return {"I;16": "depth", "RGBA": "alpha"}.get(image.mode, "orientation" if turned else None)
+
+    index = pq.read_table(folder_of(journey, "fetch") / "index.parquet", filters=pc.field("fault").is_null())
+    for id_, record in zip(index["id"].to_pylist(), index["shown"].to_pylist(), strict=True):
+        assert kinds_of(record) == [k for k in (kind(id_),) if k]
+    release = Release.open(journey)
+    counts = Counter(kind(id_) for id_ in release.table["id"].to_pylist())
+    assert min(counts[k] for k in ("orientation", "depth", "alpha")) >= 3
+    named = ", ".join(f"{k} {counts[k]}" for k in ("orientation", "depth", "alpha"))
+    assert f"by kind: {named}." in " ".join((release.path / "README.md").read_text(encoding="utf-8").split())
+    for page in ("report/index.html", "audit/audit.html"):
+        text = (journey / page).read_text(encoding="utf-8")
+        assert f"{counts['orientation']} turned upright (" in text
+        assert f"{counts['depth']} scaled to 8 bits (" in text
+
+
+def test_photos_of_a_reset_clock_are_left_out_as_a_plan_advises(journey: Path) -> None:
+    files = sorted((folder_of(journey, "ingest") / "table").glob("*.parquet"))
+    (day,) = resets(pq.read_table(files))
+    assert day == RESET_DAY
+    kept = pq.read_table(sorted((folder_of(journey, "filter") / "table").glob("*.parquet")))
+    assert resets(kept) == {}
+    dropped = {e["stage"]: e["counts"]["dropped"] for e in status(context(journey))}["filter"]["own_filter"]
+    assert dropped > 10
+    assert f"own filter {dropped}" in (journey / "report" / "index.html").read_text(encoding="utf-8")
 
 
 def test_ids_are_conserved_from_line_to_release(journey: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_judge_that_is_worse_on_old_photos_is_caught_and_no_label_is_its_alone
     images = FetchedImages.open(
         folder_of(folder, "fetch"), folder_of(folder, "bucket") / "members.parquet", set(bucket)
     )
-    id_of = {images.get(id_)[0]: id_ for id_ in bucket}
+    id_of = {images.plain(id_)[0]: id_ for id_ in bucket}
     oldest = min(pq.read_table(folder_of(folder, "retrieve") / "candidates.parquet")["bucket"].to_pylist())
 
     def sees(image: bytes) -> dict[str, Any]:
