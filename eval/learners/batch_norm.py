@@ -120,17 +120,24 @@ def entropy(scores: Any) -> Any:
 
 @contextmanager
 def batch_statistics(net: Any) -> Iterator[None]:
-    """Layers of batch normalisation use the statistics of their batch and keep those that they have."""
+    """Layers of batch normalisation use the statistics of their batch and keep those that they have. One value a
+    channel, as deep layers have of one small image, has no statistics: then those of training count."""
     layers = normalisations(net)
-    statistics = [(layer.running_mean, layer.running_var) for layer in layers]
+    trained = {layer: (layer.running_mean, layer.running_var) for layer in layers}
+
+    def choose(layer: Any, inputs: Any) -> None:
+        alone = inputs[0].numel() == inputs[0].shape[1]
+        layer.running_mean, layer.running_var = trained[layer] if alone else (None, None)
+
+    hooks = [layer.register_forward_pre_hook(choose) for layer in layers]
     net.module.eval()
-    for layer in layers:
-        layer.running_mean = layer.running_var = None
     try:
         yield
     finally:
-        for layer, (mean, variance) in zip(layers, statistics, strict=True):
-            layer.running_mean, layer.running_var = mean, variance
+        for hook in hooks:
+            hook.remove()
+        for layer in layers:
+            layer.running_mean, layer.running_var = trained[layer]
 
 
 @dataclass

@@ -116,6 +116,17 @@ def test_tent_is_the_authors_code() -> None:
     assert torch.allclose(scores(learner, LAST), twin(planes(torch.from_numpy(LAST))), atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", [Tent, Cotta])
+def test_one_image_of_one_value_a_channel_is_seen_with_the_statistics_of_training(kind: Any) -> None:
+    """Case 36: the last batch of a step may be one image, of which deep layers keep one value."""
+    learner = trained(kind(net=NET, epochs=1))
+    running = [layer.running_mean.clone() for layer in normalisations(learner.head)]
+    learner.adapt(Unlabelled(LAST[:1], "one"))
+    assert np.isfinite(scores(learner, LAST)).all()
+    kept = [layer.running_mean for layer in normalisations(learner.head)]
+    assert all(torch.equal(a, b) for a, b in zip(running, kept, strict=True))
+
+
 @pytest.mark.parametrize("sure", [0.0, 1.0])
 @one_thread()  # with more, gradients of nothing have other signs, and Adam follows them
 def test_cotta_is_the_authors_code(sure: float) -> None:
