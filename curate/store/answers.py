@@ -17,13 +17,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.atomic_io import check_format, fingerprint, read_object, write_json
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.store.database import Place, Store, open_store
 from driftline.curate.validation.answers.answers import ANSWERS, Line, read_answers
 from driftline.curate.validation.asking.batches import NONE
 
+FORMAT = 1  # of a batch in the run folder
+WAY_OUT = "Restore it from a copy. If there is none, delete it: the answers to its batch stay, and do not count."
 Digests = Callable[[Collection[str]], Mapping[str, str]]
 
 
@@ -37,6 +39,8 @@ class Answers:
     """The answers in a store, as one run uses them."""
 
     place: Place
+    folder: Path
+    """where the run keeps what it asked, one file a batch: its answers outlive its store"""
     options: Mapping[str, str]
     """concept → fingerprint of what workers read about it now"""
     digests: Digests
@@ -47,19 +51,41 @@ class Answers:
     def take_batch(self, facts: Mapping[str, Any]) -> None:
         """Record a batch (content of batch.json) before anybody answers it."""
         digests = self.digests(set(facts["items"].values()))
-        with open_store(self.place.folder) as store, store.transaction() as base:
-            base.execute(
-                "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)",
-                (facts["batch"], json.dumps(facts), json.dumps(dict(digests)), json.dumps(dict(self.options))),
-            )
+        record = {"format": FORMAT, "facts": facts, "digests": dict(digests), "options": dict(self.options)}
+        write_json(self.folder / f"{facts['batch']}.json", record)
+        with open_store(self.place.folder) as store:
+            _take_batch(store, record)
 
-    def take_lines(self, lines: Mapping[str, Sequence[Line]]) -> set[str]:
-        """Take all answers to known batches; returns the names of these batches. lines: by batch."""
+    def take_lines(self, lines: Mapping[str, Sequence[Line]]) -> None:
+        """Take all answers to known batches. lines: by batch."""
         with open_store(self.place.folder) as store:
             batches = {name for (name,) in store.base.execute("SELECT name FROM batches")}
+            for path in sorted(self.folder.glob("*.json")):
+                if path.stem not in batches:  # the store is another one than it was
+                    record = read_object(path, {"facts": dict, "digests": dict, "options": dict}, WAY_OUT)
+                    check_format(path, record.get("format"), FORMAT, WAY_OUT)
+                    _take_batch(store, record)
+                    batches.add(path.stem)
             for name in sorted(batches & lines.keys()):
                 _take(store, name, lines[name], self.key)
-        return batches
+
+    def uncounted(self, lines: Mapping[str, Sequence[Line]], asked: Collection[str]) -> dict[str, int]:
+        """Why lines of results files count for none of the photos `asked` (ids) → how many lines."""
+        reasons: Counter[str] = Counter()
+        digests = set(self.digests(asked).values())
+        query = "SELECT facts, digests, options FROM batches WHERE name = ?"
+        with open_store(self.place.folder) as store:
+            for name, some in lines.items():
+                if (row := store.base.execute(query, (name,)).fetchone()) is None:
+                    reasons[f"{some[0][0]}: Input.batch is {name!r}, which this run never asked"] += len(some)
+                    continue
+                facts, digest_of, then = map(json.loads, row)
+                if changes := _changes(then, self.options):
+                    reasons[f"the page was another one ({changes})"] += len(some)
+                    continue
+                ids = [facts["items"].get(line.get("Input.item", "")) for _, line in some]
+                reasons["their photos are not asked now"] += sum(digest_of.get(id_) not in digests for id_ in ids)
+        return {why: n for why, n in sorted(reasons.items()) if n}
 
     def earlier(self, batch: Mapping[str, Any]) -> pa.Table:
         """What was answered about the images of a batch on other pages, as a table of ANSWERS with the names of this
@@ -74,7 +100,7 @@ class Answers:
                     (bytes.fromhex(digest), batch["batch"]),
                 )
                 for worker, options, assignment, labels, sensitive, seconds, fault in answers:
-                    if not _counts(json.loads(options), self.options):
+                    if _changes(json.loads(options), self.options):
                         continue
                     ticked = [label for label in json.loads(labels) if label in self.options]
                     rows.append(
@@ -101,13 +127,20 @@ def merged(own: pa.Table, earlier: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=ANSWERS)
 
 
-def _counts(then: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Whether an answer to a page with the options `then` answers the page of `now`, too.
+def _changes(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Why an answer to a page with the options `then` does not answer the page of `now`; "" if it does.
 
-    >>> [_counts(then, {"car": "a", "bus": "b"}) for then in ({"car": "a"}, {"car": "a", "bus": "b", "van": "c"})]
-    [False, True]
+    >>> [_changes(then, {"car": "a", "bus": "b"}) for then in ({"car": "x"}, {"car": "a", "bus": "b", "van": "c"})]
+    ["'bus' is new, the text of 'car' has changed", '']
     """
-    return all(then.get(name) == text for name, text in now.items())
+    texts = {name: f"the text of {name!r} has changed" if name in then else f"{name!r} is new" for name in now}
+    return ", ".join(texts[name] for name in sorted(now) if then.get(name) != now[name])
+
+
+def _take_batch(store: Store, record: Mapping[str, Any]) -> None:
+    parts = [json.dumps(record[name]) for name in ("facts", "digests", "options")]
+    with store.transaction() as base:
+        base.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)", (record["facts"]["batch"], *parts))
 
 
 def _take(store: Store, name: str, lines: Sequence[Line], key: str) -> None:

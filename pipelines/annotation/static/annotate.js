@@ -52,7 +52,7 @@ if (grid) {
   const told = grid.querySelector("output");
   const count = () => {
     const wrong = boxes.filter((box) => box.checked).length;
-    told.textContent = `${wrong} wrong, ${boxes.length - wrong} right`;
+    told.textContent = `${wrong} ${grid.querySelector("ol").dataset.marked}, ${boxes.length - wrong} right`;
   };
   const columns = () => boxes.filter((box) => box.parentElement.offsetTop === boxes[0].parentElement.offsetTop).length;
   count();
