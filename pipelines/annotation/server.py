@@ -165,10 +165,10 @@ class Pages:
     def waiting(self) -> str:
         """How many images are open, and how many are not."""
         closed, elsewhere = len(self.store.closed()), self.store.closed_elsewhere()
-        return (
-            f"{len(self.store.batch['items']) - closed:,} images are open; {closed + self.before:,} have their "
-            f"answers, {elsewhere + self.before:,} of them from earlier batches or other platforms."
-        )
+        text = f"{len(self.store.batch['items']) - closed:,} images are open."
+        if answered := closed + self.before:
+            text += f" {answered:,} have their answers, {elsewhere + self.before:,} from earlier or elsewhere."
+        return text
 
     def _named(self, text: str) -> str:
         """Who answers. Raises BadInput for what is no name, and in a study no id of Prolific."""

@@ -21,6 +21,7 @@ if (question) {
     }
   });
   question.querySelector("input[name=sensitive][value=no]").checked = true;
+  if (matchMedia("(max-width: 45rem)").matches) question.querySelector("details").open = false; // a phone has room for the picture alone
   const exclusive = (box) => { // "none" deselects the others, and the others deselect "none"
     if (box === none && none.checked) boxes.forEach((b) => { if (b !== none) b.checked = false; });
     else if (box.checked) none.checked = false;
