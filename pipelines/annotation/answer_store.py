@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -19,7 +18,6 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.validation.answers.answers import hashed, worker_key
 from driftline.curate.validation.asking.batches import NONE, write_results
-from driftline.pipelines.run.stage import Context
 
 FORMAT = 2
 OLD = "Export its answers with the driftline that wrote it (annotate DIR --export), then rename it: the CSV counts."
@@ -47,6 +45,8 @@ CREATE INDEX IF NOT EXISTS by_item ON answers (item, undone, labels);
 VIEWS = """
 PRAGMA temp_store = MEMORY;
 CREATE TEMP TABLE elsewhere (annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL);
+CREATE INDEX temp.elsewhere_by_item ON elsewhere (item, labels);
+CREATE INDEX temp.elsewhere_by_annotator ON elsewhere (annotator, item);
 CREATE TEMP VIEW own AS SELECT * FROM answers WHERE NOT undone AND labels <> '[]';
 CREATE TEMP VIEW counted AS
     SELECT annotator, item, labels FROM own UNION ALL SELECT annotator, item, labels FROM elsewhere;
@@ -68,8 +68,6 @@ class Progress:
     """items that the annotator has answered"""
     total: int
     """items that the annotator is asked"""
-    answers: int
-    """answers of all annotators"""
     agreement: float | None
     """share of equal pairs of answers to the items of the last RECENT screens; None without pairs"""
     pace: float | None
@@ -83,24 +81,6 @@ def unstored(path: Path, error: sqlite3.Error) -> BadInput:
         "Expected a file of answers that can be written.",
         "Free some space, or allow writing; restore a damaged file from a copy. Stored answers stay.",
     )
-
-
-def local_files(context: Context) -> list[tuple[Path, Path]]:
-    """The local answers of a run: (SQLite file, results file) of each batch that was opened."""
-    answers = context.root / context.config.validation.answers
-    return [(p, answers / f"annotate-{p.stem}.csv") for p in sorted((context.root / "annotate").glob("*.sqlite"))]
-
-
-def export_all(context: Context) -> int:
-    """Write the results files of all local answers; returns how many answers they have."""
-    total = 0
-    for path, results in local_files(context):
-        with closing(AnswerStore(path)) as store:
-            try:
-                total += store.export(results)
-            except sqlite3.Error as error:
-                raise unstored(path, error) from None
-    return total
 
 
 class AnswerStore:
@@ -123,6 +103,7 @@ class AnswerStore:
         self._lock = Lock()
         self._queues: dict[str, list[str]] = {}
         self._assigned: set[str] = set()
+        self._closed: tuple[int | None, set[str]] = None, set()  # as of this version of the file
         self._agreed: tuple[float, float | None] = (float("-inf"), None)
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         try:
@@ -188,9 +169,20 @@ class AnswerStore:
         return {row[0] for row in self._database.execute(query, (annotator, self._hashed(annotator)))}
 
     def closed(self) -> set[str]:
-        """Items that have the answers of `workers` people, here or elsewhere."""
-        query = "SELECT item FROM counted GROUP BY item HAVING COUNT(*) >= ?"
-        return {row[0] for row in self._database.execute(query, (self.batch["workers"],))}
+        """Items that have the answers of `workers` people, here or elsewhere. Not to be changed."""
+        (version,) = self._database.execute("PRAGMA data_version").fetchone()  # another process may write, too
+        if version != self._closed[0]:
+            query = "SELECT item FROM counted GROUP BY item HAVING COUNT(*) >= ?"
+            rows = self._database.execute(query, (self.batch["workers"],))
+            self._closed = version, {row[0] for row in rows}
+        return self._closed[1]
+
+    def _recount(self, items: Iterable[str]) -> None:
+        """Bring `closed` up to date after a change of this process."""
+        closed = self.closed()
+        for item in items:
+            (n,) = self._database.execute("SELECT COUNT(*) FROM counted WHERE item = ?", (item,)).fetchone()
+            (closed.add if n >= self.batch["workers"] else closed.discard)(item)
 
     def _done(self, annotator: str) -> set[str]:
         """Items that this annotator is not asked: answered ones, and closed ones unless they were assigned."""
@@ -301,6 +293,7 @@ class AnswerStore:
                     for item, labels in answers.items()
                 ],
             )
+        self._recount(answers)
 
     def _check(self, item: str, labels: list[str]) -> None:
         if item not in self.batch["items"]:
@@ -320,9 +313,10 @@ class AnswerStore:
             row = self._database.execute(last, (annotator,)).fetchone()
             if row is None:
                 return None
-            take_back = "UPDATE answers SET undone = 1 WHERE annotator = ? AND number = ?"
-            self._database.execute(take_back, (annotator, row[1]))
-            return str(row[0])
+            take_back = "UPDATE answers SET undone = 1 WHERE annotator = ? AND number = ? RETURNING item"
+            items = [item for (item,) in self._database.execute(take_back, (annotator, row[1]))]
+        self._recount(items)
+        return str(row[0])
 
     def undone(self, annotator: str, page: str = "") -> dict[str, list[str]]:
         """Item → labels of the answers that this annotator took back on a grid, or one by one (""), since then not
@@ -335,21 +329,26 @@ class AnswerStore:
         query = "SELECT COUNT(*) FROM (SELECT 1 FROM elsewhere GROUP BY item HAVING COUNT(*) >= ?)"
         return int(self._database.execute(query, (self.batch["workers"],)).fetchone()[0])
 
+    def total(self) -> int:
+        """Answers of all annotators here."""
+        return int(self._database.execute("SELECT COUNT(*) FROM own").fetchone()[0])
+
     def progress(self, annotator: str) -> Progress:
         """How far this annotator is, and how far annotators agree (computed every few seconds)."""
         done = self._count(annotator)
-        (total,) = self._database.execute("SELECT COUNT(*) FROM own").fetchone()
         now = time.monotonic()
         if now - self._agreed[0] > AGREEMENT_SECONDS:
             self._agreed = (now, self._agreement())
-        asked = done + self._affordable(annotator, len(set(self.queue(annotator)) - self._done(annotator)))
+        left = len(self.queue(annotator)) - len(self._done(annotator).intersection(self.queue(annotator)))
         timed = "SELECT COUNT(*), SUM(seconds) FROM own WHERE annotator = ? AND seconds > 0"
         n, seconds = self._database.execute(timed, (annotator,)).fetchone()
-        return Progress(done, asked, total, self._agreed[1], 60 * n / seconds if n else None)
+        return Progress(
+            done, done + self._affordable(annotator, left), self._agreed[1], 60 * n / seconds if n else None
+        )
 
     def _agreement(self) -> float | None:
         answers_of: dict[str, list[int]] = defaultdict(list)
-        recent = """SELECT item, COUNT(*) FROM own WHERE item IN (SELECT item FROM own WHERE number >
+        recent = """SELECT item, COUNT(*) FROM own WHERE item IN (SELECT item FROM answers WHERE number >
             (SELECT MAX(number) FROM answers) - ?) GROUP BY item, labels"""
         for item, n in self._database.execute(recent, (RECENT,)):
             answers_of[item].append(n)

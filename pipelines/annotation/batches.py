@@ -6,6 +6,7 @@ import base64
 import csv
 import mimetypes
 import re
+import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,11 +25,10 @@ from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.judges import round_folder
 from driftline.curate.validation.asking.platforms import PLATFORMS
-from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, local_files
+from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import answers_of
-from driftline.pipelines.stages.tally import Tally
+from driftline.pipelines.stages.ask import answers_of, results_files
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
@@ -86,13 +86,31 @@ def _after(batch: OpenBatch, folder: Path, number: int, facts: dict[str, Any]) -
     return OpenBatch(folder, number, facts, before)
 
 
+def local_files(context: Context) -> list[tuple[Path, Path]]:
+    """The local answers of a run: (SQLite file, results file) of each batch that was opened."""
+    answers = context.root / context.config.validation.answers
+    return [(p, answers / f"annotate-{p.stem}.csv") for p in sorted((context.root / "annotate").glob("*.sqlite"))]
+
+
+def export_all(context: Context) -> int:
+    """Write the results files of all local answers; returns how many answers they have."""
+    total = 0
+    for path, results in local_files(context):
+        with closing(AnswerStore(path)) as store:
+            try:
+                total += store.export(results)
+            except sqlite3.Error as error:
+                raise unstored(path, error) from None
+    return total
+
+
 def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
     """(rows of ANSWERS that count for a batch, whether anybody answered the batch itself). facts: its `batch.json`.
 
     The answers are those of the local page, of results files, and to other batches whose page counts. No file of the
     run changes.
     """
-    lines = read_lines(Tally(context).outside())
+    lines = read_lines(results_files(context))
     for path, _ in local_files(context):
         with closing(AnswerStore(path)) as store:
             local = [(str(path), dict(zip(COLUMNS, map(str, row), strict=True))) for row in store.rows()]
@@ -100,12 +118,9 @@ def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[s
     own = lines.get(facts["batch"], [])
     stored = answers_of(context, folder_of(context.root, "bucket"))
     is_there = (stored.place.folder / "index.sqlite").is_file()  # a plan makes no store
-    if not own and not is_there:
-        return [], False  # an empty table would import pandas
     table = read_answers(own, facts, worker_key(context.config.seed))
     if is_there:
-        stored.take_lines(lines)
-        table = merged(table, stored.earlier(facts))
+        table = merged(table, stored.earlier(facts, lines))
     return [row for row in table.to_pylist() if row["fault"] is None], bool(own)
 
 

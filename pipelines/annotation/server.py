@@ -190,7 +190,8 @@ class Pages:
         progress = self.store.progress(annotator) if annotator else None
         return self.page.render(
             mode=mode, annotator=annotator, concept=concept, progress=progress, blurred=self.blurred, size=GRID,
-            begun=int(time.time()), background=concept == BACKGROUND, **({"grid": (), "marked": ()} | values),
+            begun=int(time.time()), background=concept == BACKGROUND,
+            **({"grid": (), "marked": (), "answers": 0} | values),
             complete=f"{COMPLETE}{self.study.code}" if self.study else "",
         )  # fmt: skip
 
@@ -243,7 +244,7 @@ class Pages:
         coming = self.store.following(annotator)
         if not coming:
             self.export()
-            return self._rendered("done", annotator)
+            return self._rendered("done", annotator, answers=self.store.total())
         note = ""
         if coming[0] in self.suggested:
             note = f"{self.suggest} suggests: {self.suggested[coming[0]]}"
@@ -257,7 +258,7 @@ class Pages:
         coming = self.store.conflicts(annotator, self.context.config.validation.agree)
         if not coming:
             self.export()
-            return self._rendered("settled", annotator)
+            return self._rendered("settled", annotator, answers=self.store.total())
         votes = "; ".join(f"{n} × {labels}" for labels, n in self.store.votes(coming[0]))
         self.store.show(annotator, coming[0], f"others: {votes}")
         return self._asked(coming[:2], annotator, f"{len(coming):,} in conflict. Others say: {votes}", "conflicts")

@@ -129,7 +129,7 @@ def annotate(
     Each annotator enters a name; the page can be used with the keyboard alone. driftline run continues with the
     answers.
     """
-    from driftline.pipelines.annotation.answer_store import export_all
+    from driftline.pipelines.annotation.batches import export_all
     from driftline.pipelines.annotation.server import application, study_address, study_of
     from driftline.pipelines.web.local_server import serve
 

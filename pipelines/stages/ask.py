@@ -195,6 +195,14 @@ def batch_of(
     return facts
 
 
+def results_files(context: Context) -> list[Path]:
+    """The files with answers of people."""
+    if context.config.validation.method == "catalogue":
+        return []
+    folder = context.root / context.config.validation.answers
+    return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
+
+
 def answers_of(context: Context, bucketed: Path) -> Answers:
     """The answers of people to all batches: in the run's store, without one beside the batches."""
     import pyarrow as pa

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
-from driftline.pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of
+from driftline.pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of, results_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,14 +45,11 @@ class Tally(Stage):
 
     def outside(self) -> list[Path]:
         """The answer files."""
-        if self.context.config.validation.method == "catalogue":
-            return []
-        folder = self.context.root / self.context.config.validation.answers
-        return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
+        return results_files(self.context)
 
     def prepare(self) -> None:
         """Write the results files of the local page: a server that was killed did not."""
-        from driftline.pipelines.annotation.answer_store import export_all
+        from driftline.pipelines.annotation.batches import export_all
 
         export_all(self.context)
 

@@ -63,6 +63,11 @@ def worker_key(seed: int) -> str:
     return f"driftline:{seed}"
 
 
+def table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows as a table of ANSWERS; without rows in the way that does not import pandas."""
+    return pa.Table.from_pylist(rows, schema=ANSWERS) if rows else pa.Table.from_batches([], ANSWERS)
+
+
 def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> pa.Table:
     """Lines of `batch` (content of batch.json) → table of `ANSWERS`, sorted by item and worker.
 
@@ -129,7 +134,7 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
             else:
                 counted[row["worker"]] += 1
         seen.add(key_)
-    return pa.Table.from_pylist(rows, schema=ANSWERS)
+    return table_of(rows)
 
 
 def _time(line: Mapping[str, str]) -> float | None:
