@@ -7,6 +7,7 @@ import csv
 import mimetypes
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -218,7 +219,8 @@ def prolific_action(
     endpoint: str | None = None,
     file: Path | None = None,
 ) -> dict[str, Any]:
-    """One action on the open batch of a run folder, by Prolific's API; returns its result as plain data.
+    """One action on the open batch of a run folder, by Prolific's API; returns its result as plain data. Answers are
+    collected, approved and rejected of the studies of all batches.
 
     workspace: id of the one that pays for `publish`. group: images in one submission. file: the CSV that `reject` and
     `bonus` need. Raises MissingFile if there is no batch.
@@ -229,6 +231,11 @@ def prolific_action(
     if old := [p for p in (context.root / "prolific").glob("study*.jsonl") if re.fullmatch(r"study(-\d\d)?", p.stem)]:
         check_format(old[0], 1, 2, "Finish its study with the driftline that wrote it, and rename it then.")
     journal = api.Journal(context.root / "prolific" / f"{batch.name('study')}.jsonl")
+    files = sorted(journal.path.parent.glob("study-*.jsonl"))
+    studies = {path.stem.removeprefix("study-"): api.Journal(path) for path in files if path != journal.path}
+    studies = {name: one for name, one in studies.items() if "published" in one.done}
+    if "published" in journal.done or not studies:
+        studies[batch.facts["batch"]] = journal
     service = api.Service(endpoint or api.ENDPOINT)
     if action == "publish":
         plan = api.StudyPlan(
@@ -240,8 +247,12 @@ def prolific_action(
     if action == "status":
         return api.status(service, journal)
     if action == "collect":
-        path = context.root / section.answers / f"{batch.name('prolific')}.csv"
-        return {"answers": api.collect(service, journal, batch.facts["batch"], path), "out": str(path)}
+        out = context.root / section.answers
+        n = sum(api.collect(service, one, name, out / f"prolific-{name}.csv") for name, one in studies.items())
+        return {"answers": n, "out": str(out)}
     if action == "bonus" and file is not None:
         return api.bonus(service, journal, file, max_usd)
-    return api.decide(service, journal, {} if file is None else api.read_rejections(file), action == "approve")
+    rejected, counts = {} if file is None else api.read_rejections(file), Counter[str](approved=0, rejected=0)
+    for one in studies.values():
+        counts.update(api.decide(service, one, rejected, action == "approve"))
+    return dict(counts)

@@ -9,7 +9,7 @@ import re
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, quote
@@ -123,7 +123,7 @@ def application(
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         yield
-        pages.export()
+        pages.exported()
 
     def refused(_: Any, error: Exception) -> Response:
         return PlainTextResponse(str(error), 400)
@@ -186,6 +186,11 @@ class Pages:
         """Write the results file; returns how many answers it has."""
         return self.store.export(self.results)
 
+    def exported(self) -> None:
+        """The same at the end of a queue and of the server: a results file that somebody broke stops nobody here."""
+        with suppress(DriftlineError):  # the run says it
+            self.export()
+
     def _rendered(self, mode: str, annotator: str = "", concept: str = "", **values: Any) -> str:
         progress = self.store.progress(annotator) if annotator else None
         return self.page.render(
@@ -243,7 +248,7 @@ class Pages:
         self._assign(annotator)
         coming = self.store.following(annotator)
         if not coming:
-            self.export()
+            self.exported()
             return self._rendered("done", annotator, answers=self.store.total())
         note = ""
         if coming[0] in self.suggested:
@@ -257,7 +262,7 @@ class Pages:
         annotator = self._named(annotator)
         coming = self.store.conflicts(annotator, self.context.config.validation.agree)
         if not coming:
-            self.export()
+            self.exported()
             return self._rendered("settled", annotator, answers=self.store.total())
         votes = "; ".join(f"{n} × {labels}" for labels, n in self.store.votes(coming[0]))
         self.store.show(annotator, coming[0], f"others: {votes}")
