@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from driftline.pipelines.face.runs import status as status
     from driftline.pipelines.face.runs import trace as trace
     from driftline.pipelines.face.runs import train as train
+    from driftline.pipelines.face.runs import withdraw as withdraw
     from driftline.pipelines.face.streams import compose as compose
     from driftline.pipelines.face.streams import evaluate as evaluate
     from driftline.pipelines.face.streams import from_dataset as from_dataset
@@ -121,6 +122,7 @@ else:
             "run": "driftline.pipelines.face.runs:run",
             "status": "driftline.pipelines.face.runs:status",
             "trace": "driftline.pipelines.face.runs:trace",
+            "withdraw": "driftline.pipelines.face.runs:withdraw",
             "train": "driftline.pipelines.face.runs:train",
         },
     )

@@ -8,6 +8,9 @@
 - `spans`: [start, end) pairs; photos between spans are dropped.
 - `clear`: the eleven spans that CLEAR published.
 
+A time may be an interval: a year, a day. A photo is in a bucket only if its whole interval is; else it is undecided.
+`equal` never cuts within a second in which such an interval begins.
+
 Upload times are UTC. Capture times are those of the camera's clock, in an unknown time zone; buckets never use them.
 """
 
@@ -29,7 +32,7 @@ from driftline.curate.core.outside.dates import iso
 from driftline.curate.core.seeding import tie_ranks
 
 Ints = npt.NDArray[np.int64]
-
+OUTSIDE, UNDECIDED = -1, -2  # in place of the index of a bucket
 
 # First upload of each of CLEAR's buckets, and the second after the last one [clear_10_time.json]. The published spans
 # end with the last photo of a bucket. CLEAR's code counts the seconds before the next bucket's first photo, in which
@@ -68,31 +71,48 @@ class Bucket:
         }
 
 
-def assign(uploaded: Ints, ids: pa.Array | Sequence[str], settings: BucketSettings) -> tuple[Ints, list[Bucket]]:
-    """uploaded (N,) seconds, ids (N,) string → bucket index (N,) (-1: in no bucket), and the buckets.
+def assign(
+    uploaded: Ints, ids: pa.Array | Sequence[str], settings: BucketSettings, until: Ints | None = None
+) -> tuple[Ints, list[Bucket]]:
+    """uploaded (N,) seconds, ids (N,) string, until (N,): the last second that each may be (None: the same) → bucket
+    index (N,), or OUTSIDE, or UNDECIDED; and the buckets.
 
     The order of the input does not matter. Raises Shortage if there are fewer photos than equal buckets.
     """
+    last = uploaded if until is None else until
     if settings.kind == "equal":
-        return _equal(uploaded, ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string()), settings)
+        return _equal(uploaded, last, ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string()), settings)
     if settings.kind == "calendar":
-        return _calendar(uploaded, settings)
+        return _calendar(uploaded, last, settings)
     if settings.kind == "cuts":
         spans: list[tuple[int | None, int | None]] = list(pairwise([None, *settings.cuts, None]))
     else:
         spans = list(CLEAR if settings.kind == "clear" else settings.spans)
-    number = np.full(len(uploaded), -1, np.int64)
+    number = np.full(len(uploaded), OUTSIDE, np.int64)
     for i, (start, end) in enumerate(spans):
-        inside = np.ones(len(uploaded), bool)
-        if start is not None:
-            inside &= uploaded >= start
-        if end is not None:
-            inside &= uploaded < end
-        number[inside] = i
+        begins, ends = -np.inf if start is None else start, np.inf if end is None else end
+        number[(uploaded < ends) & (last >= begins)] = UNDECIDED
+        number[(uploaded >= begins) & (last < ends)] = i
     return number, [Bucket(i, str(i), a, b, int((number == i).sum())) for i, (a, b) in enumerate(spans)]
 
 
-def _equal(uploaded: Ints, ids: pa.Array, settings: BucketSettings) -> tuple[Ints, list[Bucket]]:
+def most_concerned(first: Ints, last: Ints, number: Ints, buckets: Sequence[Bucket]) -> dict[str, Any] | None:
+    """How much undecided photos could matter: {"photos": how many, "bucket": name of the one in which they could be the
+    largest share, "share": of its photos and these}; None without any. first, last: (N,) seconds; number: (N,) as
+    `assign` returns it."""
+    undecided = number == UNDECIDED
+    if not undecided.any():
+        return None
+    shares = []
+    for bucket in buckets:
+        begins, ends = (np.inf * sign if at is None else at for sign, at in ((-1, bucket.start), (1, bucket.end)))
+        possible = int((undecided & (first < ends) & (last >= begins)).sum())
+        shares.append((possible / max(1, possible + bucket.count), bucket.name))
+    share, name = max(shares, key=lambda one: one[0], default=(1.0, ""))
+    return {"photos": int(undecided.sum()), "bucket": name, "share": round(share, 4)}
+
+
+def _equal(uploaded: Ints, last: Ints, ids: pa.Array, settings: BucketSettings) -> tuple[Ints, list[Bucket]]:
     n, k = len(uploaded), settings.count
     if n < k:
         raise Shortage(
@@ -103,9 +123,9 @@ def _equal(uploaded: Ints, ids: pa.Array, settings: BucketSettings) -> tuple[Int
     times = np.sort(uploaded)
     base, extra = divmod(n, k)
     starts = np.array([i * base + min(i, extra) for i in range(k)])  # positions in time order where buckets start
-    if settings.ties == "together":
-        starts = np.unique(np.searchsorted(times, times[starts], side="left"))
-        k = len(starts)
+    together = np.full(k, settings.ties == "together") | np.isin(times[starts], uploaded[last > uploaded])
+    starts = np.unique(np.where(together, np.searchsorted(times, times[starts], side="left"), starts))
+    k = len(starts)
     # Only photos of the same second as a cut need their ids: for all others the time decides.
     number = np.searchsorted(times[starts], uploaded, side="right") - 1
     within = starts > np.searchsorted(times, times[starts], side="left")  # cuts within a second
@@ -115,20 +135,23 @@ def _equal(uploaded: Ints, ids: pa.Array, settings: BucketSettings) -> tuple[Int
         drawn = np.argsort(tie_ranks(ids.take(pa.array(tied)).to_pylist()), kind="stable")
         number[tied[drawn]] = np.searchsorted(starts, places, side="right") - 1
     cuts = [int(t) for t in times[starts]]
-    ends = [*cuts[1:], int(times[-1]) + 1]
-    sizes = np.bincount(number, minlength=k)
+    ends = [*cuts[1:], max(int(times[-1]), int(last.max())) + 1]
+    number[(last > uploaded) & (last >= np.array(ends)[number])] = UNDECIDED
+    sizes = np.bincount(number[number >= 0], minlength=k)
     return number, [Bucket(i, str(i), cuts[i], ends[i], int(sizes[i])) for i in range(k)]
 
 
-def _calendar(uploaded: Ints, settings: BucketSettings) -> tuple[Ints, list[Bucket]]:
+def _calendar(uploaded: Ints, last: Ints, settings: BucketSettings) -> tuple[Ints, list[Bucket]]:
     if not len(uploaded):
         raise Shortage("There are no photos to cut into buckets.", "", "See the counts of the earlier stages.")
-    unit = {"day": "D", "month": "M", "year": "Y", "decade": "Y"}[settings.unit]
-    period = uploaded.astype("datetime64[s]").astype(f"datetime64[{unit}]").astype(np.int64)
-    width = 1
-    if settings.unit == "decade":
-        period, width = (period + 1970) // 10 * 10 - 1970, 10
-    present, number = np.unique(period, return_inverse=True)
+    unit, width = {"day": ("D", 1), "month": ("M", 1), "year": ("Y", 1), "decade": ("Y", 10)}[settings.unit]
+    period, last_period = (
+        times.astype("datetime64[s]").astype(f"datetime64[{unit}]").astype(np.int64) // width * width
+        for times in (uploaded, last)
+    )
+    decided = period == last_period
+    present = np.unique(period[decided])
+    number = np.where(decided, np.searchsorted(present, period), UNDECIDED)
     buckets = []
     for i, p in enumerate(present):
         start = np.datetime64(int(p), unit)  # type: ignore[call-overload]
@@ -136,4 +159,4 @@ def _calendar(uploaded: Ints, settings: BucketSettings) -> tuple[Ints, list[Buck
         name = str(start) + ("s" if settings.unit == "decade" else "")
         seconds = [int(t.astype("datetime64[s]").astype(np.int64)) for t in (start, end)]
         buckets.append(Bucket(i, name, seconds[0], seconds[1], int((number == i).sum())))
-    return number.astype(np.int64), buckets
+    return number, buckets

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.curate.bucketing.assign import Bucket, Ints, assign
+from driftline.curate.bucketing.assign import OUTSIDE, UNDECIDED, Bucket, Ints, assign
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.dates import seconds_of
@@ -20,7 +20,8 @@ TIES = "hash"  # how photos of one second are divided
 
 
 def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: BucketSettings) -> dict[str, Any]:
-    """Borders of finished buckets as plain data. buckets: content of buckets.json; members: id, uploaded, bucket.
+    """Borders of finished buckets as plain data. buckets: content of buckets.json; members: id, uploaded, until,
+    bucket.
 
     A cut inside one second has the id with the lowest rank after it, because photos of that second are on both sides.
     """
@@ -29,7 +30,7 @@ def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: Bu
         start, end = (None if plain[key] is None else seconds_of(plain[key]) for key in ("start", "end"))
         first = None
         if plain["index"] and start is not None:
-            tied = members.filter(pc.equal(members["uploaded"], start))
+            tied = members.filter(pc.and_(pc.equal(members["uploaded"], start), pc.is_null(members["until"])))
             ids, later = tied["id"].to_pylist(), tied["bucket"].to_numpy() >= plain["index"]
             if later.any() and not later.all():
                 first = ids[int(np.where(later, tie_ranks(ids), np.uint64(2**64 - 1)).argmin())]
@@ -38,11 +39,12 @@ def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: Bu
 
 
 def assign_frozen(
-    uploaded: Ints, ids: pa.Array, frozen: Mapping[str, Any], settings: BucketSettings
+    uploaded: Ints, ids: pa.Array, frozen: Mapping[str, Any], settings: BucketSettings, until: Ints | None = None
 ) -> tuple[Ints, list[Bucket]]:
     """As `assign`, with frozen borders: photos after the last one open new buckets, or extend the last one, as
     `frozen["grow"]` says. Photos before the first bucket, or between calendar buckets, are in none. Raises BadInput for
     borders that divide a second by the order of ids."""
+    last = uploaded if until is None else until
     borders: Sequence[Mapping[str, Any]] = frozen["buckets"]
     starts = np.array([b["start"] for b in borders], np.int64)
     ends = np.array([b["end"] for b in borders], np.int64)
@@ -52,24 +54,28 @@ def assign_frozen(
             raise BadInput(
                 "borders.json divides photos of one second in another way.", f"Expected {TIES!r}.", "Build it again."
             )
-        _divide(number, np.flatnonzero(uploaded == start), ids, start, frozen)
+        _divide(number, np.flatnonzero((uploaded == start) & (last == uploaded)), ids, start, frozen)
     follows = np.append(ends[:-1] == starts[1:], False)  # where the next bucket begins at once
     outside = (number >= 0) & ~follows[number] & (uploaded >= ends[number])
     later = outside & (uploaded >= ends[-1])
-    number[outside] = -1
+    number[outside] = OUTSIDE
     spans = [(b["name"], b["start"], b["end"]) for b in borders]
     if later.any():
-        last = int(uploaded[later].max()) + 1
+        end = int(last[later].max()) + 1
         if frozen["grow"] == "extend-last":
             number[later] = len(spans) - 1
-            spans[-1] = (spans[-1][0], spans[-1][1], last)
+            spans[-1] = (spans[-1][0], spans[-1][1], end)
         elif settings.kind == "calendar":
-            inner, opened = assign(uploaded[later], ids.filter(pa.array(later)), settings)
-            number[later] = inner + len(spans)
+            inner, opened = assign(uploaded[later], ids.filter(pa.array(later)), settings, last[later])
+            number[later] = np.where(inner >= 0, inner + len(spans), inner)
             spans += [(b.name, max(b.start or 0, spans[-1][2]), b.end) for b in opened]
         else:
             number[later] = len(spans)
-            spans.append((str(len(spans)), int(ends[-1]), last))
+            spans.append((str(len(spans)), int(ends[-1]), end))
+    begins, ends = (np.array([span[place] for span in spans], np.int64) for place in (1, 2))
+    number[(number >= 0) & (last > uploaded) & (last >= ends[np.maximum(number, 0)])] = UNDECIDED
+    touches = np.searchsorted(begins, last, side="right") > np.searchsorted(ends, uploaded, side="right")
+    number[(number == OUTSIDE) & touches] = UNDECIDED
     sizes = np.bincount(number[number >= 0], minlength=len(spans))
     return number, [Bucket(i, name, a, b, int(sizes[i])) for i, (name, a, b) in enumerate(spans)]
 

@@ -17,7 +17,7 @@ from driftline.curate.images.shards import index_path, shard_path
 from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
 
-FORMAT = 3  # of a shard's index
+FORMAT = 4  # of a shard's index
 NOT_OF_A_PHOTO = {"shard_size", "stop_after", "downloader"}  # settings that do not decide what a row becomes
 
 
@@ -30,7 +30,7 @@ def rules_of(settings: FetchSettings) -> bytes:
 def shard_key(number: int, part: pa.Table, rules: bytes) -> bytes:
     """Key of a shard with these rows under these rules; a file on this machine counts by its inode, size and times."""
     stamps = [None if path is None else _stamp(path) for path in part["path"].to_pylist()]
-    columns = [part[name].to_pylist() for name in ("id", "row", "url", "path", "uploaded")]
+    columns = [part[name].to_pylist() for name in ("id", "row", "url", "path", "uploaded", "until")]
     return bytes.fromhex(fingerprint(["shard", FORMAT, number, rules.hex(), columns, stamps]))
 
 

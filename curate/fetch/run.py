@@ -209,7 +209,7 @@ def _close(shards: Sequence[Shard], out: Path, frontier: _Frontier, settings: Fe
 
 def _surplus(shard: Shard, first: int) -> pa.Table:
     """The rows of a shard from `first` on, as rows that were not needed."""
-    rows = shard.rows().slice(first).select(["id", "row", "uploaded"])
+    rows = shard.rows().slice(first).select(["id", "row", "uploaded", "until"])
     n = len(rows)
     same = {"shard": pa.array([shard.number] * n, pa.int32()), "fault": pa.array(["surplus"] * n, pa.string())}
     columns = [rows[f.name] if f.name in rows.column_names else same.get(f.name, pa.nulls(n, f.type)) for f in INDEX]

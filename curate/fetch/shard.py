@@ -35,6 +35,7 @@ INDEX = pa.schema(
         ("id", pa.string()),
         ("row", pa.int64()),
         ("uploaded", pa.int64()),
+        ("until", pa.int64()),
         ("shard", pa.int32()),
         ("member", pa.string()),
         ("sha256", pa.string()),
@@ -48,7 +49,7 @@ INDEX = pa.schema(
         ("detail", pa.string()),
     ]
 )
-COLUMNS = ["id", "row", "url", "path", "uploaded"]
+COLUMNS = ["id", "row", "url", "path", "uploaded", "until"]
 BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "needs_heic_extra", "needs_jxl_extra",
           "too_few_bytes", "not_rgb"}  # fmt: skip
 IN_MEMORY = 256 * 2**20  # bytes of a shard; twice a default shard of YFCC's, so that it is written only once
@@ -328,8 +329,9 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
     taken: dict[str, int] = {}  # SHA-256 → EXIF date
 
     def members() -> Iterator[tuple[str, bytes]]:
-        for id_, row, uploaded in rows_of(part, "id", "row", "uploaded"):
-            record: dict[str, Any] = {"id": id_, "row": row, "uploaded": uploaded, "shard": shard.number}
+        for id_, row, *times in rows_of(part, "id", "row", "uploaded", "until"):
+            record: dict[str, Any] = {"id": id_, "row": row, "shard": shard.number}
+            record |= zip(("uploaded", "until"), times, strict=True)
             records.append(record)
             data = None if row in spool.failures else spool.data(row)
             if data is None:

@@ -1,7 +1,8 @@
-"""Photos whose clock was reset: many on the first hour of a year, where cameras begin to count."""
+"""Dates to doubt: of clocks that were reset, many on the first hour of a year; and dates that contradict others."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -45,4 +46,24 @@ def reset_sentence(day: str, photos: int, column: str) -> str:
     return (
         f"{photos:,} photos on the first hour of {day}, where clocks begin that were reset; to leave them out, set "
         f"filter.where to {where}"
+    )
+
+
+def contradicted(extra: Iterable[str | None]) -> dict[str, int]:
+    """ "exif, path" → photos whose date in EXIF counts and contradicts that in their path; and so on. extra:
+    of each photo, as the source `folder` writes it."""
+    counts: Counter[str] = Counter()
+    for text in extra:
+        if text and '"date_contradicted"' in text:
+            facts = json.loads(text)
+            counts.update(f"{facts['date_from']}, {other}" for other in facts["date_contradicted"])
+    return dict(sorted(counts.items()))
+
+
+def contradiction_sentence(places: str, photos: int) -> str:
+    """Photos of `contradicted` in words."""
+    first, other = places.split(", ")
+    return (
+        f"{photos:,} photos have a date in {first}, which counts, and one in {other} that contradicts it; to change "
+        "the order, set collection.dates"
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NOT_FROM_TABLE = {"row", "media"}
-TIME_FAULTS = {"uploaded": "bad_upload_time", "taken": "bad_capture_time"}
+TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken": "bad_capture_time"}
 LONGEST_RAW = 2000  # characters of a faulty row that are kept
 
 
@@ -91,7 +91,8 @@ def record_of(
 ) -> dict[str, Any]:
     """values: column of the file → value. Returns a record, or a record with `fault` and `raw`.
 
-    reading: of the whole columns, by `survey`. Times: see `seconds_of`. Paths are relative to `root` and stay below it.
+    reading: of the whole columns, by `survey`. Times: see `seconds_of`; a year, month or day is one until its last
+    second. Paths are relative to `root` and stay below it.
     The id defaults to path or url. Tags are a list, or text with commas.
     """
 
@@ -113,12 +114,8 @@ def record_of(
         if not target.is_relative_to(root):
             return bad("path_outside_root")
         record["path"] = str(target)
-    for name, fault in TIME_FAULTS.items():
-        if record.get(name) is not None:
-            try:
-                record[name] = reading.seconds(name, record[name])
-            except (ValueError, OverflowError):
-                return bad(fault)
+    if (bad_time := _read_times(record, reading)) is not None:
+        return bad(bad_time)
     for name, limit in (("longitude", 180.0), ("latitude", 90.0)):
         if record.get(name) is not None:
             try:
@@ -140,6 +137,23 @@ def record_of(
         return bad("bad_id")
     record["id"] = safe_id(str(identifier).strip())
     return record
+
+
+def _read_times(record: dict[str, Any], reading: Reading) -> str | None:
+    """Times as seconds; `until` is set where `uploaded` is no moment. Returns the fault of one that is no time."""
+    for name, fault in TIME_FAULTS.items():
+        if record.get(name) is None:
+            continue
+        try:
+            first, last = reading.span(name, record[name])
+        except (ValueError, OverflowError):
+            return fault
+        record[name] = last if name == "until" else first
+        if name == "uploaded" and last > first and record.get("until") is None:
+            record["until"] = last
+    if record.get("until") is not None and record["until"] < record.get("uploaded", 0):
+        return TIME_FAULTS["until"]
+    return None
 
 
 def is_utf8(text: str) -> bool:

@@ -6,17 +6,19 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.outside.dates import DAY, last_second, precision_of, seconds_of
 from driftline.curate.core.outside.names import one_form
 
 TimeUnit = Literal["auto", "year", "month", "day", "excel", "s", "ms", "us", "ns"]
-SURVEYED = ("id", "uploaded", "taken", "label")
+TIMES = ("uploaded", "until", "taken")
+SURVEYED = ("id", *TIMES, "label")
 NUMBER = re.compile(r"[+-]?\d{1,24}(\.\d*)?")
 WHOLE = re.compile(r"(-?\d+)\.0*")
 ROUNDED = re.compile(r"[+-]?\d([.,]\d+)?E\+\d{2,3}", re.IGNORECASE)  # as spreadsheets write large numbers
@@ -27,6 +29,7 @@ AFTER = 4_102_444_800  # the year 2100
 NO_DATE = (0, -1, 2**31 - 1)
 NULL_LIKE = {"nan", "null", "none", "na", "n/a", "#n/a", "\\n", "nil", "<na>", "undefined", "nat", "-", "--", "?", "."}
 MOST = 0.5  # share of a column's times that cannot be seconds, from which on the column is refused
+COARSE = ("year", "month", "day")
 FEW = 10  # numbers that may all lie in 1970 where they look like nothing else
 SHOWN = 10
 
@@ -93,6 +96,8 @@ class Reading:
     """uploaded, taken → unit of their numbers; auto: years of four digits, else seconds"""
     plain: frozenset[str] = frozenset()
     """columns that are all numbers: their whole numbers are written without .0"""
+    precision: Mapping[str, str] = field(default_factory=dict)
+    """uploaded, taken → year, month or day, if all moments of the column are the first second of one"""
     notes: tuple[str, ...] = ()
     """sentences for people"""
 
@@ -103,12 +108,17 @@ class Reading:
         empty = value is None or value == "" or (column in SURVEYED and is_nan(value))
         return None if empty else value
 
-    def seconds(self, column: str, value: Any) -> int:
-        """Seconds UTC of a cell. Raises ValueError, OverflowError."""
+    def span(self, column: str, value: Any) -> tuple[int, int]:
+        """The first and the last second UTC that a cell may mean. Raises ValueError, OverflowError."""
         unit, number = self.units.get(column, "auto"), number_of(value)
         if unit == "auto" or number is None or (unit == "day" and len(str(number)) == 4):
-            return seconds_of(value)
-        return SECONDS[unit](number)
+            start, precision = seconds_of(value), precision_of(value)
+        else:
+            start = SECONDS[unit](number)
+            precision = "day" if unit == "excel" and isinstance(number, int) else unit
+        if precision not in COARSE:
+            precision = self.precision.get(column, "")
+        return start, last_second(start, precision)
 
 
 AS_IT_IS = Reading()
@@ -122,9 +132,14 @@ class _Times:
         self.values = self.numbers = self.in_1970 = self.beyond = 0
         self.looks: Counter[str] = Counter()
         self.example: int | float = 0
+        self.moments: set[int] = set()  # the first FEW different ones
+        self.exact = 0
+        self.finest = 0  # of the moments: a place in COARSE, or behind it
 
     def add(self, value: Any) -> None:
         number = number_of(value)
+        if self.finest < len(COARSE):
+            self._add_moment(value, number)
         if self.unit != "auto" or value is None or value == "" or number in NO_DATE:
             return
         self.values += 1
@@ -139,6 +154,25 @@ class _Times:
         self.beyond += beyond
         if in_1970 or beyond:
             self.looks.update(unit for unit in WORDS if _looks(number, unit))
+
+    def _add_moment(self, value: Any, number: float | None) -> None:
+        if value is None or value == "" or number in NO_DATE or precision_of(value) in COARSE:
+            return
+        with suppress(ValueError, OverflowError, OSError):
+            moment = SECONDS["s" if self.unit == "auto" else self.unit](number) if number else seconds_of(value)
+            date = datetime.fromtimestamp(moment, UTC)
+            parts = (date.month > 1, date.day > 1, moment % DAY > 0)
+            self.finest = max(self.finest, *(place for place, given in enumerate(parts, 1) if given), 0)
+            self.exact += 1
+            if len(self.moments) < FEW:
+                self.moments.add(moment)
+
+    @property
+    def precision(self) -> str:
+        """year, month or day if all moments are the first second of one; "": there are too few, or others."""
+        if self.exact < FEW or self.finest == len(COARSE):
+            return ""
+        return COARSE[self.finest] if len(self.moments) > 1 else "day"
 
     def judged(self, column: str, table: str) -> str:
         """The unit of the column. Raises BadInput if its numbers as seconds are no plausible dates."""
@@ -170,7 +204,7 @@ def survey(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], unit: 
     """Look at every row: column of the table → value. columns: column of the collection → of the table. unit: of
     numbers of times, of TimeUnit. table: names it in messages. Raises BadInput for numbers that are no plausible times,
     and for ids that a spreadsheet rounded."""
-    times = {name: _Times(unit) for name in ("uploaded", "taken") if name in columns}
+    times = {name: _Times(unit) for name in TIMES if name in columns}
     labels: Counter[Any] = Counter()
     ids = whole_ids = other_ids = 0
     example = ""
@@ -197,6 +231,11 @@ def survey(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], unit: 
             other_ids += 1
     units = {name: column_times.judged(name, table) for name, column_times in times.items()}
     notes = [f"{name} is read as {WORDS['day']}." for name, u in units.items() if u == "day" and unit == "auto"]
+    coarse = {name: column_times.precision for name, column_times in times.items() if units[name] not in COARSE}
+    coarse = {name: precision for name, precision in coarse.items() if precision}
+    notes += [
+        f"{name} is always the first second of a {kind}: it is read as the {kind}." for name, kind in coarse.items()
+    ]
     plain = set()
     if whole_ids and not other_ids:
         plain.add("id")
@@ -204,7 +243,7 @@ def survey(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], unit: 
     if labels and all(number_of(label) is not None for label in labels if label.casefold() not in NULL_LIKE):
         plain.add("label")
         labels = _merged(labels)
-    return Reading(units, frozenset(plain), (*notes, *_label_notes(labels)))
+    return Reading(units, frozenset(plain), coarse, (*notes, *_label_notes(labels)))
 
 
 def _merged(labels: Counter[Any]) -> Counter[Any]:

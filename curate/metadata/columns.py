@@ -14,6 +14,7 @@ COLUMNS = {
     "url": "string",
     "path": "string",
     "uploaded": "int64",
+    "until": "int64",
     "taken": "int64",
     "user": "string",
     "nickname": "string",

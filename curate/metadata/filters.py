@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.curate.core.errors import BadConfig, BadInput, reason
-from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.core.errors import BadConfig, reason
 from driftline.curate.core.parsing import plus_decode
 from driftline.curate.metadata.schema import TABLE, as_mask, whole
 from driftline.curate.metadata.settings import FilterSettings
+from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdrawals, withdrawn_ids
 
 SENTINELS = (0, -1, 2**31 - 1)  # "no date" as various programs write it: 1970-01-01 and 2038-01-19
 ZONES = 14 * 3600  # seconds: a clock without offset counts as UTC, and may be this much later
@@ -41,11 +41,10 @@ def filters(settings: FilterSettings) -> dict[str, Filter]:
     if settings.upload_after_capture:
         named["no_capture_date"] = lambda t: pc.is_null(t["taken"])
         named["not_after_capture"] = lambda t: pc.less_equal(
-            t["uploaded"], pc.subtract(t["taken"], settings.date_tolerance)
+            latest_of(t), pc.subtract(t["taken"], settings.date_tolerance)
         )
     if settings.withdrawn is not None:
-        withdrawn = pa.array(withdrawn_ids(Path(settings.withdrawn)), pa.string())
-        named["withdrawn"] = lambda t: pc.is_in(t["id"], withdrawn)
+        named["withdrawn"] = was_withdrawn(withdrawals(Path(settings.withdrawn)))
     if settings.licences:
         named["licence_not_allowed"] = lambda t: _none_of(settings.licences, "^", t["licence"], t["licence_url"])
     if settings.box is not None:
@@ -71,13 +70,19 @@ def check(settings: FilterSettings) -> None:
 
 
 def impossible_date(table: pa.Table, settings: FilterSettings) -> pa.Array:
-    """Upload times that stand for "unknown", or outside [earliest, latest), which ends with the run by default."""
+    """Upload times that stand for "unknown", or outside [earliest, latest), which ends with the run by default; of a
+    year or day that is partly inside, the photo may be good."""
     times = table["uploaded"]
-    mask = pc.is_in(times, value_set=pa.array(SENTINELS, pa.int64()))
+    mask = pc.and_(pc.is_in(times, value_set=pa.array(SENTINELS, pa.int64())), pc.is_null(table["until"]))
     if settings.earliest is not None:
-        mask = pc.or_(mask, pc.less(times, settings.earliest))
+        mask = pc.or_(mask, pc.less(latest_of(table), settings.earliest))
     latest = time.time() + ZONES if settings.latest is None else settings.latest
     return pc.or_(mask, pc.greater_equal(times, int(latest)))
+
+
+def latest_of(table: pa.Table) -> pa.Array:
+    """The last time that each upload may have been."""
+    return pc.coalesce(table["until"], table["uploaded"])
 
 
 def outside_box(table: pa.Table, settings: FilterSettings) -> pa.Array:
@@ -129,12 +134,19 @@ def fails(table: pa.Table, where: str) -> pa.Array:
     return pc.invert(whole(answers["keep"]))
 
 
-def withdrawn_ids(path: Path) -> list[str]:
-    """Ids of the column `id` of a CSV file. Raises BadInput."""
-    if not path.is_file():
-        raise BadInput(f"There is no file {path}.", "Expected a CSV file with a column id.", "Check the key withdrawn.")
-    rows = csv_rows(path, ["id"], "Expected one withdrawn photo a row.", "Correct the file.")
-    return [row["id"].strip() for _, row in rows if row["id"]]
+def was_withdrawn(photos: Sequence[Withdrawal]) -> Filter:
+    """Photos with the id or the URL of one of these."""
+    ids = pa.array([one.id for one in photos if one.id], pa.string())
+    addresses = {one.address for one in photos if one.address}
+
+    def of(table: pa.Table) -> pa.Array:
+        by_id = pc.is_in(table["id"], ids)
+        if not addresses:
+            return by_id
+        by_url = [url is not None and address_digest(url) in addresses for url in table["url"].to_pylist()]
+        return pc.or_(by_id, pa.array(by_url, pa.bool_()))
+
+    return of
 
 
 def _none_of(words: Sequence[str], anchor: str, *columns: pa.ChunkedArray) -> pa.Array:

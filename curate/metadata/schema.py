@@ -8,7 +8,8 @@ Every source yields these columns; every stage reads them. Missing is null, neve
 | row | int64 | position in the source, from 0 (line number, order of the listing) |
 | url | string | where the image can be fetched, http or https |
 | path | string | a local image file, instead of a URL |
-| uploaded | int64 | seconds since the epoch, UTC: the time that buckets are cut by |
+| uploaded | int64 | seconds since the epoch, UTC: the time that buckets are cut by; the first that it may be |
+| until | int64 | the last second that the time may be; null: exactly `uploaded` |
 | taken | int64 | seconds since the epoch as the camera's local clock showed it, no zone known |
 | user, nickname, title, description, camera | string | as in the source, decoded |
 | tags | string | comma list, each tag plus-encoded: a comma inside a tag is %2C |
@@ -67,10 +68,14 @@ def judge_times(table: pa.Table) -> pa.Table:
             continue
         text = pc.binary_join_element_wise(f"{column}:", times.cast(pa.string()), " ")
         for name, value in (("raw", text), ("fault", fault)):
-            table = table.set_column(
-                table.schema.get_field_index(name), SOURCE.field(name), pc.if_else(bad, value, table[name])
-            )
+            table = replaced(table, name, pc.if_else(bad, value, table[name]))
     return table
+
+
+def replaced(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """The table with other values in one of its columns."""
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), values)
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

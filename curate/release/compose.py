@@ -71,8 +71,8 @@ class Collection:
     settings: ReleaseSettings
     run_log: RunLog
     executor: Executor
-    withdrawn: Sequence[str] = ()
-    """ids that their owners withdrew"""
+    withdrawn: Mapping[str, bool] = field(default_factory=dict)
+    """id that its owner withdrew → whether an earlier release of the run held it"""
     previous: Release | None = None
     """the previous release"""
     judgement: str | None = None
@@ -119,10 +119,9 @@ def compose(
     place = {row["id"]: i for i, row in enumerate(chosen)}  # the tars of an appended release have another order
     order = [place[row["id"]] for row in packed.rows]
     splits, copies = {name: [sides[i] for i in order] for name, sides in splits.items()}, copies[order]
-    withdrawn = dict.fromkeys(collection.withdrawn, settings.version)
     changes = None
     if collection.previous is not None:
-        changes = changes_since(collection.previous, packed.rows, classes, splits, withdrawn, why)
+        changes = changes_since(collection.previous, packed.rows, classes, splits, collection.withdrawn, why)
         check_version(settings.version, changes)
     vectors = {"clip": vectors_of(collection.embedded, [row["id"] for row in packed.rows])}
     sources, kind = [row["stored_sha256"] for row in packed.rows], "stripped" if settings.strip else "as fetched"
@@ -157,7 +156,7 @@ def compose(
         settings=settings,
         copies=copies,
         changes=changes,
-        withdrawn=all_withdrawn(collection.previous, withdrawn, {row["id"] for row in accepted}),
+        withdrawn=all_withdrawn(collection.previous, collection.withdrawn, _ids(accepted), settings),
         template=collection.card,
         unlabelled=further,
         tombstones=[stone for part in tars for stone in part.tombstones],

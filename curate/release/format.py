@@ -15,7 +15,7 @@ SHA256SUMS          of every other file; written last
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -191,6 +191,12 @@ class Release:
                 f"Available: {', '.join(self.facts['features']) or 'none'}.",
             )
         return open_array(self.path / "features" / f"{name}.npy", "f", (len(self.table), None), AGAIN)
+
+    def withdrawn(self, ids: Iterable[str]) -> list[str]:
+        """Those of some ids that owners withdrew, from this release or an earlier one, by WITHDRAWN.csv."""
+        from driftline.curate.metadata.withdrawals import listed, listed_withdrawals
+
+        return listed(ids, ((salt, digest) for salt, digest, _ in listed_withdrawals(self.path)))
 
     def seen_by(self, name: str) -> dict[str, str]:
         """What the encoder of some features may have seen, as a stream's facts say it: `encoder_cutoff`, `encoder_data`

@@ -64,7 +64,7 @@ class ReleaseSettings(Section):
     licences: tuple[Prefix, ...] = ()
     """licences that may be published: how their name or address begins (empty: all)"""
     withdrawn: str | None = None
-    """CSV file with a column id: photos that their owners withdrew; WITHDRAWN.csv names them for owners of copies"""
+    """CSV file with a column id: photos that their owners withdrew; WITHDRAWN.csv lets owners of copies find them"""
     previous: str | None = None
     """the release before this one: CHANGES.md lists the differences, and the version must agree with them"""
     append: bool = False

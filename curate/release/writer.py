@@ -40,7 +40,7 @@ def write_release(
     settings: ReleaseSettings,
     copies: npt.NDArray[np.int64] | None = None,
     changes: Mapping[str, Any] | None = None,
-    withdrawn: Sequence[tuple[str, str]] = (),
+    withdrawn: Sequence[tuple[str, str, str]] = (),
     template: str | None = None,
     unlabelled: tuple[int, Mapping[str, int], Packed] | None = None,
     tombstones: Sequence[Tombstone] = (),
@@ -49,7 +49,7 @@ def write_release(
 
     packed: its N rows have the known columns of METADATA. vectors: name → (N, D) float16, in the order of the rows, as
     are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
-    previous release. withdrawn: (id, since version). template: of the card (None: driftline's). unlabelled: number of
+    previous release. withdrawn: rows of WITHDRAWN.csv. template: of the card (None: driftline's). unlabelled: number of
     images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and what tars in
     `out/unlabelled` hold. tombstones: images in the tars that are not among the rows. SHA256SUMS is written last.
     """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.dates import DATES, Tags, exif, from_exif
+from driftline.curate.core.outside.dates import Date, Tags, exif, from_exif, from_file, from_sidecar, shown_date
 from driftline.curate.core.outside.image_kinds import missing_extra
+from driftline.curate.core.outside.path_dates import from_path
 from driftline.curate.images import camera_raw
 from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw
 from driftline.curate.metadata.column_mapping import is_utf8, printable
@@ -18,6 +19,15 @@ from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+DATES: Mapping[str, Callable[[Path, str], Date | None]] = {
+    "exif": lambda path, name: exif(path).date,
+    "sidecar": from_sidecar,
+    "path": from_path,
+    "file": from_file,
+}
+"""place → the date there of a photo with this path, and this name below its folder"""
 
 
 class Folder(FileSource):
@@ -29,13 +39,15 @@ class Folder(FileSource):
     - `exif`: DateTimeOriginal, else DateTimeDigitized (DateTime, the last edit, is not used);
     - `sidecar`: PHOTO.json beside the photo (Google Takeout's photoTakenTime under all its names, or `date`) or
       PHOTO.xmp (DateTimeOriginal, else DateCreated, else DateTimeDigitized, else CreateDate);
-    - `path`: a date in the name or its folders (2012-05-01, IMG_20120501_100000), a month (1941-07_…, 1941/07/…), or
-      the year of a folder (1905/…, 1905 harbour/…): their first second counts;
+    - `path`: a date in the name or its folders (2012-05-01, IMG_20120501_100000, 25.12.2005, milliseconds since 1970),
+      a month (1941-07_…, 1941/07/…), or a year (1905/…, 1905 harbour/…, Summer '98);
     - `file`: the time of the file, which changes when the file is copied.
 
     The column `extra` keeps where a date was found (`date_from`), its precision (`date_precision`: year, month, day,
     minute, second), the clock's offset from UTC in seconds if it is recorded or follows from the time of GPS
-    (`date_offset`), and EXIF's values that are no date (`date_refused`). If the offset is known, `uploaded` is exact;
+    (`date_offset`), EXIF's values that are no date (`date_refused`), and the dates that contradict it by more than
+    zones explain (`date_contradicted`): of later places, of GPS, and of an edit before the capture. A year, month or
+    day is an interval: `uploaded` is its first second, `until` its last. If the offset is known, `uploaded` is exact;
     else the local clock counts as UTC.
     """
 
@@ -43,7 +55,7 @@ class Folder(FileSource):
     """parent: the name of a photo's folder is its known label"""
     dates: tuple[Literal["exif", "sidecar", "path", "file"], ...] = ("exif", "sidecar", "path")
     """where to look for a photo's date: the first that has one counts"""
-    records_version: ClassVar[int] = 2
+    records_version: ClassVar[int] = 3
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The folder itself, and its XMP sidecars: named, so that runs that took a scan's date from them read again."""
@@ -68,9 +80,15 @@ class Folder(FileSource):
                 "Check collection.path.",
             )
         photos = list(files.photos.items())
+        beside = {path.parent for path in files.others if path.suffix.lower() in (".json", ".xmp")}
         for start in range(skip, len(photos), rows):
             chunk = photos[start : start + rows]
-            yield batch_of([self._record(root, path, kind, start + i) for i, (path, kind) in enumerate(chunk)])
+            yield batch_of(
+                [
+                    self._record(root, path, kind, start + i, path.parent in beside)
+                    for i, (path, kind) in enumerate(chunk)
+                ]
+            )
 
     def files(self, at: Workplace = HERE) -> Files:
         """Every file below the folder."""
@@ -85,7 +103,7 @@ class Folder(FileSource):
             for path, (why, suffix) in files.others.items()
         ]
 
-    def _record(self, root: Path, path: Path, kind: str | None, row: int) -> dict[str, Any]:
+    def _record(self, root: Path, path: Path, kind: str | None, row: int, sidecars: bool) -> dict[str, Any]:
         name = path.relative_to(root).as_posix()
         if not is_utf8(name):
             return {"id": safe_id(printable(name)), "row": row, "fault": "not_utf8", "raw": printable(name)}
@@ -95,18 +113,22 @@ class Folder(FileSource):
             tags = _exif(path, kind)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
-        dates = ((place, tags.date if place == "exif" else DATES[place](path, name)) for place in self.dates)
-        place, date = next(((place, date) for place, date in dates if date is not None), ("", None))
+        witnesses = self._witnesses(path, name, tags, sidecars)
+        place, date = next(iter(witnesses.items()), ("", None))
         extra: dict[str, Any] = {}
         if date is not None:
             extra |= {"date_from": place, "date_precision": date.precision}
             extra |= {} if date.offset is None else {"date_offset": date.offset}
+            others = dict(tags.contradicted) if place == "exif" else {}
+            others |= {where: shown_date(other) for where, other in witnesses.items() if other.contradicts(date)}
+            extra |= {"date_contradicted": others} if others else {}
         extra |= {"date_refused": tags.refused} if tags.refused and "exif" in self.dates else {}
         return {
             "id": safe_id(name),
             "row": row,
             "path": str(path.resolve()),
             "uploaded": None if date is None else date.utc,
+            "until": None if date is None or date.until == date.utc else date.until,
             "taken": None if date is None else date.taken,
             "title": path.stem,
             "camera": tags.model,
@@ -115,10 +137,21 @@ class Folder(FileSource):
             "label": path.parent.name if self.label == "parent" and path.parent != root else None,
         }
 
+    def _witnesses(self, path: Path, name: str, tags: Tags, sidecars: bool) -> dict[str, Date]:
+        """Place → its date; the first counts. The time of the file is asked only if there is no other. sidecars:
+        whether there may be one, because looking for each of its names takes longer than reading the photo's own."""
+        witnesses: dict[str, Date] = {}
+        for place in self.dates:
+            if (place == "file" and witnesses) or (place == "sidecar" and not sidecars):
+                continue
+            date = tags.date if place == "exif" else DATES[place](path, name)
+            witnesses |= {} if date is None else {place: date}
+        return witnesses
+
 
 def _exif(path: Path, kind: str | None) -> Tags:
     if not is_raw(path, kind) and (kind is not None or path.suffix.lower() in SUFFIXES):
         return exif(path)
     with path.open("rb") as file:
         tags = camera_raw.details(file)
-    return Tags(None, None, {}) if tags is None else from_exif(tags)
+    return Tags(None, None, {}, {}) if tags is None else from_exif(tags)

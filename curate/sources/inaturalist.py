@@ -26,7 +26,7 @@ from pydantic import Field, model_validator
 from driftline.curate.core.atomic_io import fingerprint, writing
 from driftline.curate.core.digests import full_digest
 from driftline.curate.core.errors import BadInput, MissingFile, reason
-from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.outside.dates import last_second, seconds_of
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.settings import SPEED, Time
 from driftline.curate.metadata.column_mapping import LONGEST_RAW, printable
@@ -239,6 +239,7 @@ class INaturalist(FileSource):
             "row": row,
             "url": f"{self.images.rstrip('/')}/{id_}/{self.size}.{extension}",
             "uploaded": when,
+            "until": None if when is None else last_second(when, "day"),
             "taken": when,
             "user": values["observer_id"],
             "nickname": values["observer"],

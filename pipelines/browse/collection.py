@@ -58,6 +58,8 @@ class Source:
     """id → history of a photo"""
     inputs: Sequence[Path] = ()
     """files on which the table depends"""
+    settle: Callable[[str, str], None] | None = None
+    """id and date → keeps the date of a photo that may be in several buckets"""
 
 
 class Collection:

@@ -9,6 +9,7 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
+from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import DriftlineError, MissingFile
 from driftline.curate.encoders import Encoder
@@ -23,6 +24,7 @@ from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.bucket import settled_of
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.web.dates import labels
 
@@ -79,15 +81,16 @@ WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate
   LEFT JOIN judged j ON j.id = passed LEFT JOIN judges w ON w.id = passed LEFT JOIN published p ON p.id = passed
   LEFT JOIN vectors v ON v.id = passed
 )
-SELECT t.id, CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' THEN uploaded END AS uploaded, title,
-  nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '') AS precision,
+SELECT t.id, title,
+  CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' THEN coalesce(s.first, uploaded) END AS uploaded,
+  coalesce(s.precision, nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '')) AS precision,
   coalesce(path, url) AS place, page_url, path, shard, vector, b.label AS bucket, class,
   coalesce(user, nickname) AS uploader, licence, verdict, judge, reason, row AS place_in_order,
   CASE WHEN reason IS NOT NULL THEN 'dropped' WHEN release_id IS NOT NULL THEN 'in the release' ELSE 'in the run' END
     AS outcome
-FROM traced t LEFT JOIN names b ON b.number = t.number
+FROM traced t LEFT JOIN names b ON b.number = t.number LEFT JOIN settled s ON s.id = t.id
 UNION ALL
-SELECT coalesce(id, 'record ' || row), NULL, left(detail, 200), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT coalesce(id, 'record ' || row), left(detail, 200), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
   NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM dropped WHERE stage = 'ingest'
 """
 
@@ -107,6 +110,7 @@ def run_collection(context: Context) -> Collection:
         inputs += files
         view(database, name, files, columns)
     database.register("dropped", _drops(root))
+    database.register("settled", _settled(root))
     done = {stage: done_of(root, stage) for stage in ("bucket", "embed")}
     store = Store.open(folder_of(root, "embed")) if done["embed"] else None
     ids = pa.chunked_array([], pa.string()) if store is None else store.ids
@@ -126,6 +130,7 @@ def run_collection(context: Context) -> Collection:
         encoder=_encoder(context) if store else None,
         trace=lambda id_: trace(root, id_),
         inputs=inputs,
+        settle=lambda id_, text: settle(settled_of(root), id_, text),
     )
     query = QUERY
     for name, order in (("$fates", FATES), ("$verdicts", BEST)):
@@ -145,6 +150,18 @@ def _drops(root: Path) -> pa.Table:
             own = [pa.array([place] * n, pa.int64()), pa.array([stage] * n, pa.string())]
             tables.append(pa.table([*own, *columns], schema=schema))
     return pa.concat_tables(tables)
+
+
+def _settled(root: Path) -> pa.Table:
+    """The dates that a person settled: (id, first second, precision)."""
+    dates = settled_dates(settled_of(root))
+    return pa.table(
+        {
+            "id": pa.array(list(dates), pa.string()),
+            "first": pa.array([date.utc for date in dates.values()], pa.int64()),
+            "precision": pa.array([date.precision for date in dates.values()], pa.string()),
+        }
+    )
 
 
 def _encoder(context: Context) -> Callable[[], Encoder] | None:

@@ -37,6 +37,7 @@ MOST_VALUES = 500  # of one facet
 EXPORTED = ("id", "uploaded", "bucket", "class", "outcome", "reason", "uploader", "licence", "title", "place")
 HIDDEN = ("path", "shard", "member", "n", "vector", "precision")  # columns that are no fact for a person
 LENGTH = {"year": 4, "month": 7}  # characters of a day that are known
+UNDECIDED = "bucket: date_undecided"
 FORMS = ("csv", "ids", "withdrawn")
 At = Annotated[int, Field(ge=0, le=10**12)]
 
@@ -61,6 +62,7 @@ def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> Loc
     ):  # fmt: skip
         app.on("GET", path)(function)
     app.on("POST", "/export")(shown.export)
+    app.on("POST", "/date")(shown.date)
     if ahead:
         Thread(target=shown.first_screen, name="first screen").start()
     return app
@@ -156,7 +158,16 @@ class Pages:
         facts = {k: v for k, v in row.items() if v is not None and k not in HIDDEN}
         if row["uploaded"] is not None:
             facts["uploaded"] = shown_date(row)
-        return {"n": number, "facts": facts, "vector": row["vector"] is not None}
+        undecided = self.collection.source.settle is not None and row["reason"] == UNDECIDED
+        return {"n": number, "facts": facts, "vector": row["vector"] is not None, "undecided": undecided}
+
+    def date(self, number: int, date: Annotated[str, Field(max_length=40)]) -> dict[str, str]:
+        """Keep the date that a person settled."""
+        row = self._row(number)
+        if self.collection.source.settle is None or row["reason"] != UNDECIDED:
+            raise BadInput(f"The date of {row['id']} decides its bucket already.")
+        self.collection.source.settle(row["id"], date)
+        return {"message": "Saved. The next driftline run puts the photo into its bucket."}
 
     def trace(self, number: int) -> dict[str, Any]:
         """The history of one photo."""

@@ -1,4 +1,4 @@
-"""`driftline grow` and `heal`: a run whose source goes on."""
+"""`driftline grow`, `heal` and `withdraw`: a run whose source goes on, and whose photos may leave."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from driftline.pipelines.cli.common import (
     context_of,
     context_of_last,
     executor_of,
+    next_step,
     option,
     several,
     show,
@@ -98,3 +99,25 @@ def heal_(
         ),
     ]
     show(as_json, summary, "\n".join(lines))
+
+
+@command(living_app, "withdraw", "driftline withdraw photos2024 6985418911 --reason 'asked by mail'", panel="Release")
+def withdraw_(
+    directory: RunFolder,
+    photos: Annotated[list[str], typer.Argument(metavar="PHOTO…", help="Path, file name, URL or id of each photo.")],
+    reason: Annotated[str, option("--reason", "TEXT", "Why, for yourself: it is not published.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Take photos out because their owners ask for it.
+
+    They are kept in DIR/withdrawals.csv, which every later command obeys; other runs with the same store refuse their
+    addresses. The next run makes a release without them, whose WITHDRAWN.csv lets owners of copies find them.
+    """
+    from driftline.pipelines.run.withdrawing import withdraw_photos
+
+    summary = withdraw_photos(directory, photos, reason)
+    lines = [f"withdrawn: {', '.join(summary['withdrawn']) or 'none'}"]
+    lines += [f"already: {', '.join(summary['already'])}"] if summary["already"] else []
+    if summary["release"] is not None:
+        lines.append(f"Release {summary['release']} holds them: raise release.version before you publish again.")
+    show(as_json, summary, "\n".join([*lines, next_step("run", directory)]))

@@ -70,10 +70,18 @@ class Import(NamedTuple):
 OURS = {
     "arrays": Import(
         ("FILE.npz", "Arrays x and y; optional step, time, split, group, id, classes."),
-        "Turn arrays in an .npz file into a stream.\n\nWithout steps, times are cut into ten steps; without splits, a "
+        "Turn arrays in an .npz file into a stream.\n\nWithout steps, times are cut into steps; without splits, a "
         "test split is drawn.",
         "driftline stream from-arrays features.npz --out stream",
-        {"test_share": 0.3, "grouping": "grouped", "seed": 0, "paper": None, "trained_until": None, "bits": "16"},
+        {
+            "period": "10",
+            "test_share": 0.3,
+            "grouping": "grouped",
+            "seed": 0,
+            "paper": None,
+            "trained_until": None,
+            "bits": "16",
+        },
         function=f"{BUILDERS}.arrays:from_arrays",
     ),
     "table": Import(

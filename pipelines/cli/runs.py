@@ -224,6 +224,7 @@ def status(
 
     Without --set, with the settings of the last run. Missing and cut files are named, with the command that repairs.
     """
+    from driftline.curate.metadata.withdrawals import NAME, withdrawals
     from driftline.pipelines.run import runner
     from driftline.pipelines.run.state import left_over
 
@@ -232,8 +233,12 @@ def status(
     options = " ".join(f"--set {shlex.quote(change)}" for change in context.changes)
     last = f"settings of the last run: {options}\n" if options and not sets else ""
     others = left_over(directory)
-    document = {"stages": entries} | ({"left_over": others} if others else {})
-    show(as_json, document, "\n".join([last + runner.table(entries), *([others] if others else [])]))
+    withdrawn = [one.id for one in withdrawals(directory / NAME)]
+    document: dict[str, Any] = {"stages": entries} | ({"left_over": others} if others else {})
+    document |= {"withdrawn": withdrawn} if withdrawn else {}
+    lines = [last + runner.table(entries), *([others] if others else [])]
+    lines += [f"withdrawn: {len(withdrawn):,} photos ({directory / NAME})"] if withdrawn else []
+    show(as_json, document, "\n".join(lines))
 
 
 @command(runs_app, "dropped", "driftline dropped photos2024 --stage filter", panel="Build")

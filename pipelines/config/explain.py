@@ -53,7 +53,7 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: N
     annotation, marks, description = _field_at(where, values)
     wanted = f"Expected {expected(annotation, marks)}"
     if kind == "missing":
-        return f"{place}: missing. {wanted}: {description}."
+        return f"{place}: missing. {wanted}{description and f': {description}'}."
     plain = _bare(annotation)
     choices = [str(choice) for choice in get_args(plain)] if get_origin(plain) is Literal else []
     return f"{shown}{_did_you_mean(value, choices)} {wanted}."

@@ -22,7 +22,7 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
     Raises BadConfig naming file, line, key, what was given and what is expected.
     """
     if not path.is_file():
-        way_out = f"Make one: driftline init {path.parent} "
+        way_out = f"Make one: driftline init {path.parent}"
         raise MissingFile(f"There is no configuration {path}.", "", way_out)
     text = path.read_text(encoding="utf-8", errors="replace")
     try:

@@ -167,6 +167,12 @@ def heal(
     return _answered("heal", locals(), quiet=False)
 
 
+def withdraw(run: Place, photos: Names, *, reason: str = "") -> Answer:
+    """Take photos out because their owners ask for it. photos: path, file name, URL or id of each."""
+    names = [photos] if isinstance(photos, str) else list(photos)
+    return answer("withdraw", {"run": run, "photos": names, "reason": reason or None}, 2)
+
+
 def batch(
     run: Place, *, format: Names, out: str | Path, image_base_url: str | None = None, hours: float = 72.0,
     profile: str | None = None, endpoint: str | None = None, predictions: bool = False,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from driftline.curate.bucketing.assign import assign
+from driftline.curate.bucketing.assign import UNDECIDED, Bucket, assign
+from driftline.curate.bucketing.settled import settled_dates, times_of
 from driftline.curate.metadata.clocks import PRECISION, reset_clocks
 from driftline.curate.metadata.schema import whole
 from driftline.curate.sources.base import FileSource, TableSource, Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.bucket import settled_of
 
 ZONES = 14 * 3600  # seconds that a clock may be from UTC
 EXACT = ("minute", "second")  # precisions of a time that a clock showed
@@ -49,18 +52,31 @@ def resets(table: pa.Table) -> dict[str, int]:
     return reset_clocks((uploaded if taken is None else taken for taken, uploaded in pairs), table["extra"].to_pylist())
 
 
-def near_borders(context: Context, table: pa.Table) -> int | None:
-    """Photos of a folder whose clock, of unknown offset, shows a time within 14 hours of a bucket's border: only these
-    may be in the wrong bucket. None: another source, or a table without the column extra."""
-    if not isinstance(context.config.collection, Folder) or "extra" not in table.column_names:
-        return None
-    times = table["uploaded"].to_numpy().astype(np.int64)
-    clock = np.array([_without_offset(extra or "") for extra in table["extra"].to_pylist()], bool)
-    _, buckets = assign(times, whole(table["id"]), context.config.buckets)
-    ends = {border for bucket in buckets for border in (bucket.start, bucket.end) if border is not None}
-    borders = np.array(sorted(ends), np.int64)
-    first = np.searchsorted(borders, times[clock] - ZONES, "left")
-    return int((first < np.searchsorted(borders, times[clock] + ZONES, "right")).sum())
+@dataclass(frozen=True)
+class Cut:
+    """The photos of a sample in buckets."""
+
+    buckets: list[Bucket]
+    """with the photos of the sample"""
+    undecided: int
+    """photos that may be in several"""
+    near_borders: int | None
+    """photos of a folder whose clock, of unknown offset, shows a time within 14 hours of a bucket's border: only these
+    may be in the wrong bucket. None: another source"""
+
+
+def cut(context: Context, table: pa.Table) -> Cut:
+    """table: columns id, uploaded, until of N photos, and extra, if it is known."""
+    times = times_of(table, settled_dates(settled_of(context.root)))
+    number, buckets = assign(times.first, whole(table["id"]), context.config.buckets, times.last)
+    near = None
+    if isinstance(context.config.collection, Folder) and "extra" in table.column_names:
+        clock = np.array([_without_offset(extra or "") for extra in table["extra"].to_pylist()], bool)
+        ends = {border for bucket in buckets for border in (bucket.start, bucket.end) if border is not None}
+        borders, clocks = np.array(sorted(ends), np.int64), times.first[clock]
+        first = np.searchsorted(borders, clocks - ZONES, "left")
+        near = int((first < np.searchsorted(borders, clocks + ZONES, "right")).sum())
+    return Cut(buckets, int((number == UNDECIDED).sum()), near)
 
 
 def _without_offset(extra: str) -> bool:

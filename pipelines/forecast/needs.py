@@ -20,19 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import assign
 from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.curate.core.errors import DriftlineError, explained
 from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of
 from driftline.curate.fetch.address_guard import guard, mostly_private
-from driftline.curate.metadata.schema import TABLE, judge_times, whole
+from driftline.curate.metadata.clocks import contradicted
+from driftline.curate.metadata.schema import TABLE, judge_times
 from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.curate.sources.base import FileSource, Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
-from driftline.pipelines.forecast.contents import column_notes, files, near_borders, place_of, resets
+from driftline.pipelines.forecast.contents import Cut, column_notes, cut, files, place_of, resets
 from driftline.pipelines.run.plan import Plan, make
 from driftline.pipelines.run.stage import Context, Stage, parts_of
 from driftline.pipelines.run.state import beside, done_of, folder_of
@@ -56,7 +56,7 @@ class Sample:
     """The photos of a run as far as they are known, after its filters."""
 
     table: pa.Table
-    """columns id, uploaded, url, path, user of N photos"""
+    """columns id, uploaded, until, url, path, user of N photos"""
     photos: float
     """how many photos there are; N of them are in the table"""
     known_by: str
@@ -65,6 +65,8 @@ class Sample:
     """of the sample: reason → records that the filters drop"""
     reset_clocks: dict[str, int] = field(default_factory=dict)
     """of the sample before its filters: day → photos of `resets`"""
+    contradicted: dict[str, int] = field(default_factory=dict)
+    """of the sample before its filters: two places of dates → photos of `contradicted`"""
 
 
 def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
@@ -87,9 +89,11 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
     if sample is not None:
         sample = replace(sample, photos=sample.photos * share)
         photos = round(min(sample.photos, context.config.fetch.stop_after or sample.photos))
-    buckets = None
+    buckets = pieces = None
     if sample is not None and any(p.stage == "bucket" for p in plans):
-        buckets = _noted(problems, lambda: _buckets(context, sample, todo))
+        pieces = _noted(problems, lambda: cut(context, sample.table)) if "bucket" in todo else None
+        if pieces is not None or "bucket" not in todo:
+            buckets = _noted(problems, lambda: _buckets(context, sample, pieces))
     model = _model(context, bool(todo & {"embed", "retrieve"}))
     rate = None
     if todo & {"embed", "retrieve"}:
@@ -109,7 +113,9 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
         "files": _noted(problems, lambda: files(context)) if "ingest" in todo else None,
         "columns": _noted(problems, lambda: column_notes(context)) or [] if "ingest" in todo else [],
         "reset_clocks": {} if sample is None else sample.reset_clocks,
-        "near_borders": None if buckets is None else near_borders(context, sample.table),
+        "contradicted_dates": {} if sample is None else sample.contradicted,
+        "near_borders": None if pieces is None else pieces.near_borders,
+        "undecided": None if pieces is None else round(pieces.undecided * sample.photos / max(1, len(sample.table))),
         "buckets": buckets,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "candidates": wanted,
@@ -138,7 +144,7 @@ def _noted(problems: dict[str, None], work: Callable[[], Any]) -> Any:
 
 def sample_of(context: Context, todo: set[str]) -> Sample | None:
     """From the last stage that is kept; else from the first records of the source. None if the source is not here."""
-    columns = ["id", "uploaded", "url", "path", "user"]
+    columns = ["id", "uploaded", "until", "url", "path", "user"]
     if "filter" not in todo:
         table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts_of(_folder(context, "filter"))])
         fetched = _folder(context, "fetch") / "index.parquet"
@@ -179,7 +185,8 @@ def _filtered(context: Context, table: pa.Table, rows: int, known_by: str) -> Sa
     if len(table) < rows:
         known_by += f", by the first {len(table):,}"
     dropped = dict(counts.plain()["dropped"])
-    return Sample(filtered, rows * len(filtered) / max(1, len(table)), known_by, dropped, resets(table))
+    photos = rows * len(filtered) / max(1, len(table))
+    return Sample(filtered, photos, known_by, dropped, resets(table), contradicted(table["extra"].to_pylist()))
 
 
 def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
@@ -206,17 +213,15 @@ def _lines(path: Path) -> tuple[int, bool]:
         return int(head.count(b"\n") * path.stat().st_size / raw.tell()), False
 
 
-def _buckets(context: Context, sample: Sample, todo: set[str]) -> list[dict[str, Any]]:
-    """Name and photos of each labelled bucket."""
+def _buckets(context: Context, sample: Sample, pieces: Cut | None) -> list[dict[str, Any]]:
+    """Name and photos of each labelled bucket. pieces: None: the stage bucket is done."""
     settings = context.config.buckets
-    if "bucket" not in todo:
+    if pieces is None:
         plain = read_json(_folder(context, "bucket") / "buckets.json")
         return [{"name": b["name"], "photos": b["count"]} for b in settings.labelled(plain)]
-    times = sample.table["uploaded"].to_numpy().astype(np.int64)
-    _, buckets = assign(times, whole(sample.table["id"]), settings)
-    share = sample.photos / max(1, len(times))
-    labelled = {b["index"] for b in settings.labelled([b.plain() for b in buckets])}
-    return [{"name": b.name, "photos": round(b.count * share)} for b in buckets if b.index in labelled]
+    share = sample.photos / max(1, len(sample.table))
+    labelled = {b["index"] for b in settings.labelled([b.plain() for b in pieces.buckets])}
+    return [{"name": b.name, "photos": round(b.count * share)} for b in pieces.buckets if b.index in labelled]
 
 
 def _uploaders(sample: Sample, share: float) -> dict[str, Any] | None:

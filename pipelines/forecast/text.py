@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from driftline.curate.images.folder_files import counts_text
-from driftline.curate.metadata.clocks import reset_sentence
+from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
 from driftline.pipelines.forecast.again import lines as lines_of
 from driftline.pipelines.run.plan import Plan, duration
 
@@ -28,13 +28,8 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         add("files", f"{', '.join(f'{name} {n:,}' for name, n in files['photos'].items())}{left}")
     for note in needs["columns"]:
         add("columns", note)
-    for day, photos in needs["reset_clocks"].items():
-        add("dates", reset_sentence(day, photos, "taken"))
-    if needs["near_borders"]:
-        add(
-            "dates",
-            f"{needs['near_borders']:,} photos without offset lie within 14 hours of a bucket's border",
-        )
+    for sentence in _dates(needs):
+        add("dates", sentence)
     if (buckets := needs["buckets"]) is not None:
         shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
         add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")
@@ -84,3 +79,18 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     for problem in needs["problems"]:
         add("problem", problem)
     return "\n".join(lines)
+
+
+def _dates(needs: dict[str, Any]) -> Iterator[str]:
+    """What is strange or unknown of the photos' dates."""
+    for day, photos in needs["reset_clocks"].items():
+        yield reset_sentence(day, photos, "taken")
+    for places, photos in needs["contradicted_dates"].items():
+        yield contradiction_sentence(places, photos)
+    if needs["undecided"]:
+        yield (
+            f"{needs['undecided']:,} photos may be in several buckets, because only the year, month or day is known: "
+            "date_undecided. Choose longer buckets, or settle their dates in browse"
+        )
+    if needs["near_borders"]:
+        yield f"{needs['near_borders']:,} photos without offset lie within 14 hours of a bucket's border"

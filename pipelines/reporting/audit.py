@@ -82,6 +82,8 @@ def audit_release(release: Release, other: Release | None = None, bits: int = CO
         "near_copies": copies | {"bits": bits, "apart": _apart(copies["examples"], columns["id"], splits)},
         "prepared": prepared(table["changes"].to_pylist(), columns["bucket"]),
         "reset_clocks": reset_clocks(columns["uploaded"]),
+        "contradicted_dates": release.facts["provenance"].get("contradicted_dates", {}),
+        "undecided": release.facts["provenance"].get("undecided"),
         "uploaders": {name: uploaders(columns["user"], sides) for name, sides in splits.items()},
         "splits": _splits(release, columns, splits),
         "label_correlation": correlation_of(y[time_order(uploaded, columns["id"])])

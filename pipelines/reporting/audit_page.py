@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from driftline.curate.core.errors import DriftlineError
-from driftline.curate.metadata.clocks import reset_sentence
+from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import lines as line_chart
 from driftline.pipelines.browse.collection import Collection
@@ -202,6 +202,13 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         sentences.append(f"pictures with another {kind} than stored: {sum(of.values()):,} ({shares})")
     for day, photos in findings.get("reset_clocks", {}).items():
         sentences.append(f"dates: {reset_sentence(day, photos, 'uploaded')}")
+    for places, photos in findings.get("contradicted_dates", {}).items():
+        sentences.append(f"dates: {contradiction_sentence(places, photos)}")
+    if undecided := findings.get("undecided"):
+        sentences.append(
+            f"dates: {undecided['photos']:,} photos may be in several buckets and are in none; they could be at most "
+            f"{undecided['share']:.1%} of a bucket ({undecided['bucket']})"
+        )
     if u := _uploaders(findings):
         sentences.append(
             f"uploaders: {u['on_both_sides']} of {u['uploaders']:,} in both parts of {u['split']} "

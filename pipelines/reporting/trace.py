@@ -23,7 +23,7 @@ from driftline.pipelines.run.stage import parts_of
 from driftline.pipelines.run.state import done_of, folder_of, last_changes
 from driftline.pipelines.stages import STAGES
 
-TIMES = {"uploaded": " UTC", "taken": " on the camera's clock"}
+TIMES = {"uploaded": " UTC", "until": " UTC", "taken": " on the camera's clock"}
 NAMES = {"uploaded": "date", "taken": "date taken", "shown": "picture"}  # for people: own photos were never uploaded
 OWN = ("stage", "outcome", "row")  # of an event: on its first line, or of no use to a person
 LENGTH = {"year": 4, "month": 7, "day": 10}  # characters of a date that are known
@@ -93,7 +93,7 @@ def _dated(facts: Mapping[str, Any]) -> dict[str, Any]:
         date = str(shown("uploaded", facts["uploaded"])).removesuffix(TIMES["uploaded"])
     except (ValueError, LookupError, TypeError, AttributeError):
         return dict(facts)
-    hidden = {"extra"} if place == "exif" else {"extra", "taken"}
+    hidden = {"extra", "until"} | ({"taken"} if place != "exif" else set())
     plain = {key: value for key, value in facts.items() if key not in hidden}
     plain["uploaded"] = f"{date[: LENGTH.get(precision, len(date))]} ({precision}, from {place})"
     return plain | ({"extra": json.dumps(extra)} if extra else {})

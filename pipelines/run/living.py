@@ -102,7 +102,7 @@ def keep_what_was(context: Context) -> None:
     if done_of(context.root, "bucket") is None or context.config.buckets.kind not in GROWING:
         return
     bucketed = folder_of(context.root, "bucket")
-    members = pq.read_table(bucketed / "members.parquet", columns=["id", "uploaded", "bucket"])
+    members = pq.read_table(bucketed / "members.parquet", columns=["id", "uploaded", "until", "bucket"])
     frozen = freeze(read_json(bucketed / "buckets.json"), members.combine_chunks(), context.config.buckets)
     write_json(borders_of(context.root), frozen)
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from driftline.curate.core.atomic_io import read_json, write_json, write_parquet, writing
 from driftline.pipelines.run.stage import Counts, Records, Stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def borders_of(root: Path) -> Path:
     """Where `driftline grow` keeps the borders of the buckets that a run had before."""
     return root / "borders.json"
+
+
+def settled_of(root: Path) -> Path:
+    """Where `driftline browse` keeps dates that a person settled."""
+    return root / "dates.csv"
 
 
 @dataclass(frozen=True)
@@ -23,45 +32,49 @@ class Bucket(Stage):
     name: ClassVar[str] = "bucket"
     records: ClassVar[Records] = (("members.parquet", ""), ("rejects.parquet", "reason"))
     needs: ClassVar[tuple[str, ...]] = ("fetch",)
-    hint: ClassVar[str] = "No photo is in buckets.spans: compare them with the dates of the photos."
+    hint: ClassVar[str] = "No photo is in a bucket: compare buckets with the dates of the photos."
 
     def settings(self) -> Any:
         """How to cut; which buckets stay unlabelled matters to later stages only."""
         return self.context.config.buckets.identity(self.name)
 
     def outside(self) -> list[Path]:
-        """The frozen borders of a run that has grown."""
-        return [path] if (path := borders_of(self.context.root)).is_file() else []
+        """The frozen borders of a run that has grown, and the dates that a person settled."""
+        return [path for of in (borders_of, settled_of) if (path := of(self.context.root)).is_file()]
 
     def check(self) -> None:
-        """The unlabelled buckets exist, where the settings say how many there will be."""
+        """The unlabelled buckets exist, where the settings say how many there will be, and settled dates are dates."""
+        from driftline.curate.bucketing.settled import settled_dates
+
+        settled_dates(settled_of(self.context.root))
         settings = self.context.config.buckets
         if (count := settings.fixed_count()) is not None:
             settings.labelled([{"index": i} for i in range(count)])
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """index → members.parquet (index + bucket), buckets.json, timeline.svg, rejects.parquet."""
-        import numpy as np
+        """index → members.parquet (index + bucket; settled dates), buckets.json, undecided.json, timeline.svg,
+        rejects.parquet."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from driftline.curate.bucketing.assign import assign
+        from driftline.curate.bucketing.assign import UNDECIDED, assign, most_concerned
         from driftline.curate.bucketing.frozen import assign_frozen
+        from driftline.curate.bucketing.settled import settled_dates, times_of
         from driftline.curate.images.shards import good
-        from driftline.curate.metadata.schema import REJECTS, whole
+        from driftline.curate.metadata.schema import REJECTS, replaced, whole
         from driftline.eval.plotting.files import save
         from driftline.eval.plotting.timeline import timeline
 
         index = inputs["fetch"] / "index.parquet"
-        times = pq.read_table(index, columns=["id", "uploaded", "fault"])
-        times = good(times).select(["id", "uploaded"]).combine_chunks()
-        uploaded = times["uploaded"].to_numpy().astype(np.int64)
-        settings, ids = self.context.config.buckets, whole(times["id"])
-        if frozen := self.outside():
-            number, buckets = assign_frozen(uploaded, ids, read_json(frozen[0]), settings)
+        photos = pq.read_table(index, columns=["id", "uploaded", "until", "fault"])
+        photos = good(photos).select(["id", "uploaded", "until"]).combine_chunks()
+        times = times_of(photos, settled_dates(settled_of(self.context.root)))
+        settings, ids = self.context.config.buckets, whole(photos["id"])
+        if (frozen := borders_of(self.context.root)).is_file():
+            number, buckets = assign_frozen(times.first, ids, read_json(frozen), settings, times.last)
         else:
-            number, buckets = assign(uploaded, ids, settings)
+            number, buckets = assign(times.first, ids, settings, times.last)
         rejects = []
         start = 0
         file = pq.ParquetFile(index)
@@ -72,16 +85,30 @@ class Bucket(Stage):
         ):
             for group in range(file.num_row_groups):  # one row group is in memory at a time
                 rows = good(file.read_row_group(group))
-                some = number[start : start + len(rows)]
+                part = slice(start, start + len(rows))
                 start += len(rows)
-                inside = pa.array(some >= 0)
-                writer.write_table(rows.append_column("bucket", pa.array(some, pa.int32())).filter(inside))
+                first, last = (pa.array(of[part], pa.int64()) for of in times)
+                rows = replaced(rows, "uploaded", first)
+                rows = replaced(rows, "until", pc.if_else(pc.equal(first, last), pa.scalar(None, pa.int64()), last))
+                inside = pa.array(number[part] >= 0)
+                writer.write_table(rows.append_column("bucket", pa.array(number[part], pa.int32())).filter(inside))
                 outside = rows.filter(pc.invert(inside))
-                reason = pa.array(["outside_buckets"] * len(outside), pa.string())
-                detail = pa.nulls(len(outside), pa.string())
+                of_two = pa.array(number[part][number[part] < 0] == UNDECIDED)
+                reason = pc.if_else(of_two, "date_undecided", "outside_buckets").cast(pa.string())
+                detail = pc.if_else(of_two, pa.array(_intervals(outside), pa.string()), pa.scalar(None, pa.string()))
                 rejects.append(pa.table([outside["id"], outside["row"], reason, detail], schema=REJECTS))
         dropped = pa.concat_tables(rejects) if rejects else REJECTS.empty_table()
         write_parquet(out / "rejects.parquet", dropped)
-        save(timeline(uploaded, number, {b.index: b.name for b in buckets}), out / "timeline.svg")
+        save(timeline(times.first, number, {b.index: b.name for b in buckets}), out / "timeline.svg")
         write_json(out / "buckets.json", [b.plain() for b in buckets])
-        return Counts(len(times), len(times) - len(dropped), {"outside_buckets": len(dropped)})
+        write_json(out / "undecided.json", most_concerned(times.first, times.last, number, buckets))
+        reasons = Counter(dropped["reason"].to_pylist())
+        return Counts(len(photos), len(photos) - len(dropped), reasons)
+
+
+def _intervals(rows: pa.Table) -> list[str]:
+    """From when to when each upload may have been."""
+    from driftline.curate.core.outside.dates import iso
+
+    pairs = zip(rows["uploaded"].to_pylist(), rows["until"].to_pylist(), strict=True)
+    return [f"{iso(first)} to {iso(first if last is None else last)}" for first, last in pairs]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.metadata.settings import FilterSettings
+from driftline.curate.metadata.withdrawals import NAME, withdraw, withdrawals
 from driftline.pipelines.run.stage import Counts, Records, Stage
 
 
@@ -28,30 +28,29 @@ class FilterTable(Stage):
         return self.context.config.filter.identity(self.name)
 
     def outside(self) -> list[Path]:
-        """The list of withdrawn ids."""
-        withdrawn = self._withdrawn()
-        return [] if withdrawn is None else [withdrawn]
+        """The lists of withdrawn photos: of the setting, of the run, of its store."""
+        asked = self.context.config.filter.withdrawn
+        lists = [self.context.root / NAME, self.context.config.store.folder(self.context.root) / NAME]
+        return ([] if asked is None else [self.context.path(asked)]) + [path for path in lists if path.is_file()]
 
     def check(self) -> None:
         """The list of withdrawn ids and the expression can be read."""
         from driftline.curate.metadata.filters import check
 
-        check(self._located())
-
-    def _located(self) -> FilterSettings:
-        withdrawn = self._withdrawn()
-        settings = self.context.config.filter
-        return settings if withdrawn is None else settings.model_copy(update={"withdrawn": str(withdrawn)})
-
-    def _withdrawn(self) -> Path | None:
-        path = self.context.config.filter.withdrawn
-        return None if path is None else self.context.path(path)
+        asked = self.context.config.filter.withdrawn
+        check(self.context.config.filter.model_copy(update={"withdrawn": asked and str(self.context.path(asked))}))
+        for path in self.outside():
+            withdrawals(path)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table/*.parquet → table/*.parquet and rejects/*.parquet, part by part."""
         from driftline.curate.metadata.filtering import filter_table
 
         parts = sorted((inputs["ingest"] / "table").glob("part-*.parquet"))
-        counts = filter_table(parts, out, self._located(), self.context.run_log, self.context.executor)
+        settings = self.context.config.filter.model_copy(update={"withdrawn": None})
+        if photos := [one for path in self.outside() for one in withdrawals(path)]:
+            withdraw(out / NAME, photos)
+            settings = settings.model_copy(update={"withdrawn": str(out / NAME)})
+        counts = filter_table(parts, out, settings, self.context.run_log, self.context.executor)
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)

@@ -11,6 +11,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.encoders import EncoderSpec
 from driftline.curate.encoders.seen import seen
+from driftline.curate.metadata.withdrawals import NAME, withdrawals, withdrawn_ids
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.embed import built_in
@@ -33,13 +34,11 @@ class Publish(Stage):
 
     def check(self) -> None:
         """The texts, lists and releases that the settings name can be read."""
-        from driftline.curate.metadata.filters import withdrawn_ids
         from driftline.curate.release import Release
 
         section = self.context.config.release
         self._text(section.judgement), self._text(section.card)
-        if section.withdrawn is not None:
-            withdrawn_ids(self.context.path(section.withdrawn))
+        self._withdrawn()
         if section.previous is not None:
             place = Release.open(self.context.path(section.previous)).path.resolve()
             if place.is_relative_to((self.context.root / "stages").resolve()):
@@ -53,14 +52,13 @@ class Publish(Stage):
         """Checkpoints of the release's features, the previous release, withdrawn ids."""
         section = self.context.config.release
         named = [entry.weights for entry in section.features] + [section.withdrawn, section.previous]
-        paths = [self.context.path(name) for name in named if name is not None]
+        paths = [self.context.path(name) for name in named if name is not None] + [self.context.root / NAME]
         return [path for path in paths if path.exists()]
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """verdicts → release/."""
         import pyarrow.parquet as pq
 
-        from driftline.curate.metadata.filters import withdrawn_ids
         from driftline.curate.release import Release
         from driftline.curate.release.compose import Collection, compose
 
@@ -77,7 +75,7 @@ class Publish(Stage):
             settings=section,
             run_log=context.run_log,
             executor=context.executor,
-            withdrawn=[] if section.withdrawn is None else withdrawn_ids(context.path(section.withdrawn)),
+            withdrawn=self._withdrawn(),
             previous=None if section.previous is None else Release.open(context.path(section.previous)),
             judgement=self._text(section.judgement),
             card=self._text(section.card),
@@ -88,6 +86,13 @@ class Publish(Stage):
             people=_people(inputs["tally"] / "answers.parquet"),
         )
         return Counts(*compose(collection, config.seed, self._provenance(inputs), out))
+
+    def _withdrawn(self) -> dict[str, bool]:
+        """Id of each withdrawn photo, of the setting and of the run → whether a release of the run held it."""
+        asked = self.context.config.release.withdrawn
+        by_setting = [] if asked is None else withdrawn_ids(self.context.path(asked))
+        of_run = {one.id: bool(one.release) for one in withdrawals(self.context.root / NAME)}
+        return dict.fromkeys(by_setting, False) | of_run
 
     def _text(self, name: str | None) -> str | None:
         """A text file that the run file names."""
@@ -130,9 +135,23 @@ class Publish(Stage):
             "near_copies": config.release.model_dump(include={"near_copies", "copy_bits", "copy_cosine"}),
             "validation": config.validation.model_dump(include=rules),
             "agreement": _agreement(inputs["tally"] / "agreement.json"),
+            "contradicted_dates": self._contradicted(inputs["filter"]),
+            "undecided": read_json(inputs["bucket"] / "undecided.json"),
             "counts": {name: counts_of(self.context.root, name) for name in self.needs},
             "judgement": self._text(config.release.judgement),
         }
+
+    def _contradicted(self, filtered: Path) -> dict[str, int]:
+        """`contradicted` of the photos of a folder that passed the filters."""
+        import pyarrow.parquet as pq
+
+        from driftline.curate.metadata.clocks import contradicted
+        from driftline.curate.sources.folder import Folder
+
+        if not isinstance(self.context.config.collection, Folder):
+            return {}
+        tables = (pq.read_table(part, columns=["extra"]) for part in parts_of(filtered))
+        return contradicted(extra for table in tables for extra in table["extra"].to_pylist())
 
 
 def _people(path: Path) -> dict[str, int] | None:

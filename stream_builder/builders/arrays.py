@@ -4,42 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, reason
 from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import read_arrays
 from driftline.curate.core.outside.limits import CLASSES
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.splitting import equal_parts, no_test, numbered
+from driftline.stream_builder.importers.dated import count_of, seconds_of_column, steps_of, times_of
+from driftline.stream_builder.splitting import no_test, numbered
 from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from driftline.stream_builder.ties import FACT, KEPT
 from driftline.stream_builder.validate import check
 
 KEYS = {"x", "y", "step", "time", "split", "group", "id", "classes"}
 NAMED = {"y", "split", "group", "id", "classes"}  # arrays that may be texts
-PERIODS = 10  # steps that are made from times
 
 
 def from_arrays(
-    source: str | Path | Mapping[str, Array],
+    source: str | Path | Mapping[str, Any],
     test_share: float = 0.3,
     seed: int = 0,
     grouping: Literal["grouped", "random"] = "grouped",
+    period: str | int = 10,
 ) -> Stream:
-    """source: an .npz file, or arrays by name.
+    """source: an .npz file, or by name arrays, or what pandas holds: a data frame as x, series.
 
-    `x (N, …)` float16/float32 or uint8 `(N, H, W, 3)`; `y (N,)` integers from 0, or names of classes; optional
-    `step (N,)` integers from 0, `time (N,)` seconds UTC, `split (N,)` of train, val and test, `group (N,)` whose equal
-    values share an uploader or are near copies, `id (N,)`, `classes (C,)`. The order within a step and split is kept,
-    also of equal times, and has meaning: bring it into another one if it has none.
+    `x (N, …)` floats, which become float32 unless they are float16, or uint8 `(N, H, W, 3)`; `y (N,)` integers from 0,
+    or names of classes; optional `step (N,)` integers from 0, `time (N,)` dates, years, ISO 8601 or numbers since 1970,
+    `split (N,)` of train, val and test, `group (N,)` whose equal values share an uploader or are near copies,
+    `id (N,)`, `classes (C,)`. The order within a step and split is kept, also of equal times, and has meaning: bring it
+    into another one if it has none.
 
-    Without `step`, times are cut into at most 10 steps with about equally many samples each; equal times are in one
-    step. Without `split`, a random `test_share` of every step and class becomes the test split; grouping "grouped"
-    keeps each group on one side, if there are groups. What was made is in the stream's facts ("made").
+    Without `step`, samples are put in order of time and cut into steps: period is their number (fewer if there are
+    fewer times; about equally many samples each, equal times in one), or year, month, week, day. Without `split`, a
+    random `test_share` of every step and class becomes the test split; grouping "grouped" keeps each group on one side,
+    if there are groups. What was made is in the stream's facts ("made").
 
     Raises MissingFile, BadConfig, BadArray or BadInput naming the array and the first bad index, and IncompatibleStream
     if groups leave a step without test samples.
@@ -47,37 +51,21 @@ def from_arrays(
     if not 0 <= test_share < 1:
         raise BadConfig(f"--test-share is {test_share}.", "Expected a share from 0 to below 1.")
     if isinstance(source, Mapping):
-        name, what, arrays = "arrays", "the arrays", {key: np.asarray(array) for key, array in source.items()}
+        name, what, arrays = "arrays", "the arrays", {key: _array(array) for key, array in source.items()}
     else:
         path = Path(source)
         name, what, arrays = path.stem, str(path), _load(path)
-    if missing := {"x", "y"} - set(arrays):
-        raise BadInput(
-            f"{what}: {', '.join(sorted(missing))} is missing.", f"There is {', '.join(sorted(arrays)) or 'nothing'}."
-        )
-    if unknown := set(arrays) - KEYS:
-        raise BadInput(
-            f"{what}: unknown array {', '.join(sorted(unknown))}.", f"Expected only {', '.join(sorted(KEYS))}."
-        )
-    x = arrays["x"]
-    n = len(arrays["y"]) if arrays["y"].ndim else 0
-    if n == 0 or x.ndim == 0 or len(x) == 0:
-        raise BadArray(f"{what}: no samples.", "Expected at least one.")
-    if x.dtype == np.float64:
-        raise BadArray(f"{what}: x has dtype float64.", "Expected float16 or float32.", "Use x.astype(numpy.float32).")
-    for key in KEYS - {"x", "y", "classes"}:
-        if key in arrays and arrays[key].shape != (n,):
-            raise BadArray(f"{what}: {key} has shape {arrays[key].shape}.", f"Expected ({n},).")
-    arrays = {key: _readable(array, key, what) if key in NAMED else array for key, array in arrays.items()}
-    y, classes = _labels(arrays, what)
-    check(x, y, len(classes), what)
-    time = _times(arrays["time"], what) if "time" in arrays else None
+    arrays, classes = _checked(arrays, what)
+    n = len(arrays["y"])
+    notes, names = [], None
+    if "step" not in arrays and "time" in arrays:
+        order = np.argsort(arrays["time"], kind="stable")
+        arrays = {key: array if key == "classes" else array[order] for key, array in arrays.items()}
+        arrays["step"], names = steps_of(arrays["time"], str(period))
+        how = "with about equally many samples, cut by time" if count_of(period) else f"of a {period}"
+        notes.append(f"{len(names)} steps {how}")
+    x, y, time, step = arrays["x"], arrays["y"], arrays.get("time"), arrays.get("step", np.zeros(n, np.int64))
     group = numbered(arrays["group"]) if "group" in arrays else None
-    notes = []
-    step = arrays.get("step", np.zeros(n, np.int64))
-    if "step" not in arrays and time is not None:
-        step = equal_parts(time, PERIODS)
-        notes.append(f"{step.max() + 1} steps with about equally many samples, cut by time")
     if step.dtype.kind not in "iu":
         raise BadArray(f"{what}: step has dtype {step.dtype}.", "Expected integers from 0.")
     if (step < 0).any():
@@ -91,7 +79,7 @@ def from_arrays(
             raise no_test(f"Step {empty[0]} of {what}", test_share, "Use --grouping random.")
         kind = "random" if by is None else "with each group on one side"
         notes.append(f"a test split of {test_share:.0%} of every step and class, {kind}, seed {seed}")
-    ids = arrays.get("id", np.arange(n)).astype(np.str_)
+    ids = arrays["id"].astype(np.str_)
     steps = []
     for index, value in enumerate(np.unique(step).tolist()):
         splits = {}
@@ -100,10 +88,37 @@ def from_arrays(
             if len(rows):
                 times, groups = (None if column is None else column[rows] for column in (time, group))
                 splits[part] = Split(x[rows], y[rows], ids[rows], times, groups)
-        steps.append(Step(index, str(value), splits))
+        steps.append(Step(index, names[index] if names else str(value), splits))
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
     facts |= ({"made": "; ".join(notes)} if notes else {}) | ({} if time is None else {FACT: KEPT})
     return Stream(name, steps, classes, facts=facts)
+
+
+def _checked(arrays: dict[str, Array], what: str) -> tuple[dict[str, Array], list[str]]:
+    """The arrays with x and y as a stream has them, ids, and times in seconds; and the names of the classes."""
+    if missing := {"x", "y"} - set(arrays):
+        raise BadInput(
+            f"{what}: {', '.join(sorted(missing))} is missing.", f"There is {', '.join(sorted(arrays)) or 'nothing'}."
+        )
+    if unknown := set(arrays) - KEYS:
+        raise BadInput(
+            f"{what}: unknown array {', '.join(sorted(unknown))}.", f"Expected only {', '.join(sorted(KEYS))}."
+        )
+    x = arrays["x"]
+    n = len(arrays["y"]) if arrays["y"].ndim else 0
+    if n == 0 or x.ndim == 0 or len(x) == 0:
+        raise BadArray(f"{what}: no samples.", "Expected at least one.")
+    x = _samples(x, what)
+    for key in KEYS - {"x", "y", "classes"}:
+        if key in arrays and arrays[key].shape != (n,):
+            raise BadArray(f"{what}: {key} has shape {arrays[key].shape}.", f"Expected ({n},).")
+    arrays = {key: _readable(array, key, what) if key in NAMED else array for key, array in arrays.items()}
+    y, classes = _labels(arrays, what)
+    check(x, y, len(classes), what)
+    arrays |= {"x": x, "y": y, "id": arrays.get("id", np.arange(n))}
+    if "time" in arrays:
+        arrays["time"] = _times(arrays["time"], what)
+    return arrays, classes
 
 
 def _readable(array: Array, key: str, what: str) -> Array:
@@ -111,6 +126,9 @@ def _readable(array: Array, key: str, what: str) -> Array:
     none."""
     if array.dtype.kind in "biuf":
         return array
+    if array.dtype.kind == "O":
+        place = next(i for i, value in enumerate(array.ravel().tolist()) if not isinstance(value, str))
+        raise BadArray(f"{what}: {key} is {array.ravel()[place]!r} at index {place}.", "Expected numbers or texts.")
     try:
         if array.dtype.kind not in "US":
             raise ValueError(f"its dtype is {array.dtype}")
@@ -123,7 +141,7 @@ def _readable(array: Array, key: str, what: str) -> Array:
 
 def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     """(N,) labels and class names. Labels that are names become numbers, in the order of `classes` or sorted."""
-    y = arrays["y"]
+    y = arrays["y"].astype(np.str_) if arrays["y"].dtype.kind == "b" else arrays["y"]
     declared = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
     if y.dtype.kind in "US" and y.ndim == 1:
         names = y
@@ -145,10 +163,35 @@ def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     return y.astype(np.int64), [str(c) for c in range(int(y.max()) + 1)] if declared is None else declared
 
 
+def _samples(x: Array, what: str) -> Array:
+    """Numbers of a data frame, and float64, as float32; others as they are."""
+    numbers = x.dtype.kind == "O" or x.dtype == np.float64 or (x.dtype.kind in "iub" and x.ndim == 2)
+    if not numbers:
+        return x
+    try:
+        with np.errstate(over="ignore"):  # `check` names what became infinite
+            return x.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise BadArray(f"{what}: x has values that are no numbers ({reason(error)}).", "Expected numbers.") from None
+
+
+def _array(values: Any) -> Array:
+    """Objects that are all texts, as pandas has them, are text."""
+    array = np.asarray(values)
+    if array.dtype.kind == "O" and array.size and all(isinstance(value, str) for value in array.flat):
+        return array.astype(np.str_)
+    return array
+
+
 def _times(time: Array, what: str) -> npt.NDArray[np.int64]:
-    if time.dtype.kind not in "iu":
-        raise BadArray(f"{what}: time has dtype {time.dtype}.", "Expected integer seconds UTC.")
-    return time.astype(np.int64)
+    def row_of(row: int) -> str:
+        return f"{what}, index {row}"
+
+    try:
+        column = pa.chunked_array([pa.array(time, from_pandas=True)])
+    except (pa.ArrowException, TypeError, ValueError):
+        return times_of(time.tolist(), row_of)
+    return seconds_of_column(column, row_of)
 
 
 def _sides(split: Array, what: str) -> Array:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
@@ -15,13 +14,11 @@ from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reaso
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_hdf5
-from driftline.stream_builder.importers.dated import column_of, per_second, texts_of, times_of
+from driftline.stream_builder.importers.dated import column_of, seconds_of_column, texts_of
 from driftline.stream_builder.lazy_images import from_download
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Stream
 from driftline.stream_builder.validate import check
-
-YEARS = (1000, 2999)  # a column of such integers has years, of others seconds
 
 
 def from_table(
@@ -93,7 +90,7 @@ def timed_table(
     names = texts(column("label"))
     number = {name: i for i, name in enumerate(sorted(set(names)))}
     y = np.array([number[name] for name in names], np.int64)
-    time = _times(table[column("time")], row_of)
+    time = seconds_of_column(table[column("time")], row_of)
     if len({"x", "path"} & set(asked)) + (features is not None) > 1:
         raise BadConfig("More than one of --x, --features and --path was given.", "Expected one of them.")
     if "x" in asked:
@@ -134,37 +131,6 @@ def _opened(source: Any) -> pa.Table:
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         expected = "Expected a file, a data frame, or columns by name."
         raise BadInput(f"{type(source).__name__} is no table ({reason(error)}).", expected) from None
-
-
-def _times(column: pa.ChunkedArray, row_of: Any) -> npt.NDArray[np.int64]:
-    """(N,) seconds UTC."""
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-    if column.null_count:
-        raise BadInput(f"{row_of(column.to_pylist().index(None))}: time is empty.", "Expected a value in every row.")
-    if not pa.types.is_integer(column.type):
-        return times_of(column.to_pylist(), row_of)
-    values = column.to_numpy().astype(np.int64)
-    if not len(values) or (values.min() >= YEARS[0] and values.max() <= YEARS[1]):
-        return (values - 1970).astype("datetime64[Y]").astype("datetime64[s]").astype(np.int64)
-    if (looks := _not_seconds(values)) is not None:
-        raise BadInput(
-            f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970. It looks like {looks}.",
-            "Expected dates, years, or seconds, milliseconds … since 1970.",
-            "Convert the column to dates.",
-        )
-    return values // per_second(int(np.abs(values).max()))
-
-
-def _not_seconds(values: npt.NDArray[np.int64]) -> str | None:
-    """What whole numbers look like that are no seconds since 1970, if all look so."""
-    days = values % 100, values // 100 % 100, values // 10_000
-    if all(
-        ((low <= part) & (part <= high)).all()
-        for part, (low, high) in zip(days, ((1, 31), (1, 12), (1800, 2100)), strict=True)
-    ):
-        return "days, YYYYMMDD"
-    return "days of a spreadsheet, from 1899-12-30" if ((values > 20_000) & (values < 80_000)).all() else None
 
 
 def _samples(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:

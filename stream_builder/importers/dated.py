@@ -76,7 +76,7 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
     order = time_order(data.time, ids, cut.seed)
     ids, time = ids[order], data.time[order]
     y = np.array([number[name] for name in data.labels], np.int64)[order]
-    step_of, step_names = _steps(time, cut.period)
+    step_of, step_names = steps_of(time, cut.period)
     group = None if data.group is None else numbered(np.array(data.group, np.str_)[order])
     notes = {}
     if data.side is None:
@@ -100,7 +100,10 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
     return Stream(data.name, steps, names, facts=facts)
 
 
-def _steps(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
+YEARS = (1000, 2999)  # a column of such integers has years, of others seconds
+
+
+def steps_of(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
     """(N,) number of the step of each sample, and the steps' names."""
     if (parts := count_of(period)) is None:
         return calendar_steps(time, period)
@@ -157,6 +160,38 @@ def times_of(values: Sequence[Any], what: Callable[[int], str], unit: str = "aut
         factor = per_second(int(np.abs(seconds[numbers]).max()), unit)
         seconds[numbers] = seconds[numbers] // factor
     return seconds
+
+
+def seconds_of_column(column: pa.ChunkedArray, row_of: Callable[[int], str]) -> npt.NDArray[np.int64]:
+    """(N,) seconds UTC of a column of times of any kind: as `times_of`, and a column of whole numbers from 1000 to 2999
+    has years. row_of: names a row, for messages. Raises BadInput for a row without time, and for days as numbers."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    if column.null_count:
+        raise BadInput(f"{row_of(column.to_pylist().index(None))}: time is empty.", "Expected a value in every row.")
+    if not pa.types.is_integer(column.type):
+        return times_of(column.to_pylist(), row_of)
+    values = column.to_numpy().astype(np.int64)
+    if not len(values) or (values.min() >= YEARS[0] and values.max() <= YEARS[1]):
+        return (values - 1970).astype("datetime64[Y]").astype("datetime64[s]").astype(np.int64)
+    if (looks := _not_seconds(values)) is not None:
+        raise BadInput(
+            f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970. It looks like {looks}.",
+            "Expected dates, years, or seconds, milliseconds … since 1970.",
+            "Convert the column to dates.",
+        )
+    return values // per_second(int(np.abs(values).max()))
+
+
+def _not_seconds(values: npt.NDArray[np.int64]) -> str | None:
+    """What whole numbers look like that are no seconds since 1970, if all look so."""
+    days = values % 100, values // 100 % 100, values // 10_000
+    if all(
+        ((low <= part) & (part <= high)).all()
+        for part, (low, high) in zip(days, ((1, 31), (1, 12), (1800, 2100)), strict=True)
+    ):
+        return "days, YYYYMMDD"
+    return "days of a spreadsheet, from 1899-12-30" if ((values > 20_000) & (values < 80_000)).all() else None
 
 
 def per_second(largest: int, unit: str = "auto") -> int:

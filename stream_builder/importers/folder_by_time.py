@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.dates import DATES
+from driftline.curate.core.outside.dates import shown_date
 from driftline.curate.core.outside.images import IMAGE_SUFFIXES
+from driftline.curate.sources.folder import DATES
 from driftline.stream_builder.importers.dated import Cut, Dated, images_of, stream_of
 from driftline.stream_builder.stream import Stream
 
 OTHERS = (".heic", ".heif", ".avif")
 PLACES = ("exif", "sidecar", "path")
+COARSER = {"month": ("year",), "week": ("year", "month"), "day": ("year", "month")}  # period → dates that are no part
 
 
 def from_folder_by_time(
@@ -41,6 +43,8 @@ def from_folder_by_time(
             date = next((d for place in PLACES if (d := DATES[place](file, name)) is not None), None)
         except Exception:  # Pillow raises many kinds for damaged files
             raise BadInput(f"{file} cannot be read as an image.", "", "Remove it, or copy it again.") from None
+        if date is not None and date.precision in COARSER.get(period, ()):
+            raise BadInput(f"{name} in {path} has the date {shown_date(date)}.", f"Expected dates of a {period}.")
         times.append(0 if date is None else date.utc)
         undated += [name] if date is None else []
     if undated:

@@ -319,10 +319,10 @@ class TestStoredBefore:
     RULES = FetchSettings(private_addresses="allow")
 
     def part(self, folder: Path, url: str) -> list[Path]:
-        row = {"id": "a", "row": 0, "url": url, "path": None, "uploaded": 1}
+        row = {"id": "a", "row": 0, "url": url, "path": None, "uploaded": 1, "until": None}
         folder.mkdir(parents=True, exist_ok=True)
         schema = pa.schema([("id", pa.string()), ("row", pa.int64()), ("url", pa.string()), ("path", pa.string()),
-                            ("uploaded", pa.int64())])  # fmt: skip
+                            ("uploaded", pa.int64()), ("until", pa.int64())])  # fmt: skip
         pq.write_table(pa.Table.from_pylist([row], schema), folder / "0.parquet")
         return [folder / "0.parquet"]
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from driftline.curate.bucketing.assign import assign
+from driftline.curate.bucketing.assign import OUTSIDE, UNDECIDED, assign, most_concerned
+from driftline.curate.bucketing.frozen import assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import tie_ranks, time_order
@@ -111,3 +114,65 @@ def test_as_clear_has_the_published_spans(shared: Path) -> None:
     where, buckets = assign(np.array([*ends, 0], np.int64), [str(i) for i in range(23)], BucketSettings(kind="clear"))
     assert where.tolist() == [i for i in range(11) for _ in range(2)] + [-1]
     assert [b.start for b in buckets] == ends[::2]
+
+
+RULES = {
+    "equal": BucketSettings(count=3),
+    "year": BucketSettings(kind="calendar", unit="year"),
+    "month": BucketSettings(kind="calendar", unit="month"),
+    "decade": BucketSettings(kind="calendar", unit="decade"),
+    "cuts": BucketSettings(kind="cuts", cuts=("1970-06-01", "1971-01-01")),
+    "spans": BucketSettings(kind="spans", spans=(("1970-01-01", "1970-03-01"), ("1970-06-01", "1972-01-01"))),
+}
+dated = st.lists(
+    st.tuples(st.integers(0, 1000), st.sampled_from(("year", "month", "day", "")), st.booleans()), min_size=6
+)
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+@given(photos=dated)
+def test_a_photo_is_in_a_bucket_only_if_its_whole_interval_is(
+    rules: BucketSettings, photos: list[tuple[int, str, bool]]
+) -> None:
+    first, last = [], []
+    for days, precision, at_midnight in photos:
+        moment = np.datetime64(days * DAY + (0 if at_midnight else 3600), "s")
+        unit = {"year": "Y", "month": "M", "day": "D", "": "s"}[precision]
+        first.append(moment.astype(f"datetime64[{unit}]").astype("datetime64[s]").astype(np.int64))
+        last.append((moment.astype(f"datetime64[{unit}]") + 1).astype("datetime64[s]").astype(np.int64) - 1)
+    first, last = np.array(first), np.array(last)
+    ids = [str(i) for i in range(len(first))]
+    where, buckets = assign(first, ids, rules, last)
+    spans = [(b.start if b.start is not None else -np.inf, b.end if b.end is not None else np.inf) for b in buckets]
+    for number, a, b in zip(where.tolist(), first.tolist(), last.tolist(), strict=True):
+        inside = [i for i, (start, end) in enumerate(spans) if start <= a and b < end]
+        touched = [i for i, (start, end) in enumerate(spans) if start <= b and a < end]
+        if b > a:
+            assert number == (inside[-1] if inside else UNDECIDED if touched or rules.kind == "calendar" else OUTSIDE)
+        else:
+            assert number in (inside or [OUTSIDE]) or (rules.kind == "equal" and spans[number][1] == a)
+    assert [bucket.count for bucket in buckets] == np.bincount(where[where >= 0], minlength=len(buckets)).tolist()
+    if rules.kind in ("equal", "calendar") and buckets:
+        until = pa.array(last, mask=last == first)
+        members = pa.table({"id": ids, "uploaded": first, "until": until, "bucket": where}).filter(where >= 0)
+        frozen = freeze([bucket.plain() for bucket in buckets], members, rules)
+        again = assign_frozen(first, pa.array(ids), frozen, rules, last)[0]
+        gaps = [(-np.inf, spans[0][0]), *((left[1], right[0]) for left, right in pairwise(spans))]
+        in_a_gap = [any(low <= a and b < high for low, high in gaps) for a, b in zip(first, last, strict=True)]
+        assert again.tolist() == np.where(in_a_gap, OUTSIDE, where).tolist()
+
+
+def test_equal_buckets_do_not_cut_within_a_year_of_which_nothing_more_is_known() -> None:
+    years = np.array([1905] * 8 + [1906] * 2 + [1907] * 2)
+    first, last = (np.array([np.datetime64(f"{y + more}", "s").astype(int) for y in years]) - more for more in (0, 1))
+    where, buckets = assign(first, [str(i) for i in range(12)], BucketSettings(count=3), last)
+    assert where.tolist() == [0] * 8 + [1] * 4
+    assert len(buckets) == 2
+
+
+def test_how_much_undecided_photos_could_matter() -> None:
+    day = np.array([10, 20, 40, 50, 20]) * DAY
+    last = day + np.array([0, 0, 0, 0, 30 * DAY])
+    number, buckets = assign(day, list("abcde"), BucketSettings(kind="calendar", unit="month"), last)
+    assert most_concerned(day, last, number, buckets) == {"photos": 1, "bucket": "1970-01", "share": 0.3333}
+    assert most_concerned(day, day, *assign(day, list("abcde"), BucketSettings(count=2))) is None

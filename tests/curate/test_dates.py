@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from driftline.curate.core.outside.dates import clock, seconds_of, takeout_names
-from driftline.curate.metadata.clocks import reset_clocks
+from driftline.curate.metadata.clocks import contradicted, contradiction_sentence, reset_clocks
 from driftline.curate.sources.folder import Folder
 
 ORIGINAL, DIGITIZED, OFFSET, OFFSET_ORIGINAL, OFFSET_DIGITIZED = 0x9003, 0x9004, 0x9010, 0x9011, 0x9012
@@ -23,6 +23,8 @@ def photo(path: Path, gps: dict[int, Any] | None = None, **tags: Any) -> Path:
     exif = Image.Exif()
     numbers = {"original": ORIGINAL, "digitized": DIGITIZED, "offset": OFFSET, "of_original": OFFSET_ORIGINAL,
                "of_digitized": OFFSET_DIGITIZED}  # fmt: skip
+    if "edited" in tags:
+        exif[0x0132] = tags.pop("edited")
     exif.get_ifd(0x8769).update({numbers[name]: value for name, value in tags.items()})
     if gps:
         exif.get_ifd(0x8825).update(gps)
@@ -259,3 +261,71 @@ def test_any_text_is_a_date_or_a_value_error(text: str) -> None:
         assert clock(text).precision in ("year", "month", "day")
     except ValueError:
         assert len(text) < 2 or len(text) > 1000
+
+
+class TestADateIsAnIntervalWithItsWitnesses:
+    @pytest.mark.parametrize(
+        ("name", "text", "first", "last"),
+        [
+            ("1905/a.jpg", None, "1905-01-01T00:00:00", "1905-12-31T23:59:59"),
+            ("1904-02_x/a.jpg", None, "1904-02-01T00:00:00", "1904-02-29T23:59:59"),
+            ("2012-12-31.jpg", None, "2012-12-31T00:00:00", "2012-12-31T23:59:59"),
+            ("a.jpg", "2012:12:31", "2012-12-31T00:00:00", "2012-12-31T23:59:59"),
+            ("a.jpg", "2012:12:31 23:59", "2012-12-31T23:59:00", "2012-12-31T23:59:59"),
+            ("a.jpg", "2012:12:31 23:59:58+01:00", "2012-12-31T22:59:58", None),
+        ],
+    )
+    def test_its_first_and_its_last_second(
+        self, tmp_path: Path, name: str, text: str | None, first: str, last: str | None
+    ) -> None:
+        photo(tmp_path / name, **({} if text is None else {"original": text}))
+        row = record(tmp_path)
+        assert (row["uploaded"], row["until"]) == (seconds_of(first), None if last is None else seconds_of(last))
+
+    def test_a_scan_in_the_folder_of_another_year_contradicts_it(self, tmp_path: Path) -> None:
+        photo(tmp_path / "1985" / "a.jpg", digitized="2019:01:01 12:00:00")
+        extra = record(tmp_path)["extra"]
+        assert (extra["date_from"], extra["date_contradicted"]) == ("exif", {"path": "1985"})
+
+    @pytest.mark.parametrize(
+        ("name", "sidecar", "others"),
+        [
+            ("2019-01-01_120000.jpg", None, {}),
+            ("2018/a.jpg", None, {}),  # the new year of another zone
+            ("2018-12-30.jpg", None, {"path": "2018-12-30"}),
+            ("2019/a.jpg", "1985-07", {"sidecar": "1985-07"}),
+            ("1985/a.jpg", "1985-07-01T12:00:00", {"sidecar": "1985-07-01T12:00:00", "path": "1985"}),
+            ("2019/a.jpg", "2019-01-01T05:00:00", {}),
+        ],
+    )
+    def test_a_day_or_more_apart(self, tmp_path: Path, name: str, sidecar: str | None, others: dict[str, str]) -> None:
+        path = photo(tmp_path / name, original="2019:01:01 12:00:00")
+        if sidecar is not None:
+            path.with_suffix(".xmp").write_text(f'<x xmp:CreateDate="{sidecar}"/>')
+        assert record(tmp_path)["extra"].get("date_contradicted", {}) == others
+
+    def test_a_clock_that_gps_contradicts(self, tmp_path: Path) -> None:
+        """As in the sample photos of a COOLPIX P6000: 22 hours behind."""
+        gps = {7: (14.0, 27.0, 7.24), 29: "2008:10:23"}
+        photo(tmp_path / "a.jpg", gps, original="2008:10:22 16:28:39")
+        assert record(tmp_path)["extra"]["date_contradicted"] == {"gps": "2008-10-23T14:27:07"}
+
+    @pytest.mark.parametrize(
+        ("edited", "others"), [("2008:07:31 17:32:06", {"edit": "2008-07-31T17:32:06"}), ("2031:01:01 00:00:00", {})]
+    )
+    def test_a_photo_that_was_edited_before_it_was_taken(
+        self, tmp_path: Path, edited: str, others: dict[str, str]
+    ) -> None:
+        photo(tmp_path / "a.jpg", original="2026:11:24 14:41:16", edited=edited)
+        assert record(tmp_path)["extra"].get("date_contradicted", {}) == others
+
+    def test_a_zone_explains_a_morning_that_was_yesterday_in_utc(self, tmp_path: Path) -> None:
+        photo(tmp_path / "2019-01-01.jpg", original="2019:01:01 05:00:00+09:00")
+        assert "date_contradicted" not in record(tmp_path)["extra"]
+
+    def test_photos_with_contradicting_dates_are_counted_by_the_two_places(self) -> None:
+        one = '{"date_from": "exif", "date_contradicted": {"path": "1985"}}'
+        assert contradicted([None, "{}", one, one]) == {"exif, path": 2}
+        assert contradiction_sentence("exif, path", 2).startswith(
+            "2 photos have a date in exif, which counts, and one in path"
+        )

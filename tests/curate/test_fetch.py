@@ -72,6 +72,7 @@ def part(folder: Path, urls: list[str | None], paths: list[str | None] | None = 
             "url": pa.array(urls, pa.string()),
             "path": pa.array(paths or [None] * n, pa.string()),
             "uploaded": pa.array(range(n), pa.int64()),
+            "until": pa.nulls(n, pa.int64()),
         }
     )
     assert table.column_names == COLUMNS

@@ -51,8 +51,10 @@ def outcome(rules: FilterSettings | None = None, **changes: object) -> str:
         ({"uploaded": None}, "no_upload_date"),
         ({"uploaded": 0}, "impossible_upload_date"),
         ({"uploaded": 2**31 - 1}, "impossible_upload_date"),
+        ({"uploaded": 0, "until": 31_535_999, "taken": -1}, "kept"),  # the year 1970
         ({"taken": None}, "no_capture_date"),
         ({"taken": 1_300_000_000}, "not_after_capture"),
+        ({"taken": 1_300_000_000, "until": 1_300_086_399}, "kept"),  # it may have been later that day
         ({"media": "video", "url": None}, "video"),
     ],
 )
@@ -85,6 +87,12 @@ def test_believed_span_is_half_open() -> None:
     assert outcome(rules) == "kept"
     assert outcome(rules, uploaded=1_299_999_999) == "impossible_upload_date"
     assert outcome(rules, uploaded=1_300_000_001) == "impossible_upload_date"
+
+
+def test_a_year_that_is_partly_within_the_limits_may_be_right() -> None:
+    rules, year = FilterSettings(earliest="1970-06-01", latest="1980-01-01"), {"uploaded": 1, "taken": 0}
+    assert outcome(rules, **year, until=31_535_999) == "kept"
+    assert outcome(rules, **year, until=86_399) == "impossible_upload_date"
 
 
 @pytest.mark.parametrize("later", [2 * 86_400, 365 * 86_400, 4_039_372_800 - 1_800_000_000])

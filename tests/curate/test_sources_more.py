@@ -60,7 +60,23 @@ class TestFolderDates:
             ("1909-12-31.jpg", "1909-12-31"),
             ("2012-02-30.jpg", None),
             ("20125-01.jpg", None),
-            ("1234567890123.jpg", None),
+            ("1234567890123.jpg", "2009-02-13T23:31:30"),
+            ("FB_IMG_1546300800000.jpg", "2019-01-01T00:00:00"),
+            ("1546300800000/a.jpg", None),  # a number of a folder
+            ("9234567890123.jpg", None),
+            ("25.12.2005/a.jpg", "2005-12-25"),
+            ("trip 3-12-05.jpg", None),
+            ("31_12_1999 party.jpg", "1999-12-31"),
+            ("12-25-2005.jpg", "2005-12-25"),
+            ("05.06.2012 boat.jpg", "2012-06-05"),
+            ("05-06-2012 boat.jpg", "2012-01-01"),  # June or May: a year
+            ("5-5-2012.jpg", "2012-05-05"),
+            ("Summer '98/a.jpg", "1998-01-01"),
+            ("sommer05/a.jpg", "2005-01-01"),
+            ("Winter 98/a.jpg", None),  # has two years
+            ("2000 photos/a.jpg", None),
+            ("1920 x 1080/a.jpg", None),
+            ("2048px/a.jpg", None),
             ("a.jpg", None),
             ("1905/a.jpg", "1905-01-01"),
             ("1905 harbour/IMG_1984.jpg", "1905-01-01"),
@@ -90,6 +106,8 @@ class TestFolderDates:
             ("1941-07_b/a.jpg", "month"),
             ("2012-05-01.jpg", "day"),
             ("20120501_100000.jpg", "second"),
+            ("05-06-2012.jpg", "year"),
+            ("Herbst 1975/a.jpg", "year"),
         ],
     )
     def test_the_precision_of_a_date_is_kept(self, tmp_path: Path, name: str, precision: str) -> None:

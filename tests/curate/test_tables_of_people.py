@@ -46,6 +46,47 @@ def days(*texts: str | None) -> list[int | None]:
     return [None if text is None else seconds_of(text) for text in texts]
 
 
+class TestAYearMonthOrDayIsOneUntilItsLastSecond:
+    @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+    @pytest.mark.parametrize(
+        ("value", "last"),
+        [
+            (1905, "1905-12-31T23:59:59"),
+            ("2019-02", "2019-02-28T23:59:59"),
+            ("2019-02-03", "2019-02-03T23:59:59"),
+            ("2019-02-03T00:00:00", None),
+            (1_550_000_000, None),
+        ],
+    )
+    def test_by_its_form(self, tmp_path: Path, form: str, value: Any, last: str | None) -> None:
+        (row,) = pa.Table.from_batches(source(tmp_path, form, "uploaded", [value]).batches()).to_pylist()
+        assert row["until"] == (None if last is None else seconds_of(last))
+
+    @pytest.mark.parametrize(
+        ("times", "kind"),
+        [
+            ([f"{2000 + i}-01-01T00:00:00" for i in range(12)], "year"),
+            ([f"2000-{1 + i:02}-01T00:00:00" for i in range(12)], "month"),
+            ([f"2000-01-{1 + i:02}T00:00:00" for i in range(12)], "day"),
+            (["2000-01-01T00:00:00"] * 12, "day"),
+            ([f"2000-01-{1 + i:02}T00:00:00" for i in range(9)], ""),  # too few to say so
+            ([f"2000-01-{1 + i:02}T00:00:{i // 11:02}" for i in range(12)], ""),
+        ],
+    )
+    def test_moments_that_all_begin_one(self, tmp_path: Path, times: list[str], kind: str) -> None:
+        reading = source(tmp_path, "csv", "uploaded", times).survey()
+        assert reading.precision == ({"uploaded": kind} if kind else {})
+        note = f"uploaded is always the first second of a {kind}: it is read as the {kind}."
+        assert reading.notes == ((note,) if kind else ())
+
+    def test_a_column_says_until_when(self, tmp_path: Path) -> None:
+        (tmp_path / "t.csv").write_text("file,from,to\na.jpg,1905,1907\nb.jpg,1905,1904\nc.jpg,1905,\n")
+        table = Delimited(path=tmp_path / "t.csv", columns={"path": "file", "uploaded": "from", "until": "to"})
+        rows = pa.Table.from_batches(table.batches()).to_pylist()
+        assert [row["until"] for row in rows] == days("1907-12-31T23:59:59", None, "1905-12-31T23:59:59")
+        assert [row["fault"] for row in rows] == [None, "bad_upload_time", None]
+
+
 class TestCase9DatesAsPlainNumbers:
     @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
     def test_days_are_read_if_all_rows_read_as_days(self, tmp_path: Path, form: str) -> None:

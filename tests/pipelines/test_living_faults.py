@@ -167,7 +167,7 @@ def test_the_exif_date_of_a_photo_is_in_the_store(tmp_path: Path) -> None:
     exif.get_ifd(0x8769)[0x9003] = "2011:05:01 10:00:00"
     Image.new("RGB", (64, 64), "red").save(tmp_path / "photo.jpg", exif=exif)
     rows = pa.Table.from_pylist(
-        [{"id": "a", "row": 0, "url": None, "path": str(tmp_path / "photo.jpg"), "uploaded": 1}]
+        [{"id": "a", "row": 0, "url": None, "path": str(tmp_path / "photo.jpg"), "uploaded": 1, "until": None}]
     )
     pq.write_table(rows, tmp_path / "part.parquet")
     place, out = Place(tmp_path), tmp_path / "out"
@@ -217,7 +217,8 @@ class TestFrozen:
         ids = pa.array([str(i) for i in rng.permutation(60)])
         settings = BucketSettings.model_validate({"kind": kind, "count": 7, "grow": grow_rule})
         number, buckets = assign(times, ids, settings)
-        members = pa.table({"id": ids, "uploaded": times, "bucket": number})
+        until = pa.nulls(len(ids), pa.int64())
+        members = pa.table({"id": ids, "uploaded": times, "until": until, "bucket": number})
         frozen = json.loads(json.dumps(freeze([b.plain() for b in buckets], members, settings)))
         later = np.array([times.max() + 1 + i * 40_000_000 for i in range(3)], np.int64)
         again, opened_ = assign_frozen(
@@ -233,7 +234,8 @@ class TestFrozen:
         settings = BucketSettings(count=2)
         times, ids = np.arange(10, 20, dtype=np.int64), pa.array([str(i) for i in range(10)])
         number, buckets = assign(times, ids, settings)
-        members = pa.table({"id": ids, "uploaded": times, "bucket": number})
+        until = pa.nulls(len(ids), pa.int64())
+        members = pa.table({"id": ids, "uploaded": times, "until": until, "bucket": number})
         frozen = freeze([b.plain() for b in buckets], members, settings)
         again, _ = assign_frozen(np.array([3, 12], np.int64), pa.array(["a", "b"]), frozen, settings)
         assert again.tolist() == [-1, 0]

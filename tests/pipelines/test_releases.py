@@ -20,6 +20,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, In
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.shards import read_tar
+from driftline.curate.metadata.withdrawals import public_digest
 from driftline.curate.release import Release
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.config.loader import load
@@ -227,7 +228,9 @@ class TestTakenBack:
         release = published(folder, "release.withdrawn=withdrawn.csv", "release.version=1.0.1")
         assert gone not in release.table["id"].to_pylist()
         assert gone not in pq.read_table(release.path / "unlabelled.parquet")["id"].to_pylist()
-        assert (release.path / "WITHDRAWN.csv").read_text() == f"id,since\n{gone},1.0.1\n"
+        digest = public_digest(gone, release.name)
+        assert (release.path / "WITHDRAWN.csv").read_text() == f"salt,digest,since\n{release.name},{digest},1.0.1\n"
+        assert release.withdrawn([gone, "never-seen", release.table["id"][0].as_py()]) == [gone]
         assert counts_of(folder)["publish"]["dropped"]["withdrawn"] == 1
         assert "WITHDRAWN.csv" in (release.path / "README.md").read_text()
 
@@ -241,9 +244,11 @@ class TestTakenBack:
             published(folder, *changes)
         release = published(folder, *changes, "release.version=2.0.0")
         told = release.facts["changes"]
-        assert told["withdrawn"] == {"images": 1, "ids": [gone]}
+        assert told["withdrawn"] == {"images": 1, "ids": []}
         assert told["removed"]["images"] == 0
-        assert f"1 images withdrawn by their owners: {gone}" in (release.path / "CHANGES.md").read_text()
+        assert "- 1 images withdrawn by their owners\n" in (release.path / "CHANGES.md").read_text()
+        names = [path for path in release.path.rglob("*") if path.is_file() and gone.encode() in path.read_bytes()]
+        assert names == [], "nobody can list what was withdrawn"
 
     def test_the_same_images_again_are_a_patch(self, folder: Path, tmp_path: Path) -> None:
         shutil.copytree(published(folder).path, tmp_path / "v1")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from driftline.curate.core.errors import BadArray, BadInput, IncompatibleStream, IntegrityError, MissingFile
@@ -54,6 +55,65 @@ def test_arrays_in_memory_and_in_a_file_give_the_same_stream(tmp_path: Path) -> 
     assert (in_memory.name, from_file.name) == ("arrays", "a")
 
 
+FRAME = pd.DataFrame(
+    {
+        "a": np.arange(12, dtype=np.float64), "b": range(12), "kind": ["cat", "dog", "emu"] * 4,
+        "taken": pd.date_range("2015-03-01", periods=12, freq="120D")[::-1],
+    }
+)  # fmt: skip
+
+
+def framed(**changes: Any) -> Stream:
+    return from_arrays({"x": FRAME[["a", "b"]], "y": FRAME["kind"], "time": FRAME["taken"]} | changes, period="year")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"x": FRAME[["a", "b"]].astype(object)},
+        {"y": FRAME["kind"].astype("category")},
+        {"y": FRAME["kind"].astype("string")},
+        {"time": FRAME["taken"].dt.tz_localize("UTC")},
+        {"time": [moment.tz_localize("UTC").tz_convert("Asia/Tokyo") for moment in FRAME["taken"]]},
+        {"time": FRAME["taken"].dt.strftime("%Y-%m-%d")},
+        {"time": FRAME["taken"].astype("datetime64[ms]").astype("int64")},
+    ],
+)
+def test_what_pandas_holds_becomes_the_same_stream_in_order_of_time(changes: dict[str, Any]) -> None:
+    stream = framed(**changes)
+    assert [step.name for step in stream] == ["2015", "2016", "2017", "2018"]
+    assert stream.classes == ["cat", "dog", "emu"]
+    first = np.concatenate([split.ids for split in stream[0].splits.values()])
+    assert sorted(first.tolist()) == ["10", "11", "9"], "an id is the row of the frame"
+    assert stream[0]["train"].x.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"time": FRAME["taken"].where(FRAME.index != 3)}, "index 3: time is empty"),
+        (
+            {"time": FRAME["taken"].dt.strftime("%Y%m%d").astype(int)},
+            "as seconds, all rows would lie in 1970. It looks",
+        ),
+        ({"y": FRAME["kind"].where(FRAME.index != 3, None)}, "y is None at index 3"),
+        ({"x": FRAME[["kind"]].assign(more=1)}, "x has values that are no numbers"),
+    ],
+)
+def test_what_pandas_lacks_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises((BadArray, BadInput), match=message):
+        framed(**changes)
+
+
+def test_years_as_numbers_are_years() -> None:
+    stream = from_arrays(
+        {"x": FRAME[["a", "b"]], "y": FRAME["kind"] == "cat", "time": FRAME["taken"].dt.year}, period=2
+    )
+    assert [step.name for step in stream] == ["2015-01-01", "2017-01-01"]
+    assert stream.classes == ["False", "True"]
+
+
 def test_the_hash_is_of_the_content_not_of_the_name(tmp_path: Path) -> None:
     first = from_arrays(npz(tmp_path, **good())).save(tmp_path / "one")
     (tmp_path / "a.npz").rename(tmp_path / "b.npz")
@@ -81,12 +141,12 @@ def test_a_learner_sees_no_test_and_streaming_sees_all_of_the_past(stream: Strea
     [
         ({"x": None}, "x is missing"),
         ({"z": np.zeros(3)}, "unknown array z"),
-        ({"x": np.zeros((12, 2))}, "float64.*float32"),
         ({"x": np.zeros((12, 4, 4), np.uint8)}, r"\(N, H, W, 3\)"),
         ({"x": np.zeros((12, 4, 4, 4), np.uint8)}, "RGBA"),
         ({"x": np.zeros((11, 2), np.float32)}, "11 samples"),
         ({"x": np.where(np.arange(24).reshape(12, 2) == 14, np.nan, 1).astype(np.float32)}, "index 7 holds NaN"),
         ({"y": np.zeros(12)}, "y has dtype float64"),
+        ({"x": np.full((12, 2), 1e300)}, "index 0 holds NaN or infinity"),
         ({"y": np.arange(12)}, "label 3 at index 3. Expected 0 … 2"),
         ({"y": np.arange(12) - 1}, "label -1 at index 0"),
         ({"split": np.array(["train"] * 11 + ["dev"])}, "'dev' at index 11"),

@@ -1,13 +1,12 @@
-"""Dates from outside: of table cells, of photo files (EXIF), of sidecars beside them, and in their paths."""
+"""Dates from outside: of table cells, of photo files (EXIF) and of sidecars beside them."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +14,10 @@ from typing import Any, NamedTuple
 from driftline.curate.core.outside.names import is_count
 
 EPOCH = datetime(1970, 1, 1)
+DAY = 86_400  # seconds
+MONTH, DAY_OF_MONTH = re.compile(r"\d{4}-\d\d"), re.compile(r"\d{4}-\d\d-\d\d")
 YEAR_AS_FLOAT = re.compile(r"[12]\d{3}\.0+")  # of a column in which one year is missing
-EXIF_IFD, GPS_IFD, MODEL = 0x8769, 0x8825, 0x0110
+EXIF_IFD, GPS_IFD, MODEL, EDITED_AT = 0x8769, 0x8825, 0x0110, 0x0132
 # name, tag, and the tag of its own offset from UTC
 EXIF_DATES = (("DateTimeOriginal", 0x9003, 0x9011), ("DateTimeDigitized", 0x9004, 0x9012))
 GPS_TIME, GPS_DATE = 7, 29
@@ -29,21 +30,12 @@ CLOCK = re.compile(
 COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)(?:[ T](\d\d)(\d\d)(\d\d))?(?=$|\D)")  # 20160226T131415
 FIRST_YEAR, LAST_YEAR = 1000, 9998  # years 1 and 9999 stand for "no date"
 OFFSETS = (-12 * 3600, 14 * 3600)  # of the zones on earth, seconds
-# 2012-05-01, 20120501_100000, 2012/05/01, "Screenshot 2012-05-01 at 9.00.00 AM": years 1800-2099, real months and days
-DATE_IN_PATH = re.compile(
-    r"(?<!\d)(1[89]\d\d|20\d\d)([-_./]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])"
-    r"(?:(?: at |[ T_-])([01]\d|2[0-3]|\d(?=[.:]))[-_.:]?([0-5]\d)[-_.:]?([0-5]\d)(?:\d{3})?(?:\s?([AP])M)?)?(?!\d)"
-)
-MONTH_IN_PATH = re.compile(r"(?<!\d)(1[89]\d\d|20\d\d)(?:[-_.](0[1-9]|1[0-2])(?![-_.]?\d)|/(0[1-9]|1[0-2])/)")
-# A folder that is a year or begins with one; a number in the photo's own name may be a counter.
-YEAR_IN_PATH = re.compile(r"(?:^|/)(1[89]\d\d|20\d\d)(?:[ _-]+[^\d/][^/]*)?(?=/)")
 # The capture before the scan, wherever they stand: CreateDate is when the file was made, ModifyDate is not used.
 DATES_IN_XMP = tuple(
     re.compile(rf"\b\w+:{tag}(?:\s*=\s*[\"']|\s*>)([^\"'<>]*)")
     for tag in ("DateTimeOriginal", "DateCreated", "DateTimeDigitized", "CreateDate")
 )
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-PRECISIONS = {4: "year", 7: "month", 10: "day"}  # of an ISO date, by its length
 LARGEST_SIDECAR = 1 << 20  # bytes
 SUPPLEMENTAL = "supplemental-metadata"
 LONGEST_TITLE = 51 - len(".json")  # characters of a sidecar's name in Google Takeout
@@ -67,8 +59,18 @@ class Date(NamedTuple):
 
     @property
     def utc(self) -> int:
-        """Seconds since 1970, UTC; a clock of unknown offset counts as UTC."""
+        """The earliest second that it may be, since 1970, UTC; a clock of unknown offset counts as UTC."""
         return self.taken - (self.offset or 0)
+
+    @property
+    def until(self) -> int:
+        """The last second that it may be, in the same way."""
+        return last_second(self.taken, self.precision) - (self.offset or 0)
+
+    def contradicts(self, other: Date) -> bool:
+        """Whether more lies between the two than zones explain: a day, or 14 hours if one of them is UTC."""
+        zones = DAY if self.offset is None and other.offset is None else OFFSETS[1]
+        return max(self.utc, other.utc) - min(self.until, other.until) > zones
 
 
 class Tags(NamedTuple):
@@ -80,13 +82,15 @@ class Tags(NamedTuple):
     """of the camera"""
     refused: dict[str, str]
     """name of a tag → its value, which is no date"""
+    contradicted: dict[str, str]
+    """gps, edit (the last one) → its date, which cannot be if `date` is right"""
 
 
 def seconds_of(value: Any) -> int:
     """A time → seconds since the epoch, UTC. Raises ValueError.
 
     Four digits are a year (its first second), also as a float or text such as 2019.0 (from 1000 to 2999); other numbers
-    are seconds, text is ISO 8601 (without zone: UTC).
+    are seconds, text is ISO 8601 (without zone: UTC; 2019-03: its first second).
 
     >>> seconds_of("1970"), seconds_of("86400"), seconds_of("1970-01-01T00:01:00+00:00"), seconds_of(1.5)
     (0, 86400, 60, 1)
@@ -107,10 +111,40 @@ def seconds_of(value: Any) -> int:
     try:
         number = math.floor(value) if isinstance(value, float) else int(text.removesuffix(".0"))
     except ValueError:
-        return seconds_of(datetime.fromisoformat(text))
+        return seconds_of(datetime.fromisoformat(f"{text}-01" if MONTH.fullmatch(text) else text))
     if abs(number) >= 2**62:
         raise ValueError(f"{number} is not a time")
     return number
+
+
+def precision_of(value: Any) -> str:
+    """How precise the text, number or date is that `seconds_of` reads: year, month, day or second.
+
+    >>> [precision_of(value) for value in (1905, "2019-03", "2019-03-04", "2019-03-04T10:00", 1551693600)]
+    ['year', 'month', 'day', 'second', 'second']
+    """
+    if isinstance(value, date):
+        return "second" if isinstance(value, datetime) else "day"
+    text = str(value)
+    if YEAR_AS_FLOAT.fullmatch(text) or (is_count(text) and len(text) == 4):
+        return "year"
+    if MONTH.fullmatch(text):
+        return "month"
+    return "day" if DAY_OF_MONTH.fullmatch(text) else "second"
+
+
+def last_second(start: int, precision: str) -> int:
+    """The last second of the year, month, day or minute that begins at `start`.
+
+    >>> iso(last_second(seconds_of("1904-02"), "month"))
+    '1904-02-29T23:59:59Z'
+    """
+    moment = EPOCH + timedelta(seconds=start)
+    if precision == "year":
+        return since_1970(datetime(moment.year + 1, 1, 1)) - 1
+    if precision == "month":
+        return since_1970(datetime(moment.year + moment.month // 12, moment.month % 12 + 1, 1)) - 1
+    return start + {"day": DAY, "minute": 60}.get(precision, 1) - 1
 
 
 def iso(seconds: int) -> str:
@@ -120,6 +154,15 @@ def iso(seconds: int) -> str:
     '2012-03-15T19:41:23Z'
     """
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def shown_date(date: Date) -> str:
+    """As precise as it is: "1985", "1985-07", "1985-07-01", "1985-07-01T12:00:00".
+
+    >>> shown_date(clock("1985-07"))
+    '1985-07'
+    """
+    return iso(date.taken)[: {"year": 4, "month": 7, "day": 10, "minute": 16}.get(date.precision, 19)]
 
 
 def clock(text: str) -> Date:
@@ -140,20 +183,21 @@ def clock(text: str) -> Date:
     if not FIRST_YEAR <= int(year) <= LAST_YEAR:
         raise ValueError(f"{text!r} stands for no date")
     if not int(month or 0):
-        return Date(_since_1970(datetime(int(year), 1, 1)), None, "year")
+        return Date(since_1970(datetime(int(year), 1, 1)), None, "year")
     if not int(day or 0):
-        return Date(_since_1970(datetime(int(year), int(month), 1)), None, "month")
-    midnight = _since_1970(datetime(int(year), int(month), int(day)))
+        return Date(since_1970(datetime(int(year), int(month), 1)), None, "month")
+    midnight = since_1970(datetime(int(year), int(month), int(day)))
     if hour is None:
         return Date(midnight, None, "day")
     hours = int(hour) % 12 + 12 * (half in "Pp") if half else int(hour)
     within = 3600 * hours + 60 * int(minute) + int(second or 0)
-    if within > 86_400 or int(minute) > 59 or int(second or 0) > 60:
+    if within > DAY or int(minute) > 59 or int(second or 0) > 60:
         raise ValueError(f"{text!r} has a time that no clock shows")
     return Date(midnight + within, _offset(zone or ""), "minute" if second is None else "second")
 
 
-def _since_1970(moment: datetime) -> int:
+def since_1970(moment: datetime) -> int:
+    """Seconds from 1970 to what a clock shows."""
     return int((moment - EPOCH).total_seconds())
 
 
@@ -194,8 +238,8 @@ def from_exif(exif: Any) -> Tags:
         if date.offset is None and date.precision in ("minute", "second"):
             offset = _offset(_text(details.get(own_offset)))
             date = date._replace(offset=_offset_by_gps(exif, date.taken) if offset is None else offset)
-        return Tags(date, model, refused)
-    return Tags(None, model, refused)
+        return Tags(date, model, refused, _contradictions(exif, date))
+    return Tags(None, model, refused, {})
 
 
 def _text(value: Any) -> str:
@@ -206,14 +250,32 @@ def _text(value: Any) -> str:
 
 def _offset_by_gps(exif: Any, taken: int) -> int | None:
     """The offset of a clock that showed `taken` at the date and time of GPS, rounded to 15 minutes as zones are."""
+    moment = _gps_time(exif)
+    offset = None if moment is None else 900 * round((taken - moment) / 900)
+    return offset if offset is not None and OFFSETS[0] <= offset <= OFFSETS[1] else None
+
+
+def _gps_time(exif: Any) -> float | None:
+    """Seconds since 1970, UTC."""
     gps = exif.get_ifd(GPS_IFD)
     try:
         hours, minutes, seconds = map(float, gps[GPS_TIME])
-        difference = taken - (clock(_text(gps[GPS_DATE])).taken + 3600 * hours + 60 * minutes + seconds)
-        offset = 900 * round(difference / 900)
+        moment = clock(_text(gps[GPS_DATE])).taken + 3600 * hours + 60 * minutes + seconds
+        return moment if abs(moment) < math.inf else None
     except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
         return None
-    return offset if OFFSETS[0] <= offset <= OFFSETS[1] else None
+
+
+def _contradictions(exif: Any, date: Date) -> dict[str, str]:
+    """A time of GPS that no zone brings to the camera's, and an edit long before the capture: the clock was wrong."""
+    contradicted: dict[str, str] = {}
+    if (moment := _gps_time(exif)) is not None and date.contradicts(gps := Date(int(moment), 0, "second")):
+        contradicted["gps"] = shown_date(gps)
+    with suppress(ValueError):
+        edited = clock(_text(exif.get(EDITED_AT)))
+        if edited.until < date.utc and date.contradicts(edited):
+            contradicted["edit"] = shown_date(edited)
+    return contradicted
 
 
 def from_sidecar(path: Path, name: str) -> Date | None:
@@ -268,34 +330,5 @@ def _small(path: Path) -> str:
     return data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig", "replace")
 
 
-def from_path(path: Path, name: str) -> Date | None:
-    """The last date in the path, because it is the nearest to the photo's own name; else the last month, else year.
-
-    >>> from_path(Path("x"), "2011/trip/IMG_20120501_100000.jpg"), from_path(Path("x"), "1970 harbour/a.jpg")
-    (Date(taken=1335866400, offset=None, precision='second'), Date(taken=0, offset=None, precision='year'))
-    """
-    for match in reversed(list(DATE_IN_PATH.finditer(name))):
-        year, _, month, day, hour, minute, second, half = match.groups()
-        hours = int(hour or 0) % 12 + 12 * (half == "P") if half else int(hour or 0)
-        try:
-            moment = datetime(int(year), int(month), int(day), hours, int(minute or 0), int(second or 0))
-        except ValueError:  # 30 February
-            continue
-        return Date(_since_1970(moment), None, "day" if hour is None else "second")
-    for match in reversed(list(MONTH_IN_PATH.finditer(name))):
-        return Date(_since_1970(datetime(int(match[1]), int(match[2] or match[3]), 1)), None, "month")
-    for match in reversed(list(YEAR_IN_PATH.finditer(name))):
-        return Date(_since_1970(datetime(int(match[1]), 1, 1)), None, "year")
-    return None
-
-
 def from_file(path: Path, name: str) -> Date | None:
     return Date(int(path.stat().st_mtime), 0, "second")
-
-
-DATES: Mapping[str, Callable[[Path, str], Date | None]] = {
-    "exif": lambda path, name: exif(path).date,
-    "sidecar": from_sidecar,
-    "path": from_path,
-    "file": from_file,
-}

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import csv_text
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.metadata.withdrawals import PUBLISHED, listed, listed_withdrawals, public_digest
 from driftline.curate.release.format import Release
+from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.versions.identity import Listed, unlabelled_of
 
 LEVELS = ("major", "minor", "patch")
@@ -64,7 +65,7 @@ def changes_since(
         "relabelled": dict(sorted(relabelled.items())),
         "reasons": dict(sorted(reasons.items())),
         "requested": sorted(requested),
-        **{name: {"images": len(ids), "ids": ids[:EXAMPLES]} for name, ids in lists.items()},
+        **{n: {"images": len(ids), "ids": [] if n == "withdrawn" else ids[:EXAMPLES]} for n, ids in lists.items()},
     }
     return changes | {"level": _level(changes)}
 
@@ -92,6 +93,7 @@ def with_parts(
         "changed": sum(was[id_] != listed[id_] for id_ in was.keys() & listed.keys()),
     }
     complete = {**changes, "features": features, "unlabelled": counts}
+    del complete["requested"]  # what owners withdrew is named to nobody
     return complete | {"level": _level(complete)}
 
 
@@ -161,7 +163,7 @@ def changes_markdown(changes: Mapping[str, Any], version: str) -> str:
         if n := changes[name]["images"]:
             ids = ", ".join(changes[name]["ids"]) + (", …" if n > EXAMPLES else "")
             because = ", ".join(f"{text} ({n})" for text, n in changes.get(BECAUSE.get(name, ""), {}).items())
-            lines.append(f"- {n} {phrase}: {ids}{because and f'. Why: {because}'}")
+            lines.append(f"- {n} {phrase}{ids and f': {ids}'}{because and f'. Why: {because}'}")
     lines += _tars(changes.get("tars"))
     return "\n".join([*lines, *(["- only the card changed"] if len(lines) == 2 else [])]) + "\n"
 
@@ -179,25 +181,23 @@ def _tars(tars: Mapping[str, Any] | None) -> list[str]:
     return lines
 
 
-def all_withdrawn(before: Release | None, withdrawn: Mapping[str, str], ids: Iterable[str]) -> list[tuple[str, str]]:
-    """(id, since version) of all withdrawn images, which owners of a copy must delete.
+def all_withdrawn(
+    before: Release | None, withdrawn: Mapping[str, bool], ids: Iterable[str], settings: ReleaseSettings
+) -> list[tuple[str, str, str]]:
+    """(salt, digest, since version) of all withdrawn images, which owners of a copy must delete.
 
-    These are the ones that earlier releases list, and those of `withdrawn` (id → version) that are in the release
-    `before` or in `ids`, the accepted images of this run.
+    These are the ones that earlier releases list, and those of `withdrawn` (id → whether an earlier release of the run
+    held it) that were held, are in the release `before`, or in `ids`, the accepted images of this run.
     """
-    since: dict[str, str] = {}
-    if before is not None:
-        path = before.path / "WITHDRAWN.csv"
-        if path.is_file():
-            rows = csv_rows(path, ["id", "since"], "Expected the list of the earlier release.")
-            since |= {row["id"]: row["since"] for _, row in rows}
+    rows = [] if before is None else listed_withdrawals(before.path)
     contained = set(ids) | (set(before.table["id"].to_pylist()) if before is not None else set())
-    for id_, version in withdrawn.items():
-        if id_ in contained:
-            since.setdefault(id_, version)
-    return sorted(since.items())
+    candidates = [id_ for id_, held in withdrawn.items() if held or id_ in contained]
+    there = set(listed(candidates, ((salt_, digest) for salt_, digest, _ in rows)))
+    salt, version = settings.name, settings.version
+    new = [(salt, public_digest(id_, salt), version) for id_ in candidates if id_ not in there]
+    return sorted([*rows, *new])
 
 
-def withdrawn_csv(rows: Sequence[tuple[str, str]]) -> str:
-    """The text of WITHDRAWN.csv from (id, since version)."""
-    return csv_text(("id", "since"), rows)
+def withdrawn_csv(rows: Sequence[tuple[str, str, str]]) -> str:
+    """The text of WITHDRAWN.csv."""
+    return csv_text(PUBLISHED, rows)

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import PRECISIONS, seconds_of
+from driftline.curate.core.outside.dates import last_second, precision_of, seconds_of
 from driftline.curate.core.outside.json_api import JsonApi, agent, text_of, text_of_html
 from driftline.curate.core.settings import SPEED, Positive, Text
 from driftline.curate.fetch.address_guard import leaves_public
@@ -156,6 +156,7 @@ class Iiif(Source):
                     "id": safe_id(id_),
                     "url": image,
                     "uploaded": None if when is None else when[0],
+                    "until": None if when is None else last_second(when[0], when[2]),
                     "nickname": next((own[key] for key in MAKERS if key in own), None),
                     "title": ", ".join(t for t in (title, words(canvas.get("label"))) if t) or None,
                     "description": words(manifest.get("summary", manifest.get("description"))),
@@ -182,7 +183,7 @@ class Iiif(Source):
             if match := DATE.search(entries.get(title.casefold(), "")):
                 text = "-".join(part for part in match.groups() if part)
                 try:
-                    return seconds_of(text if len(text) != 7 else f"{text}-01"), title, PRECISIONS[len(text)]
+                    return seconds_of(text), title, precision_of(text)
                 except ValueError:  # 30 February
                     continue
         return None

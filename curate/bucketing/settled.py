@@ -1,0 +1,81 @@
+"""Dates that a person settled: a table beside the run, never in a photo."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from driftline.curate.bucketing.assign import Ints
+from driftline.curate.core.atomic_io import csv_text, write_text
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.dates import Date, clock
+
+COLUMNS = ("id", "date")
+
+
+class Times(NamedTuple):
+    """When each of N photos may have been uploaded, seconds UTC."""
+
+    first: Ints
+    """(N,) the first second"""
+    last: Ints
+    """(N,) the last second"""
+
+
+def settled_dates(path: Path) -> dict[str, Date]:
+    """Id → its date, of a CSV file with the columns id and date (2012, 2012-05, 2012-05-01, 2012-05-01T10:00+02:00);
+    empty without the file. The last row of an id counts. Raises BadInput, naming the row."""
+    if not path.is_file():
+        return {}
+    try:
+        rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines(), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path} cannot be read as CSV ({error}).", "Expected UTF-8 text.") from None
+    if not rows or tuple(rows[0]) != COLUMNS:
+        raise BadInput(f"{path} begins with {','.join(rows[0]) if rows else 'nothing'}.", "Expected id,date.")
+    dates = {}
+    for number, row in enumerate(rows[1:], 2):
+        try:
+            id_, text = row
+            dates[id_] = clock(text)
+        except ValueError:
+            raise BadInput(
+                f"{path}: row {number} is {','.join(row)!r}.", "Expected an id and a date, as in 2012-05."
+            ) from None
+    return dates
+
+
+def settle(path: Path, id_: str, text: str) -> None:
+    """Add a date to the file, in place of an earlier one of the photo; "" takes it back. Raises BadInput."""
+    dates = settled_dates(path)
+    rows = {name: row for name, row in _rows(path).items() if name in dates and name != id_}
+    if text.strip():
+        try:
+            clock(text)
+        except ValueError:
+            raise BadInput(f"The date is {text!r}.", "Expected one as 2012, 2012-05 or 2012-05-01.") from None
+        rows[id_] = text.strip()
+    write_text(path, csv_text(COLUMNS, sorted(rows.items())))
+
+
+def _rows(path: Path) -> Mapping[str, str]:
+    if not path.is_file():
+        return {}
+    return dict(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()[1:]))
+
+
+def times_of(table: pa.Table, settled: Mapping[str, Date]) -> Times:
+    """When each photo may have been uploaded. table: columns id, uploaded, until; settled: dates that count instead."""
+    first = table["uploaded"].to_numpy().astype(np.int64)
+    last = table["until"].combine_chunks().fill_null(-(2**62)).to_numpy().astype(np.int64)
+    last = np.maximum(first, last)
+    if settled:
+        for place, id_ in enumerate(table["id"].to_pylist()):
+            if (date := settled.get(id_)) is not None:
+                first[place], last[place] = date.utc, date.until
+    return Times(first, last)

@@ -1,0 +1,108 @@
+"""A photo that its owner withdrew leaves every later command of the run, and other runs that share its store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.console import driftline
+from support.helpers import album, photo_config
+
+import driftline as dl
+from driftline.curate.core.errors import UnknownName
+from driftline.curate.metadata.filters import was_withdrawn
+from driftline.curate.metadata.schema import TABLE, batch_of
+from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdraw, withdrawals
+from driftline.curate.release import Release
+from driftline.pipelines.run.state import folder_of
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("withdraw") / "run"
+    album(root / "photos", 6)
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 5"))
+    assert driftline("run", str(root), "--yes").returncode == 0
+    return root
+
+
+def test_a_photo_leaves_the_release_with_the_next_plain_run_and_its_owner_can_check(published: Path) -> None:
+    before = Release.open(published)
+    gone, stays = before.table["id"].to_pylist()[:2]
+    done = driftline("withdraw", str(published), gone, "--reason", "=asked by mail")
+    assert done.stdout == (
+        f"withdrawn: {gone}\nRelease 1.0.0 holds them: raise release.version before you publish again.\n"
+        f"Next: driftline run {published}\n"
+    )
+    assert driftline("run", str(published), "--yes", "--set", "release.version=1.0.1").returncode == 0
+    release = Release.open(published)
+    assert gone not in release.table["id"].to_pylist()
+    assert release.withdrawn([gone, stays]) == [gone]
+    assert [path for path in release.path.rglob("*") if path.is_file() and gone.encode() in path.read_bytes()] == []
+    assert driftline("run", str(published), "--yes", "--set", "release.version=1.0.1").returncode == 0
+    assert gone not in Release.open(published).table["id"].to_pylist(), "it stays away"
+
+    assert f"withdrawn: 1 photos ({published / 'withdrawals.csv'})" in driftline("status", str(published)).stdout
+    answer = json.loads(driftline("withdraw", str(published), gone, "--json").stdout)
+    assert (answer["withdrawn"], answer["already"]) == ([], [gone])
+    (row,) = withdrawals(published / "withdrawals.csv")
+    assert (row.id, row.reason, row.release) == (gone, "'=asked by mail", "1.0.0")
+
+
+def test_an_unknown_photo_is_refused_before_anything_is_written(published: Path, tmp_path: Path) -> None:
+    known = Release.open(published).table["id"][3].as_py()
+    list_ = (published / "withdrawals.csv").read_text()
+    with pytest.raises(UnknownName, match="read a photo with the id 'nonsense'"):
+        dl.withdraw(published, [known, "nonsense"])
+    assert (published / "withdrawals.csv").read_text() == list_
+
+
+def table_run(root: Path, store: Path) -> list[str]:
+    """Ids that pass the filters of a run on a table of addresses."""
+    root.mkdir()
+    (root / "t.csv").write_text(
+        "name,url,year\n" + "".join(f"{root.name}{i},http://h/{i}.jpg,2012\n" for i in range(4))
+    )
+    (root / "driftline.yaml").write_text(
+        "collection: {source: delimited, path: t.csv, columns: {id: name, url: url, uploaded: year}}\n"
+        f"filter: {{upload_after_capture: false}}\nstore: {{path: {store}}}\nembed: {{model: driftline-photo-world}}\n"
+        "retrieve: {concepts: [car]}\n"
+    )
+    return passed(root)
+
+
+def passed(root: Path) -> list[str]:
+    done = driftline("run", str(root), "--until", "filter", "--yes")
+    assert done.returncode == 0, done.stderr
+    return [
+        i for part in (folder_of(root, "filter") / "table").glob("*") for i in pq.read_table(part)["id"].to_pylist()
+    ]
+
+
+def test_other_runs_with_the_same_store_refuse_its_address(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    assert table_run(tmp_path / "a", store) == ["a0", "a1", "a2", "a3"]
+    answer = dl.withdraw(tmp_path / "a", "http://h/2.jpg")
+    assert answer["withdrawn"] == ["a2"]
+    assert passed(tmp_path / "a") == ["a0", "a1", "a3"]
+    assert table_run(tmp_path / "b", store) == ["b0", "b1", "b3"]
+    assert table_run(tmp_path / "c", tmp_path / "another") == ["c0", "c1", "c2", "c3"]
+    assert "h/2" not in (store / "withdrawals.csv").read_text()
+
+
+def test_a_photo_is_listed_once(tmp_path: Path) -> None:
+    one = Withdrawal("a", "2026-01-02", "", "", address_digest("http://h/a.jpg"))
+    assert withdraw(tmp_path / "list.csv", [one]) == [one]
+    assert withdraw(tmp_path / "list.csv", [one, one._replace(id="b", address="")]) == [
+        one._replace(id="b", address="")
+    ]
+    assert [row.id for row in withdrawals(tmp_path / "list.csv")] == ["a", "b"]
+
+
+def test_without_addresses_no_url_is_hashed() -> None:
+    batch = batch_of([{"id": "a", "url": None}, {"id": "b", "url": "http://h/b.jpg"}], TABLE)
+    rows = [Withdrawal("", "", "", "", address_digest("http://h/b.jpg"))]
+    assert was_withdrawn(rows)(batch).to_pylist() == [False, True]
+    assert was_withdrawn([rows[0]._replace(id="a", address="")])(batch).to_pylist() == [True, False]
