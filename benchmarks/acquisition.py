@@ -354,7 +354,10 @@ def _rows(address: str, images: int, folder: Path) -> Path:
     n = range(images)
     table = {"id": [str(i) for i in n], "row": list(n), "url": [f"{address}/{i}.jpg" for i in n]}
     none = pa.nulls(images, pa.string())
-    pq.write_table(pa.table({**table, "path": none, "uploaded": list(n)}), folder / "part.parquet")
+    pq.write_table(
+        pa.table({**table, "path": none, "uploaded": list(n), "until": pa.nulls(images, pa.int64())}),
+        folder / "part.parquet",
+    )
     return folder / "part.parquet"
 
 

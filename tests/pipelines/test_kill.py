@@ -38,7 +38,7 @@ def test_the_downloader_dies_with_its_parent(tmp_path: Path) -> None:
             "from driftline.curate.fetch.run import FetchSettings, fetch\n"
             "from driftline.curate.core.run_log import RunLog\n"
             "rows = pa.table({'id': ['a'], 'row': pa.array([0]), 'url': [sys.argv[1]], "
-            "'path': pa.nulls(1, pa.string()), 'uploaded': pa.array([0])})\n"
+            "'path': pa.nulls(1, pa.string()), 'uploaded': pa.array([0]), 'until': pa.nulls(1, pa.int64())})\n"
             "out = Path(sys.argv[2])\n"
             "pq.write_table(rows, out / 'part.parquet')\n"
             "rules = FetchSettings(downloader='img2dataset', timeout=60, private_addresses='allow')\n"
