@@ -74,7 +74,7 @@ def evaluate(
     """
     out = None if out is None else Path(out)
     stream_folder = Path(stream) if stream_folder is None and isinstance(stream, str | Path) else stream_folder
-    stream, learners, seeds = stream_of(stream), several(learners), numbers_of(seeds)
+    stream, learners, seeds = stream_of(stream, out is not None), several(learners), numbers_of(seeds)
     grid, jobs = jobs_of(
         stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset=preset, any_code=reuse == "any"
     )
@@ -239,6 +239,7 @@ def plan(
     reuse: Reuse = "same",
 ) -> Workload:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
+    stream = stream_of(stream, out is not None)
     grid, jobs = jobs_of(
         stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset=preset, any_code=reuse == "any"
     )

@@ -127,6 +127,15 @@ def write(
     write_json(folder / "stream.json", head)
 
 
+def hash_in_memory(stream: Any) -> str:
+    """A hash of a Stream that was never saved; not the one that it gets then."""
+    texts, more = stream.class_texts, (stream.prior, *(step.unlabelled for step in stream.steps))
+    parts = [list(stream.classes), texts and _hash_texts(texts), *(None if x is None else _hash_x(x) for x in more)]
+    stored = _stored_steps(stream.steps, stream.oracle)
+    parts += ([s.index, s.name, {name: _hash(split) for name, split in s.splits.items()}] for s in stored)
+    return fingerprint(parts)
+
+
 def check_kept(folder: Path, put: Callable[[Path], None]) -> None:
     """Raise BadConfig if a folder holds another stream than `put` writes, or somebody's stream.json, and BadInput if a
     newer driftline wrote it. A damaged stream may be written again."""

@@ -1,4 +1,5 @@
-"""WebDataset tars with the data card, for `webdataset` and Hugging Face `datasets`."""
+"""WebDataset tars with the data card, for `webdataset`; Hugging Face `datasets` reads them if all pictures have one
+format, else export `huggingface`."""
 
 from __future__ import annotations
 

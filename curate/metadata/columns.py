@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from driftline.curate.core.outside.names import one_form
+from driftline.curate.core.outside.names import RESERVED, one_form
 
 # name → type as pyarrow calls it
 COLUMNS = {
@@ -37,13 +37,13 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,90}")
 
 
 def safe_id(text: str) -> str:
-    """A text as an id of the contract; a text that must be changed gets a short hash, so that it stays unique. Both
-    Unicode forms of a text are one id.
+    """A text as an id of the contract; a text that must be changed gets a short hash, so that it stays unique: also a
+    name that Windows reserves, since files are called by their id. Both Unicode forms of a text are one id.
 
-    >>> safe_id("6985418911"), safe_id("image-7.jpg")
-    ('6985418911', 'image-7-jpg-fe58a2af')
+    >>> safe_id("6985418911"), safe_id("image-7.jpg"), safe_id("con")
+    ('6985418911', 'image-7-jpg-fe58a2af', 'con-1143da2b')
     """
-    if ID.fullmatch(text):
+    if ID.fullmatch(text) and not RESERVED.fullmatch(text):
         return text
     text = one_form(text)
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80]

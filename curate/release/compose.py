@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import write_parquet
-from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig, Shortage
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
@@ -32,7 +32,7 @@ from driftline.curate.release.drift import of_release
 from driftline.curate.release.format import Release
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images, published
 from driftline.curate.release.pool import COPY, Tested, left_out
-from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups
+from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, without_images
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.unlabelled import UNLABELLED, copies_of_tests, write_unlabelled
 from driftline.curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
@@ -183,14 +183,16 @@ def _choose(
         users = _lookup(left, collection.table, ("user",))
         bridges = former.bridges((users[row["id"]] for row in left), group)
         left = _drop(left, bridges, "links_groups", dropped, why)
-    numbers = [bucket["index"] for bucket in collection.buckets]
-    chosen = _with_metadata(select(left, numbers, classes, settings, seed, former_rows), collection)
+    buckets, share = collection.buckets, settings.test_share
+    if not (selected := select(left, [b["index"] for b in buckets], classes, settings, seed, former_rows)):
+        raise Shortage(f"No accepted image may be published: {', '.join(sorted(set(dropped.values())))}.")
+    chosen = _with_metadata(selected, collection)
     _drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
     groups = split_groups(chosen, _numbers(chosen, group))
     if former is not None:
         groups = former.groups(chosen, groups)
     splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
-    for gap in gaps_of(chosen, groups, splits, settings.test_share):
+    for gap in without_images(chosen, buckets, classes) + gaps_of(chosen, groups, splits, share):
         collection.run_log.say(gap)
     for i, row in enumerate(chosen):
         row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.images.changes import KINDS, alters, kinds_of
 from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
+from driftline.curate.release.selection import absences
 from driftline.curate.validation.answers.rule_text import answers_text, rule_text
 
 STAGES = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
@@ -44,6 +45,8 @@ def card(
     try:
         return environment.from_string(text).render(
             **complete,
+            absent=_absent(facts),
+            filled=[b for b in facts["buckets"] if any(facts["per_class"].get(str(b["index"]), {}).values())],
             prepared=prepared_text(complete["file_changes"]),
             altered=sum(n for what, n in complete["file_changes"].items() if alters(what)),
             label_rule=rule_text(facts["provenance"]["validation"]),
@@ -60,6 +63,13 @@ def card(
             f"Available fields: {', '.join(sorted(facts))}.",
             "Correct the file release.card.",
         ) from None
+
+
+def _absent(facts: Mapping[str, Any]) -> str:
+    """Classes and buckets without images, as one paragraph."""
+    named = {str(bucket["index"]): plain(bucket["name"]) for bucket in facts["buckets"]}
+    counts = {(named[b], plain(c)): n for b, of_class in facts["per_class"].items() for c, n in of_class.items()}
+    return " ".join(absences(counts, list(named.values()), [plain(c) for c in facts["classes"]]))
 
 
 def prepared_text(file_changes: Mapping[str, int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,10 @@ from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.retrieval.candidates import check_enough
 
 Row = Mapping[str, Any]
+WAY_OUT = (
+    "Lower release.per_class, raise retrieve.per_class so that more images are asked, drop the class, or set "
+    "release.short: reopen (asks about further candidates) or fewer."
+)
 
 
 def select(
@@ -30,20 +34,16 @@ def select(
     """A random choice of `per_class` images for each bucket and class, in release order.
 
     accepted: dicts with id, bucket, concept. The seeded rank of an image depends only on its id, so that successive
-    releases have most images in common. first: ids that are chosen before all others. Raises Shortage with a table; a
-    (bucket, class) without images always fails.
+    releases have most images in common. first: ids that are chosen before all others. Where `short` is "fail", raises
+    Shortage with a table; otherwise a class has what there is in each bucket, also none.
     """
     cells: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in accepted:
         cells[row["bucket"], row["concept"]].append(row)
     wanted = {c: settings.wanted(c) for c in classes}
-    counts = {(str(b), c): len(cells[b, c]) for b in buckets for c in classes}
-    floor = wanted if settings.short == "fail" else dict.fromkeys(classes, 1)
-    way_out = (
-        "Lower release.per_class, raise retrieve.per_class so that more images are asked, drop the class, or set "
-        "release.short: reopen (asks about further candidates) or fewer."
-    )
-    check_enough(counts, floor, "Too few accepted images for the release", way_out)
+    if settings.short == "fail":
+        counts = {(str(b), c): len(cells[b, c]) for b in buckets for c in classes}
+        check_enough(counts, wanted, "Too few accepted images for the release", WAY_OUT)
     chosen: list[Row] = []
     for b in buckets:
         in_bucket: list[Row] = []
@@ -52,6 +52,42 @@ def select(
             in_bucket.extend(ranked[: wanted[c]])
         chosen.extend(sorted(in_bucket, key=lambda row: name_for(seed, "shard order", row["id"])))
     return chosen
+
+
+def absences(counts: Mapping[tuple[str, str], int], buckets: Sequence[str], classes: Sequence[str]) -> list[str]:
+    """A sentence for each class that is not in every bucket, and one for the buckets without images.
+
+    counts: (bucket, class) → images.
+
+    >>> absences({("2009", "bus"): 3, ("2010", "car"): 1, ("2011", "car"): 2}, ["2009", "2010", "2011"], ["bus", "car"])
+    ['bus: in 2009 only.', 'car: none in 2009.']
+    """
+    there = [b for b in buckets if any(counts.get((b, c)) for c in classes)]
+    sentences = []
+    for c in classes:
+        having = [b for b in there if counts.get((b, c))]
+        if not having:
+            sentences.append(f"{c}: no image.")
+        elif len(having) < len(there):
+            lacking = [b for b in there if b not in having]
+            sentences.append(f"{c}: in {having[0]} only." if len(having) == 1 else f"{c}: none in {few(lacking)}.")
+    gaps = [b for b in buckets if b not in there]
+    return sentences + ([f"No image in {few(gaps)}."] if gaps else [])
+
+
+def without_images(rows: Sequence[Row], buckets: Sequence[Row], classes: Sequence[str]) -> list[str]:
+    """`absences` of a release's rows (dicts with bucket, concept). buckets: dicts with index, name."""
+    named = {bucket["index"]: str(bucket["name"]) for bucket in buckets}
+    return absences(Counter((named[row["bucket"]], row["concept"]) for row in rows), list(named.values()), classes)
+
+
+def few(names: Sequence[str], most: int = 6) -> str:
+    """The first names of a list.
+
+    >>> few(["2009", "2010", "2011"], 2)
+    '2009, 2010 and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def split_groups(rows: Sequence[Row], copies: npt.NDArray[np.int64] | None = None) -> list[str]:

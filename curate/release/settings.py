@@ -39,7 +39,8 @@ class ReleaseSettings(Section):
     background: Positive | None = None
     """the same for the background class (null: as many)"""
     short: Literal["fail", "fewer", "reopen"] = "fail"
-    """fewer accepted than per_class: fail with a table, publish fewer, or ask about further candidates (reopen)"""
+    """fewer accepted than per_class: fail with a table, publish fewer (also none), or ask about further candidates
+    (reopen)"""
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
     """share of test images"""
     splits: Annotated[int, Field(ge=1, le=100)] = 5

@@ -235,9 +235,13 @@ class _AdditionalRules:
         return bool((near >= self.settings.near_copy_cosine).any())
 
 
+SHOWN = 12  # lines of a shortage
+
+
 def check_enough(counts: Mapping[tuple[str, str], int], wanted: Mapping[str, int], what: str, way_out: str) -> None:
     """Raise Shortage with a table if a (bucket, class) of `counts` has fewer images than `wanted` for the class."""
     lacking = [(b, c, n) for (b, c), n in sorted(counts.items()) if n < wanted[c]]
     if lacking:
-        table = "\n".join(f"  bucket {b:>12}  {c:<24} {n:>6} of {wanted[c]}" for b, c, n in lacking)
+        lines = [f"  bucket {b:>12}  {c:<24} {n:>6} of {wanted[c]}" for b, c, n in lacking[:SHOWN]]
+        table = "\n".join(lines + ([f"  and {len(lacking) - SHOWN:,} more"] if len(lacking) > SHOWN else []))
         raise Shortage(f"{what}:\n{table}\n", "", way_out)

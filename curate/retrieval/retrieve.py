@@ -83,8 +83,8 @@ def retrieve(
     """Write candidates.parquet, queries.npy and search.json into `out`; returns the number of images, also by fate.
 
     reserve: list further images, too, to be asked if too few are accepted. seed: draws the shares that get one image
-    more. Raises Shortage with a table if a concept retrieves too few images, and BadInput for a labelled bucket without
-    images.
+    more. Unless `short` is "fewer", raises Shortage with a table if a concept retrieves too few images, and BadInput
+    for a labelled bucket without images.
     """
     concepts = settings.complete_concepts()
     _warn_of_cuts(encoder, concepts, run_log)
@@ -93,11 +93,11 @@ def retrieve(
     store = Store.open(collection.embedded)
     sizes = Counter(store.buckets.tolist())
     for bucket in collection.buckets:
-        if not sizes[bucket["index"]]:
+        if settings.short == "fail" and not sizes[bucket["index"]]:
             raise BadInput(
                 f"The bucket {bucket['name']!r} is empty.",
                 "Expected photos in every labelled bucket.",
-                "Change buckets, or name it in buckets.unlabelled.",
+                "Change buckets, name it in buckets.unlabelled, or set retrieve.short: fewer.",
             )
     numbers = [bucket["index"] for bucket in collection.buckets]
     ranked = _ranked(store, texts, groups, settings, buckets=numbers, out=out, run_log=run_log, executor=executor)
@@ -121,25 +121,18 @@ def retrieve(
             of_class = Counter(asked["concept"].to_pylist())
             per_cell |= {(bucket["name"], name): of_class[name] for name in settings.classes}
             tick(1)
-    wanted = dict.fromkeys(settings.classes, settings.per_class)
-    wanted[BACKGROUND] = settings.negatives_each * len(concepts)
-    try:
-        check_enough(
-            per_cell,
-            wanted if settings.short == "fail" else dict.fromkeys(wanted, 1),
-            "Some concepts retrieve too few images",
-            WAYS_OUT[settings.short],
-        )
-    except Shortage:
-        (out / "candidates.parquet").unlink()
-        raise
+    if settings.short == "fail":
+        wanted = dict.fromkeys(settings.classes, settings.per_class)
+        wanted[BACKGROUND] = settings.negatives_each * len(concepts)
+        try:
+            check_enough(per_cell, wanted, "Some concepts retrieve too few images", WAY_OUT)
+        except Shortage:
+            (out / "candidates.parquet").unlink()
+            raise
     return len(store), counts
 
 
-WAYS_OUT = {  # by retrieve.short
-    "fail": "Lower retrieve.per_class, give the concept better prompts or drop it, or set retrieve.short: fewer.",
-    "fewer": "Give the concept better prompts or drop it; with retrieve.overlap: allow, a photo may be in two lists.",
-}
+WAY_OUT = "Lower retrieve.per_class, give the concept better prompts or drop it, or set retrieve.short: fewer."
 
 
 def _warn_of_cuts(encoder: Encoder, concepts: Sequence[Concept], run_log: RunLog) -> None:

@@ -63,7 +63,7 @@ class RetrieveSettings(Section):
     """images of the class of everything else, from the lowest cosines: for each concept, as a share of per_class (0: no
     such class; CLEAR: 0.1)"""
     short: Literal["fail", "fewer"] = "fail"
-    """if there are fewer images than per_class: fail with a table, or take fewer"""
+    """if there are fewer images than per_class: fail with a table, or take fewer (also none)"""
     per_user: Positive | None = None
     """at most this many candidates of one uploader in a concept and bucket (null: any)"""
     near_copy_cosine: Annotated[float, Field(gt=0, le=1)] | None = None

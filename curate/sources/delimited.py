@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator
 
 from driftline.curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.outside.documents import check_encoding, fitted
 from driftline.curate.core.outside.limits import CELL, ROW_LINES
 from driftline.curate.core.settings import PLACE, PathText
 from driftline.curate.metadata.column_mapping import check_columns, is_utf8, printable, record_of
@@ -66,26 +67,28 @@ class Delimited(TableSource):
     def cells(self, at: Workplace, names: Collection[str] = ()) -> Iterator[dict[str, Any]]:
         """Every row with all its columns, or `fault` and `raw`."""
         (path,) = self.inputs(at)
-        with _open_text(path) as file:
-            is_json = path.name.removesuffix(".gz").endswith(JSON_LINES)
-            yield from self._json(file) if is_json else self._csv(file, path)
-
-    def _csv(self, file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
-        csv.field_size_limit(CELL)
-        lines = _Lines(file)
+        lines = _Lines()
         try:
-            header = next(csv.reader(lines, delimiter=self.delimiter), [])
-            if not header:
-                raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
-            if missing := sorted(set(self.columns.values()) - set(header)):
-                raise BadInput(
-                    f"{path} has no column {', '.join(map(repr, missing))}.",
-                    f"Its header is {list(header)}.",
-                    "Correct collection.columns or collection.delimiter.",
-                )
-            yield from self._rows(lines, header)
+            with _open_text(path) as lines.file:
+                is_json = path.name.removesuffix(".gz").endswith(JSON_LINES)
+                yield from self._json(lines, path) if is_json else self._csv(lines, path)
         except (csv.Error, EOFError, OSError, zlib.error) as error:
             raise BadInput(f"{path} cannot be read after line {lines.number:,} ({reason(error)}).") from None
+
+    def _csv(self, lines: _Lines, path: Path) -> Iterator[dict[str, Any]]:
+        csv.field_size_limit(CELL)
+        header = next(csv.reader(lines, delimiter=self.delimiter), [])
+        if not header:
+            raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
+        names = self.columns.values()
+        missing = sorted({*names} - {*header})
+        if wrong := missing or [name for name in names if header.count(name) > 1]:
+            raise BadInput(
+                f"{path} has {'no' if missing else 'more than one'} column {', '.join(map(repr, wrong))}.",
+                f"Its header is {header}.",
+                "Correct it, collection.columns or collection.delimiter.",
+            )
+        yield from self._rows(lines, header)
 
     def _rows(self, lines: _Lines, header: list[str]) -> Iterator[dict[str, Any]]:
         """Rows, and in the place of a row with an unclosed quote only its first line: the next line is read again."""
@@ -98,6 +101,7 @@ class Delimited(TableSource):
                 values = []
             if values is None:
                 return
+            values = fitted(values, header)
             whole = len(values) == len(header) and not lines.ended
             if len(lines.record) > 1 and not whole:
                 yield {"fault": "unclosed_quote", "raw": lines.record[0].rstrip("\r\n")}
@@ -108,10 +112,9 @@ class Delimited(TableSource):
             elif values:
                 yield dict(zip(header, values, strict=True))
 
-    def _json(self, file: IO[str]) -> Iterator[dict[str, Any]]:
-        empty = True
-        for line in file:
-            empty = False
+    def _json(self, lines: _Lines, path: Path) -> Iterator[dict[str, Any]]:
+        for line in lines:
+            lines.record = []
             try:
                 value = json.loads(line) if is_utf8(line) else None
             except (ValueError, RecursionError):
@@ -124,8 +127,8 @@ class Delimited(TableSource):
                 yield {"fault": "missing_field", "raw": line.rstrip("\n")} if needed else value
             else:
                 yield value
-        if empty:
-            raise BadInput(f"The file {file.name} is empty.", "Expected one JSON object a line.")
+        if not lines.number:
+            raise BadInput(f"The file {path} is empty.", "Expected one JSON object a line.")
 
 
 class _UnclosedQuote(csv.Error):
@@ -135,8 +138,9 @@ class _UnclosedQuote(csv.Error):
 class _Lines:
     """The lines of a file for `csv.reader`, with those of the current row, which can be read again."""
 
-    def __init__(self, file: IO[str]) -> None:
-        self._file, self._waiting = file, deque[str]()
+    def __init__(self) -> None:
+        self.file: Iterator[str] = iter(())
+        self._waiting = deque[str]()
         self.record: list[str] = []
         self.number = 0
         self.ended = False  # a row asked for more lines than there are
@@ -147,7 +151,7 @@ class _Lines:
     def __next__(self) -> str:
         if len(self.record) == ROW_LINES:
             raise _UnclosedQuote("a quote that nothing closes")
-        line = self._waiting.popleft() if self._waiting else next(self._file, None)
+        line = self._waiting.popleft() if self._waiting else next(self.file, None)
         self.ended = line is None
         if line is None:
             raise StopIteration
@@ -174,4 +178,5 @@ def _open_text(path: Path) -> IO[str]:
     """Text in which bytes that are not UTF-8 are kept as escapes, so that only their own row is faulty."""
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     raw = opener(path, "rb")
+    check_encoding(raw.peek(4)[:4], path)
     return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")

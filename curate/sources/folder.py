@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.dates import Date, Tags, exif, from_exif, from_file, from_sidecar, shown_date
+from driftline.curate.core.outside.dates import Date, Tags, exif, from_exif, shown_date
 from driftline.curate.core.outside.image_kinds import missing_extra
-from driftline.curate.core.outside.path_dates import from_path
+from driftline.curate.core.outside.path_dates import DATES
 from driftline.curate.images import camera_raw
 from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw
 from driftline.curate.metadata.column_mapping import is_utf8, printable
@@ -19,15 +19,6 @@ from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-DATES: Mapping[str, Callable[[Path, str], Date | None]] = {
-    "exif": lambda path, name: exif(path).date,
-    "sidecar": from_sidecar,
-    "path": from_path,
-    "file": from_file,
-}
-"""place → the date there of a photo with this path, and this name below its folder"""
 
 
 class Folder(FileSource):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,19 @@ import numpy as np
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.learner import Learner
+from driftline.stream_builder.storage import hash_in_memory
 from driftline.stream_builder.stream import Stream
 
 
-def stream_of(stream: Any) -> Stream:
-    """A stream, or that of a folder. Raises BadConfig for anything else."""
+def stream_of(stream: Any, hashed: bool = False) -> Stream:
+    """A stream, or that of a folder. hashed: of one in memory hash the content, so that stored rows are its own. Raises
+    BadConfig for anything else."""
     if isinstance(stream, str | Path):
         return Stream.load(stream)
     if not isinstance(stream, Stream):
         expected = "Expected a Stream, or the folder of one; dl.from_arrays and dl.from_table make one of data."
         raise BadConfig(f"The stream is a {type(stream).__name__}.", expected)
-    return stream
+    return replace(stream, sha256=hash_in_memory(stream)) if hashed and not stream.sha256 else stream
 
 
 def several(learners: Any) -> list[Any]:

@@ -43,16 +43,17 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
     """Row folders → one document of `eval --json` for each protocol and stream, with how its learners age. A learner
     that was skipped once and has rows now is not listed as skipped.
 
-    streams: evaluated streams, for the names of classes and for samples that belong together. Raises MissingFile for no
-    rows, UnknownName for rows of an unknown protocol.
+    streams: evaluated streams, for the names of classes and for samples that belong together. Raises MissingFile for
+    neither rows nor reasons, UnknownName for rows of an unknown protocol.
     """
-    folders = row_files.folders(paths)
+    whys = row_files.find_skipped(paths)
+    folders = row_files.folders(paths, bool(whys))
     groups: dict[row_files.Key, list[Path]] = {}
     for folder in folders:
         groups.setdefault(row_files.key_of(row_files.record(folder)), []).append(folder)
     reasons = {
         (row_files.stream_digest(entry["stream"]), entry["protocol"], entry["stream"]["name"]): entry["skipped"]
-        for entry in row_files.find_skipped(paths)
+        for entry in whys
     }
     streams_of = {stream.sha256: stream for stream in streams}
     size = sum(file.stat().st_size for folder in folders if (file := folder / outcomes.FILE).is_file())

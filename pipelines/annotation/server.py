@@ -8,6 +8,7 @@ import html
 import re
 import sqlite3
 import time
+import unicodedata
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from driftline.curate.core.atomic_io import write_json
-from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
-from driftline.curate.core.outside.names import is_count, person_name
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, shortened
+from driftline.curate.core.outside.names import is_count, one_form
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.asking.batches import NONE, expected_of, question_page
 from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
@@ -39,6 +40,7 @@ PACKAGE = "driftline.pipelines.annotation"
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
 SHOWN = ("kept", "background", "surplus", "reserve")  # outcomes of retrieval that are asked in some round
+PERSON = 80  # characters of a name
 GRID = 40  # images of a page in grid mode
 COMPLETE = "https://app.prolific.com/submissions/complete?cc="
 PLACES = (
@@ -334,6 +336,23 @@ def one_by_one(study: Study | None) -> None:
     """Raise DriftlineError in a study: its participants must not see the expected answer."""
     if study is not None:
         raise DriftlineError("This page is not part of the study.", "", "Open the study from Prolific again.")
+
+
+def person_name(text: str) -> str:
+    """The name that a person typed: in one Unicode form, with plain spaces inside and none around it. Raises BadInput
+    unless it has 1 to 80 printable characters, or where a spreadsheet would take it for a formula.
+
+    >>> person_name(" Zoe\u0308 O'Neill ")
+    "Zoë O'Neill"
+    """
+    name = "".join(" " if unicodedata.category(c) == "Zs" else c for c in one_form(text)).strip(" ")
+    plain = re.sub("(?<=.)[\u200c\u200d](?=.)", "", name)  # they join letters of Persian and Indian names
+    if not 1 <= len(name) <= PERSON or not plain.isprintable() or name[0] in "=+-@":
+        raise BadInput(
+            f"The annotator is {shortened(repr(text), 100)}.",
+            f"Expected a name of 1 to {PERSON} printable characters that does not begin with =, +, - or @.",
+        )
+    return name
 
 
 def share_text(value: float | None) -> str:

@@ -22,7 +22,7 @@ from driftline.pipelines.cli.common import (
     several,
     show,
 )
-from driftline.pipelines.cli.runs import Reasons, Until, plan_
+from driftline.pipelines.cli.runs import Reasons, Until, planned
 
 living_app = typer.Typer()
 
@@ -52,7 +52,7 @@ def grow_(
     from driftline.pipelines.run.state import last_changes
 
     if dry_run:
-        return plan_(directory, until, sets=sets or last_changes(directory), as_json=as_json)
+        return planned(directory, until, sets=sets or last_changes(directory), as_json=as_json, grows=True)
     context = context_of_last(directory, sets, as_json, executor_of(engine, workers))
     summary = grow(context, until, minutes, cost)
     rows, images, buckets = summary["rows"], summary["images"], summary["buckets"]
@@ -91,8 +91,10 @@ def heal_(
     context = context_of(directory, changes, as_json, executor_of(engine, workers))
     summary = heal(context, several(reasons), days)
     lines = [
-        f"asked {summary['asked']:,}, healed {summary['healed']:,}",
+        *(f"mended {e['stage']}: {e['because']}" for e in summary["mended"]),
         *(f"{e['state']}: {e['file']} ({e['photos']:,} photos)" for e in summary["damaged"]),
+        *([] if summary["mended"] or summary["damaged"] else ["nothing was damaged"]),
+        f"asked {summary['asked']:,}, healed {summary['healed']:,}",
         *(
             f"{word}: {', '.join(f'{k} {v:,}' for k, v in summary[word].items()) or 'none'}"
             for word in ("failed", "vanished")

@@ -194,16 +194,31 @@ def plan_(
     Photos, buckets, candidates, disk, time, answers of people and their cost, the model, the network, what is reused,
     and problems: with problems the exit code is 1.
     """
+    planned(directory, until, start, sets, nodes, usd_per_hour, as_json)
+
+
+def planned(
+    directory: Path,
+    until: str | None,
+    start: str | None = None,
+    sets: list[str] | None = None,
+    nodes: int | None = None,
+    usd_per_hour: float | None = None,
+    as_json: bool = False,
+    grows: bool = False,
+) -> None:
+    """The same; grows: of `driftline grow`, which keeps the borders of the buckets."""
     from dataclasses import asdict
 
     from driftline.pipelines.forecast import cluster
     from driftline.pipelines.forecast.needs import forecast
     from driftline.pipelines.forecast.text import text
+    from driftline.pipelines.run.living import borders_if_grown
     from driftline.pipelines.run.plan import plan
 
     context = context_of(directory, sets, True, Executor(workers=default_workers()))
     plans = plan(context, start, until)
-    needs = forecast(context, plans)
+    needs = forecast(context, plans, borders_if_grown(context) if grows else None)
     lines = text(plans, needs)
     if nodes is not None:
         needs["cluster"] = cluster.cluster(needs, nodes, usd_per_hour)

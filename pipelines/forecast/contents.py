@@ -1,21 +1,34 @@
-"""What a plan says of the source's contents: its files, its columns, and its dates."""
+"""What a plan says of the source's contents: its files, its columns, its dates, and its labels in each bucket."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import UNDECIDED, Bucket, assign
+from driftline.curate.bucketing.assign import OUTSIDE, UNDECIDED, assign
+from driftline.curate.bucketing.frozen import assign_frozen
+from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.bucketing.settled import settled_dates, times_of
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import Shortage
+from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.clocks import PRECISION, reset_clocks
 from driftline.curate.metadata.schema import whole
+from driftline.curate.release.selection import absences
+from driftline.curate.retrieval.candidates import check_enough
+from driftline.curate.retrieval.settings import BACKGROUND, RetrieveSettings
 from driftline.curate.sources.base import FileSource, TableSource, Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.stages.bucket import settled_of
+from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.bucket import Bucket, settled_of
 
 ZONES = 14 * 3600  # seconds that a clock may be from UTC
 EXACT = ("minute", "second")  # precisions of a time that a clock showed
@@ -56,27 +69,95 @@ def resets(table: pa.Table) -> dict[str, int]:
 class Cut:
     """The photos of a sample in buckets."""
 
-    buckets: list[Bucket]
-    """with the photos of the sample"""
-    undecided: int
-    """photos that may be in several"""
-    near_borders: int | None
+    number: npt.NDArray[np.int64]
+    """(N,) bucket of each, or OUTSIDE, or UNDECIDED"""
+    labelled: dict[int, str]
+    """number and name of each labelled bucket"""
+    sizes: list[dict[str, Any]]
+    """name and photos of each of these"""
+    undecided: int | None = None
+    """photos that may be in several; None: the stage bucket is done"""
+    near_borders: int | None = None
     """photos of a folder whose clock, of unknown offset, shows a time within 14 hours of a bucket's border: only these
-    may be in the wrong bucket. None: another source"""
+    may be in the wrong bucket. None: another source, or the stage is done"""
 
 
-def cut(context: Context, table: pa.Table) -> Cut:
-    """table: columns id, uploaded, until of N photos, and extra, if it is known."""
+def cut(context: Context, table: pa.Table, share: float, again: bool, borders: Mapping[str, Any] | None = None) -> Cut:
+    """table: columns id, uploaded, until of N photos, and extra, if it is known. share: photos for each of these.
+    again: by the settings, or the borders that the run keeps; else as the finished stage did. borders: instead of
+    these. Raises Shortage if no photo is in a bucket."""
+    settings, ids = context.config.buckets, whole(table["id"])
+    if not again:
+        folder = folder_of(context.root, "bucket")
+        of = dict(rows_of(pq.ParquetFile(folder / "members.parquet").read(["id", "bucket"]), "id", "bucket"))
+        number = np.array([of.get(id_, OUTSIDE) for id_ in ids.to_pylist()], np.int64)
+        return Cut(number, *_labelled(settings, read_json(folder / "buckets.json"), 1.0))
     times = times_of(table, settled_dates(settled_of(context.root)))
-    number, buckets = assign(times.first, whole(table["id"]), context.config.buckets, times.last)
+    if borders is None and (kept := Bucket(context).borders()).is_file():
+        borders = read_json(kept)
+    if borders is None:
+        number, buckets = assign(times.first, ids, settings, times.last)
+    else:
+        number, buckets = assign_frozen(times.first, ids, borders, settings, times.last)
+    undecided = int((number == UNDECIDED).sum())
+    if not (number >= 0).any():
+        problem = f"None of {len(table):,} photos is in a bucket (date_undecided {undecided:,})."
+        raise Shortage(problem, "", "Compare buckets with the dates of the photos.")
     near = None
     if isinstance(context.config.collection, Folder) and "extra" in table.column_names:
         clock = np.array([_without_offset(extra or "") for extra in table["extra"].to_pylist()], bool)
         ends = {border for bucket in buckets for border in (bucket.start, bucket.end) if border is not None}
-        borders, clocks = np.array(sorted(ends), np.int64), times.first[clock]
-        first = np.searchsorted(borders, clocks - ZONES, "left")
-        near = int((first < np.searchsorted(borders, clocks + ZONES, "right")).sum())
-    return Cut(buckets, int((number == UNDECIDED).sum()), near)
+        at_borders, clocks = np.array(sorted(ends), np.int64), times.first[clock]
+        first = np.searchsorted(at_borders, clocks - ZONES, "left")
+        near = int((first < np.searchsorted(at_borders, clocks + ZONES, "right")).sum())
+    plain = [bucket.plain() for bucket in buckets]
+    return Cut(number, *_labelled(settings, plain, share), round(undecided * share), near)
+
+
+def _labelled(
+    settings: BucketSettings, buckets: list[dict[str, Any]], share: float
+) -> tuple[dict[int, str], list[dict[str, Any]]]:
+    """Number → name, and name and photos, of the labelled ones."""
+    labelled = settings.labelled(buckets)
+    sizes = [{"name": b["name"], "photos": round(b["count"] * share)} for b in labelled]
+    return {b["index"]: str(b["name"]) for b in labelled}, sizes
+
+
+def all_taken(settings: RetrieveSettings, photos: int) -> bool:
+    """Whether each photo of a bucket is a candidate of a concept, so that none is left for the background."""
+    return (
+        photos <= min(settings.per_class, settings.depth) and settings.overlap != "discard" and not settings.has_rules
+    )
+
+
+def by_label(context: Context, table: pa.Table, pieces: Cut) -> list[str] | None:
+    """A sentence for each class and bucket that cannot have images, by the labels of the source; None where people give
+    the labels. table: all photos. Raises Shortage where a run would for lack of labels, whatever it retrieves."""
+    config, settings = context.config, context.config.retrieve
+    if config.validation.method != "catalogue":
+        return None
+    named = {concept.label or concept.name: concept.name for concept in settings.complete_concepts()}
+    photos = {b["name"]: b["photos"] for b in pieces.sizes}
+    labels, counts = Counter[str](), Counter[tuple[str, str]]()
+    for number, label in zip(pieces.number.tolist(), table["label"].to_pylist(), strict=True):
+        if label is not None and (bucket := pieces.labelled.get(number)) is not None:
+            labels[label] += 1
+            if label in named or not all_taken(settings, photos[bucket]):
+                counts[bucket, named.get(label, BACKGROUND)] += 1
+    if not any(counts[b, c] for b in photos for c in settings.classes):
+        known = ", ".join(f"{label} {n:,}" for label, n in labels.most_common(6)) or "none"
+        raise Shortage(
+            f"No photo has the label of a concept; labels of the photos: {known}.",
+            f"Expected some of {', '.join(named)}.",
+            "Change retrieve.concepts.",
+        )
+    if config.release.short == "fail":
+        wanted = {name: config.release.wanted(name) for name in settings.classes}
+        cells = {(b, c): counts[b, c] for b in photos for c in wanted}
+        check_enough(
+            cells, wanted, "Too few photos have the label", "Lower release.per_class, or set release.short: fewer."
+        )
+    return absences(counts, list(photos), sorted(settings.classes))
 
 
 def _without_offset(extra: str) -> bool:

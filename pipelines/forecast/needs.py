@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import read_json, write_parquet
-from driftline.curate.core.errors import DriftlineError, explained
+from driftline.curate.core.atomic_io import write_parquet
+from driftline.curate.core.errors import DriftlineError, Shortage, explained
 from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of
 from driftline.curate.fetch.address_guard import guard, mostly_private
 from driftline.curate.metadata.clocks import contradicted
@@ -32,7 +32,7 @@ from driftline.curate.sources.folder import Folder
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
-from driftline.pipelines.forecast.contents import Cut, column_notes, cut, files, place_of, resets
+from driftline.pipelines.forecast.contents import Cut, all_taken, by_label, column_notes, cut, files, place_of, resets
 from driftline.pipelines.run.plan import Plan, make
 from driftline.pipelines.run.stage import Context, Stage, parts_of
 from driftline.pipelines.run.state import beside, done_of, folder_of
@@ -56,7 +56,7 @@ class Sample:
     """The photos of a run as far as they are known, after its filters."""
 
     table: pa.Table
-    """columns id, uploaded, until, url, path, user of N photos"""
+    """columns id, uploaded, until, url, path, user, label of N photos"""
     photos: float
     """how many photos there are; N of them are in the table"""
     known_by: str
@@ -69,8 +69,8 @@ class Sample:
     """of the sample before its filters: two places of dates → photos of `contradicted`"""
 
 
-def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
-    """What the planned stages need, as plain data; changes nothing.
+def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What the planned stages need, as plain data; changes nothing. borders: that `driftline grow` would keep.
 
     Loads the model if it is on this machine, to check it and to measure its speed; opens a connection to the servers
     that would be asked, and sends nothing.
@@ -89,11 +89,10 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
     if sample is not None:
         sample = replace(sample, photos=sample.photos * share)
         photos = round(min(sample.photos, context.config.fetch.stop_after or sample.photos))
-    buckets = pieces = None
+    pieces: Cut | None = None
     if sample is not None and any(p.stage == "bucket" for p in plans):
-        pieces = _noted(problems, lambda: cut(context, sample.table)) if "bucket" in todo else None
-        if pieces is not None or "bucket" not in todo:
-            buckets = _noted(problems, lambda: _buckets(context, sample, pieces))
+        pieces = _noted(problems, lambda: _cut(context, sample, todo, borders))
+    buckets = None if pieces is None else pieces.sizes
     model = _model(context, bool(todo & {"embed", "retrieve"}))
     rate = None
     if todo & {"embed", "retrieve"}:
@@ -105,6 +104,9 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
     if network and not any(network.values()):
         problems[f"No server of the photos answers: {', '.join(network)}."] = None
     wanted = _wanted(context, buckets, problems) if buckets is not None and "retrieve" in todo else None
+    classes = None
+    if sample is not None and pieces is not None and "publish" in todo and sample.photos == len(sample.table):
+        classes = _noted(problems, lambda: by_label(context, sample.table, pieces))
     return {
         "photos": None if sample is None else {
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
@@ -115,8 +117,9 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
         "reset_clocks": {} if sample is None else sample.reset_clocks,
         "contradicted_dates": {} if sample is None else sample.contradicted,
         "near_borders": None if pieces is None else pieces.near_borders,
-        "undecided": None if pieces is None else round(pieces.undecided * sample.photos / max(1, len(sample.table))),
+        "undecided": None if pieces is None else pieces.undecided,
         "buckets": buckets,
+        "classes": classes,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "candidates": wanted,
         "search": _search(context, photos, buckets) if "retrieve" in todo else None,
@@ -144,7 +147,7 @@ def _noted(problems: dict[str, None], work: Callable[[], Any]) -> Any:
 
 def sample_of(context: Context, todo: set[str]) -> Sample | None:
     """From the last stage that is kept; else from the first records of the source. None if the source is not here."""
-    columns = ["id", "uploaded", "until", "url", "path", "user"]
+    columns = ["id", "uploaded", "until", "url", "path", "user", "label"]
     if "filter" not in todo:
         table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts_of(_folder(context, "filter"))])
         fetched = _folder(context, "fetch") / "index.parquet"
@@ -213,15 +216,12 @@ def _lines(path: Path) -> tuple[int, bool]:
         return int(head.count(b"\n") * path.stat().st_size / raw.tell()), False
 
 
-def _buckets(context: Context, sample: Sample, pieces: Cut | None) -> list[dict[str, Any]]:
-    """Name and photos of each labelled bucket. pieces: None: the stage bucket is done."""
-    settings = context.config.buckets
-    if pieces is None:
-        plain = read_json(_folder(context, "bucket") / "buckets.json")
-        return [{"name": b["name"], "photos": b["count"]} for b in settings.labelled(plain)]
-    share = sample.photos / max(1, len(sample.table))
-    labelled = {b["index"] for b in settings.labelled([b.plain() for b in pieces.buckets])}
-    return [{"name": b.name, "photos": round(b.count * share)} for b in pieces.buckets if b.index in labelled]
+def _cut(context: Context, sample: Sample, todo: set[str], borders: Mapping[str, Any] | None) -> Cut:
+    """The buckets of the sample. Raises Shortage if the filters leave no photo."""
+    if not len(sample.table):
+        drops = ", ".join(f"{reason} {n:,}" for reason, n in sample.dropped.items())
+        raise Shortage(f"No photo is left of {sample.known_by} (filter drops {drops}).", "Expected dated photos.")
+    return cut(context, sample.table, sample.photos / len(sample.table), "bucket" in todo, borders)
 
 
 def _uploaders(sample: Sample, share: float) -> dict[str, Any] | None:
@@ -244,9 +244,10 @@ def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str,
         way_out = "Lower retrieve.per_class, or set retrieve.short to fewer."
         problems[f"Too few photos for {each:,} candidates in {which}. {way_out}"] = None
     images = sum(min(each, b["photos"]) for b in buckets)
+    taken = [b["name"] for b in buckets if background and all_taken(settings, b["photos"])]
     return {
         "concepts": concepts, "per_class": settings.per_class, "background": background, "each_bucket": each,
-        "images": images, "short_buckets": short,
+        "images": images, "short_buckets": short, "no_background": taken,
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from driftline.curate.images.folder_files import counts_text
 from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
+from driftline.curate.release.selection import few
 from driftline.pipelines.forecast.again import lines as lines_of
 from driftline.pipelines.run.plan import Plan, duration
 
@@ -33,16 +34,17 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     if (buckets := needs["buckets"]) is not None:
         shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
         add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")
+        if len(buckets) == 1:
+            add("", "one bucket: no model can be tested on a later time")
     if (uploaders := needs["uploaders"]) is not None and uploaders["too_large"]:
         add(
             "uploaders",
             f"{uploaders['too_large']} of {uploaders['number']:,} always train: too many photos to be tested",
         )
-    if (wanted := needs["candidates"]) is not None:
-        background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
-        add("candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket")
-        if short := wanted["short_buckets"]:
-            add("", f"{', '.join(short[:6])}{' …' if len(short) > 6 else ''}: fewer photos than that")
+    for head, sentence in _candidates(needs["candidates"]):
+        add(head, sentence)
+    for sentence in needs["classes"] or ():
+        add("classes", sentence)
     if (searched := needs["search"]) is not None:
         size = "" if searched["bytes"] is None else f" ({searched['bytes'] / 1e6:,.1f} MB)"
         where = "in a temporary file" if searched["on_disk"] else "in memory"
@@ -79,6 +81,16 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     for problem in needs["problems"]:
         add("problem", problem)
     return "\n".join(lines)
+
+
+def _candidates(wanted: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Candidates of each bucket, and the buckets that have too few photos."""
+    if wanted is None:
+        return []
+    background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
+    lines = [("candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket")]
+    notes = {"short_buckets": "fewer photos than that", "no_background": "no photo is left for the background"}
+    return lines + [("", f"{few(wanted[key])}: {note}") for key, note in notes.items() if wanted[key]]
 
 
 def _dates(needs: dict[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.bucketing.frozen import GROWING, freeze
-from driftline.curate.core.atomic_io import read_json, write_json, writing
+from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file, write_json, write_parquet, writing
 from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
 from driftline.curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS
 from driftline.curate.images.near_duplicates import SURE_BITS, near_stored
@@ -24,12 +24,14 @@ from driftline.curate.metadata.schema import REPEATED, TABLE
 from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import forget_damaged
 from driftline.pipelines.forecast.again import questions
+from driftline.pipelines.run import attempt
+from driftline.pipelines.run.plan import Plan, damage_text, make
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context, check_reasons, parts_of, retry_of
 from driftline.pipelines.run.state import StageState, done_of, folder_of, is_finished
 from driftline.pipelines.stages import STAGES
-from driftline.pipelines.stages.bucket import borders_of
-from driftline.pipelines.stages.ingest import Ingest, earlier_of
+from driftline.pipelines.stages.bucket import Bucket
+from driftline.pipelines.stages.ingest import Ingest
 
 DAY = 86_400
 FAILED = sorted(NETWORK_REASONS | TEMPORARY_REASONS)  # a later attempt may succeed; other misses are gone, or refused
@@ -47,13 +49,15 @@ def needed_photos(runs: Iterable[Path]) -> set[str]:
 def grow(
     context: Context, until: str | None = None, minutes: float | None = None, cost: float | None = None
 ) -> dict[str, Any]:
-    """Run all stages on a source that may have new records; returns a summary as plain data.
+    """Run all stages on a source that may have new records; returns a summary as plain data: what is new since the last
+    time that it finished.
 
-    The borders of the buckets so far are frozen first. What the store knows is not asked for again. minutes: work for
-    about as long; then the state is "paused", and the next call goes on. cost: refuse to ask questions that cost more,
-    in US dollars. Raises Unconfirmed for these, Busy if another process works on the run, and what a run raises.
+    The borders of the buckets so far are frozen; those of an attempt that failed or paused are not. What the store
+    knows is not asked for again. minutes: work for about as long; then the state is "paused", and the next call goes
+    on. cost: refuse to ask questions that cost more, in US dollars. Raises Unconfirmed for these, Busy if another
+    process works on the run, and what a run raises.
     """
-    before = _Before(context)
+    before: list[_Before] = []
     state = "done"
     stages: list[dict[str, Any]] = []
     if minutes is not None:
@@ -62,7 +66,7 @@ def grow(
         names = list(STAGES)
         asks = until is None or until in names[names.index("ask") :]
         if cost is not None and asks:
-            run(context, until="retrieve", yes=True, before=lambda: keep_what_was(context))
+            run(context, until="retrieve", yes=True, before=lambda: before.append(keep_what_was(context)))
             asked = questions(context)
             if asked is not None and asked["usd"] > cost:
                 raise Unconfirmed(
@@ -70,51 +74,108 @@ def grow(
                     f"--max-usd allows ${cost:,.2f}.",
                     "Raise it, or lower retrieve.per_class.",
                 )
-        stages = run(context, until=until, yes=True, before=lambda: keep_what_was(context))
+        stages = run(context, until=until, yes=True, before=lambda: before.append(keep_what_was(context)))
     except Unfinished:
         if context.run_log.end is None or time.monotonic() < context.run_log.end:
             raise
         state = "paused"
     finally:
         context.run_log.end = None
+    summary = (before or [_Before.now(context)])[0].compared()
+    if state != "paused":
+        attempt.finish(context.root, fingerprint(Bucket(context).settings()))
     because = next((entry["because"] for entry in stages if "because" in entry), None)
-    return {"state": "waiting" if because else state, "because": because, **before.compared(), "stages": stages}
+    return {"state": "waiting" if because else state, "because": because, **summary, "stages": stages}
 
 
-def keep_what_was(context: Context) -> None:
-    """Ask what is new. If the source has changed: keep the borders of the finished buckets, which later photos must not
-    move, and if collection.gone is keep, the rows."""
-    if done_of(context.root, "ingest") is None:
-        return
-    ingest = Ingest(context)
-    ingest.prepare()
-    ingest.renew()
-    if StageState(ingest).current:
-        return
-    if context.config.collection.gone == "keep":
-        parts = parts_of(folder_of(context.root, "ingest"))
+def keep_what_was(context: Context) -> _Before:
+    """Ask what is new. If the source has changed, or an attempt is unfinished: keep the borders of the last finished
+    buckets, which later photos must not move, and if collection.gone is keep, the rows. Returns what the run held."""
+    root, ingest = context.root, Ingest(context)
+    ready = done_of(root, "ingest") is not None
+    if ready:
+        ingest.prepare()
+        ingest.renew()
+    settings = fingerprint(Bucket(context).settings())
+    if (stored := _unfinished(context)) is not None:
+        if (path := root / attempt.FOLDER / attempt.BORDERS).is_file():
+            write_json(path, read_json(path) | {"grow": context.config.buckets.grow})
+        attempt.write(root, stored | {"settings": settings})
+        return _Before.stored(context, stored)
+    before = _Before.now(context)
+    if ready and StageState(ingest).current:
+        return before
+    folder = attempt.begin(root)
+    if ready and context.config.collection.gone == "keep":
+        parts = parts_of(folder_of(root, "ingest"))
         with (
-            writing(earlier_of(context.root)) as sink,
+            writing(folder / attempt.EARLIER) as sink,
             pq.ParquetWriter(sink, TABLE, compression="zstd", use_dictionary=list(REPEATED)) as writer,
         ):
             for part in parts:
                 writer.write_table(pq.read_table(part))
+    if ready and (frozen := _frozen(context)) is not None:
+        write_json(folder / attempt.BORDERS, frozen)
+    write_parquet(folder / "ids.parquet", pa.table({"id": before.ids}))
+    write_parquet(folder / "hashes.parquet", before.hashes)
+    bucketed = done_of(root, "bucket")
+    mark = None if bucketed is None else bucketed["fingerprint"]
+    held = {"settings": settings, "bucket": mark, "buckets": before.buckets, "paid": before.paid}
+    attempt.write(root, held)
+    return before
+
+
+def borders_if_grown(context: Context) -> dict[str, Any] | None:
+    """The borders that a run keeps if it grows now; None for those that it has."""
+    current = done_of(context.root, "ingest") is None or StageState(Ingest(context)).current
+    return None if current or _unfinished(context) is not None else _frozen(context)
+
+
+def _frozen(context: Context) -> dict[str, Any] | None:
+    """The borders of the finished buckets; None if there are none yet, or the settings have them."""
     if done_of(context.root, "bucket") is None or context.config.buckets.kind not in GROWING:
-        return
+        return None
     bucketed = folder_of(context.root, "bucket")
     members = pq.read_table(bucketed / "members.parquet", columns=["id", "uploaded", "until", "bucket"])
-    frozen = freeze(read_json(bucketed / "buckets.json"), members.combine_chunks(), context.config.buckets)
-    write_json(borders_of(context.root), frozen)
+    return freeze(read_json(bucketed / "buckets.json"), members.combine_chunks(), context.config.buckets)
 
 
+def _unfinished(context: Context) -> dict[str, Any] | None:
+    """What the run was before an attempt that has not finished; None without one, and where a run has cut its buckets
+    in another way since."""
+    before, done = attempt.read(context.root), done_of(context.root, "bucket")
+    path = context.root / attempt.FOLDER / attempt.BORDERS
+    if before is None or done is None or not path.is_file() or done["fingerprint"] == before["bucket"]:
+        return before
+    return before if [path.name, sha256_file(path)] in done["outside"] else None
+
+
+@dataclass(frozen=True)
 class _Before:
     """What a run held before it grew."""
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.ids, self.hashes = _ids(context.root), _hashes(context.root)
-        self.buckets = _buckets(context.root)
-        self.paid = _paid(context)
+    context: Context
+    ids: pa.Array
+    """(N,) of all records"""
+    hashes: pa.Table
+    """id and perceptual hash of all embedded images"""
+    buckets: list[str]
+    """names"""
+    paid: dict[str, int]
+    """of the store: requests, embeddings, answers"""
+
+    @classmethod
+    def now(cls, context: Context) -> _Before:
+        """What it holds now."""
+        root = context.root
+        return cls(context, _ids(root), _hashes(root), _buckets(root), _paid(context))
+
+    @classmethod
+    def stored(cls, context: Context, before: dict[str, Any]) -> _Before:
+        """What it held when an unfinished attempt began."""
+        folder = context.root / attempt.FOLDER
+        ids = pq.read_table(folder / "ids.parquet")["id"].combine_chunks()
+        return cls(context, ids, pq.read_table(folder / "hashes.parquet"), before["buckets"], before["paid"])
 
     def compared(self) -> dict[str, Any]:
         """What is new."""
@@ -201,10 +262,22 @@ def heal(context: Context, reasons: Sequence[str] = (), days: float | None = Non
             damaged = forget_damaged(store)
     paid = _paid(context)
     retry = replace(retry, before=None if days is None else int(time.time() - days * DAY))
-    stages = run(replace(context, retry=retry, verify=True), until=reached[-1], yes=True)
+    mended: list[dict[str, str]] = []
+    if attempt.read(context.root) is not None:
+        mended.append({"stage": "grow", "because": "it had not finished"})
+
+    def planned(plans: Sequence[Plan]) -> None:
+        for stage, p in zip(make(context), plans, strict=False):
+            state = StageState(stage)  # what follows a stage that is done again has not been looked at
+            lost = state.damage(True) if p.action == "run" and state.done else []
+            if lost or p.action == "repair":
+                mended.append({"stage": p.stage, "because": damage_text(lost) if lost else p.because})
+
+    stages = run(replace(context, retry=retry, verify=True), until=reached[-1], yes=True, planned=planned)
     now = _missed(fetched)
     counts = Counter(now["fault"].to_pylist())
     return {
+        "mended": mended,
         "damaged": damaged,
         "asked": _paid(context).get("requests", 0) - paid.get("requests", 0),
         "healed": len(before) - pc.is_in(before["id"], value_set=now["id"].combine_chunks()).to_pylist().count(True),

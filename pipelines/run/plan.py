@@ -64,9 +64,11 @@ def _plan(stage: Stage, forced: bool, before: Sequence[str]) -> Plan:
     """before: what is done to earlier stages, but skipped."""
     if forced:
         return Plan(stage.name, "run", FORCED)
-    if stage.context.retry is not None and stage.name == "fetch":
-        return Plan(stage.name, "resume", f"asks again for {', '.join(stage.context.retry.reasons)}")
     state = StageState(stage)
+    if stage.context.retry is not None and stage.name == "fetch":
+        again = f"asks again for {', '.join(stage.context.retry.reasons)}"
+        damaged = state.damage(stage.context.verify) if state.done else []
+        return Plan(stage.name, *(("repair", f"{damage_text(damaged)}; {again}") if damaged else ("resume", again)))
     seconds = state.done["seconds"] if state.done else None
     if "run" not in before and state.current:
         if damaged := state.damage(stage.context.verify):

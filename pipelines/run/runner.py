@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import TEMPORARY
+from driftline.curate.core.atomic_io import TEMPORARY, fingerprint
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
 from driftline.curate.core.system.calls import lock
+from driftline.pipelines.run import attempt
 from driftline.pipelines.run.plan import FORCED, Plan, check_stages, confirm, damage_text, make, plan
 from driftline.pipelines.run.stage import Context, Stage
 from driftline.pipelines.run.state import (
@@ -33,6 +34,7 @@ from driftline.pipelines.run.state import (
     write_changes,
 )
 from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.bucket import Bucket
 
 OWN_FILES = (RECORD, "borders.json", "earlier.parquet")  # in the run folder, written under its lock only
 
@@ -76,13 +78,14 @@ def run(
     until: str | None = None,
     yes: bool = False,
     before: Callable[[], None] | None = None,
+    planned: Callable[[Sequence[Plan]], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Run all stages that are not done, in order; returns `status`.
 
     All settings are checked before any work. yes: repeat long work without asking. before: called while the folder is
-    locked, before anything is planned. A run that needs answers stops
-    without an error: its entry with the state `waiting` has the key `because`, which says what to do. After an error,
-    everything that was done stays in place.
+    locked, before anything is planned; without it, an unfinished attempt to grow ends with this run. planned: gets the
+    plans. A run that needs answers stops without an error: its entry with the state `waiting` has the key
+    `because`, which says what to do. After an error, everything that was done stays in place.
     """
     check_stages(start, until)
     run_log = context.run_log
@@ -98,6 +101,8 @@ def run(
         if before is not None:
             before()
         plans = plan(context, start, until)
+        if planned is not None:
+            planned(plans)
         todo = {p.stage: p for p in plans if p.action != "skip"}
         stages = [stage for stage in make(context) if stage.name in {p.stage for p in plans}]
         for stage in stages:
@@ -117,6 +122,8 @@ def run(
                 raise
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(_stopped(stage)) from None
+        if before is None:
+            attempt.finish(context.root, fingerprint(Bucket(context).settings()))
     entries = status(context)
     for entry in entries:
         if entry["state"] == "waiting" and (because or entry["stage"] == until):

@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from driftline.curate.core.atomic_io import read_json, write_json, write_parquet, writing
+from driftline.curate.core.atomic_io import fingerprint, read_json, write_json, write_parquet, writing
+from driftline.pipelines.run.attempt import borders_of
 from driftline.pipelines.run.stage import Counts, Records, Stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-def borders_of(root: Path) -> Path:
-    """Where `driftline grow` keeps the borders of the buckets that a run had before."""
-    return root / "borders.json"
 
 
 def settled_of(root: Path) -> Path:
@@ -40,7 +36,11 @@ class Bucket(Stage):
 
     def outside(self) -> list[Path]:
         """The frozen borders of a run that has grown, and the dates that a person settled."""
-        return [path for of in (borders_of, settled_of) if (path := of(self.context.root)).is_file()]
+        return [path for path in (self.borders(), settled_of(self.context.root)) if path.is_file()]
+
+    def borders(self) -> Path:
+        """Where the frozen borders are, if the run has grown."""
+        return borders_of(self.context.root, fingerprint(self.settings()))
 
     def check(self) -> None:
         """The unlabelled buckets exist, where the settings say how many there will be, and settled dates are dates."""
@@ -71,7 +71,7 @@ class Bucket(Stage):
         photos = good(photos).select(["id", "uploaded", "until"]).combine_chunks()
         times = times_of(photos, settled_dates(settled_of(self.context.root)))
         settings, ids = self.context.config.buckets, whole(photos["id"])
-        if (frozen := borders_of(self.context.root)).is_file():
+        if (frozen := self.borders()).is_file():
             number, buckets = assign_frozen(times.first, ids, read_json(frozen), settings, times.last)
         else:
             number, buckets = assign(times.first, ids, settings, times.last)

@@ -11,14 +11,10 @@ from typing import Any, ClassVar
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.outside.s3 import fetch
 from driftline.curate.sources.base import FileSource, Workplace
+from driftline.pipelines.run.attempt import earlier_of
 from driftline.pipelines.run.stage import Counts, Records, Stage
 
 ROWS = 65_536  # records a part
-
-
-def earlier_of(root: Path) -> Path:
-    """Where `driftline grow` keeps the rows that a run had before, if collection.gone is keep."""
-    return root / "earlier.parquet"
 
 
 @dataclass(frozen=True)

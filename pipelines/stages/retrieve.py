@@ -19,6 +19,9 @@ class Retrieve(Stage):
     name: ClassVar[str] = "retrieve"
     records: ClassVar[Records] = (("candidates.parquet", "fate"),)
     needs: ClassVar[tuple[str, ...]] = ("filter", "bucket", "embed")
+    hint: ClassVar[str] = (
+        "No image is a candidate: see stages/06_retrieve/candidates.parquet, and the rules of retrieve."
+    )
 
     def settings(self) -> Any:
         """Concepts, rules, and which buckets stay unlabelled; the seed where equal shares have a remainder."""

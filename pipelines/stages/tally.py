@@ -25,7 +25,7 @@ class Tally(Stage):
     name: ClassVar[str] = "tally"
     records: ClassVar[Records] = (("answers.parquet", ""), ("verdicts.parquet", "verdict"))
     needs: ClassVar[tuple[str, ...]] = ("filter", "fetch", "bucket", "embed", "retrieve", "ask")
-    hint: ClassVar[str] = "No image was accepted: see stages/08_tally/verdicts.parquet."
+    hint: ClassVar[str] = "No image shows a concept of retrieve.concepts: change them, or see driftline dropped."
 
     def settings(self) -> Any:
         """The rules of counting, the labels of the source's catalogue, and the sizes of classes that rounds fill."""

@@ -36,8 +36,10 @@ def from_release(
     of the release's seeded splits, by number or name; the stream also knows the sides of the others. texts: the encoder
     that made the features, for the vectors of the release's prompts or, if given, of `templates` with class names.
 
-    Samples of a step are in order of upload time; `seed` draws the order of equal times. A stream of images also has
-    the release's unlabelled images; those of buckets before the first labelled bucket become `prior`. Raises BadConfig.
+    A bucket without images, or with none on one side of the split, is no step if two others have both sides; the fact
+    `gaps` names it. Samples of a step are in order of upload time; `seed` draws the order of equal times. A stream of
+    images also has the release's unlabelled images; those of buckets before the first step become `prior`. Raises
+    BadConfig.
     """
     release = release if isinstance(release, Release) else Release.open(release)
     table, names = release.table, list(release.facts["splits"])
@@ -65,10 +67,14 @@ def from_release(
     group = release_groups(release)
     test_in = np.stack([np.array(table[n].to_pylist()) == "test" for n in names], 1) if len(names) > 1 else None
     unlabelled = unlabelled_images(release, int(size), kind == "pixels") if kind in ("pixels", "images") else {}
-    first = min(record["index"] for record in release.buckets)
+    parts_of = [(record, set(split_of[bucket == record["index"]])) for record in release.buckets]
+    whole = [record for record, parts in parts_of if len(parts) == 2]
+    filled = whole if len(whole) > 1 else [record for record, parts in parts_of if parts]
+    gaps = [str(record["name"]) for record in release.buckets if record not in filled]
+    first = min(record["index"] for record in filled)
     before = [images for number, images in sorted(unlabelled.items()) if number < first]
     steps = []
-    for index, record in enumerate(release.buckets):
+    for index, record in enumerate(filled):
         splits = {}
         for part in ("train", "test"):
             rows = np.flatnonzero((bucket == record["index"]) & (split_of == part))
@@ -84,7 +90,8 @@ def from_release(
         "features": name,
         "split": split,
         **drawn(seed),
-        "buckets": release.steps(name),
+        "buckets": [entry for entry in release.steps(name) if entry["name"] not in gaps],
+        **({"gaps": gaps} if gaps else {}),
         **({} if kind in ("pixels", "images") else release.seen_by(name)),
     }
     prior = None if not before else join_images(before) if kind == "images" else np.concatenate(before)

@@ -12,6 +12,7 @@ import pyarrow.csv as pacsv
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
 from driftline.curate.core.outside.arrays import open_array
+from driftline.curate.core.outside.documents import check_encoding
 from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_hdf5
 from driftline.stream_builder.importers.dated import column_of, seconds_of_column, texts_of
@@ -122,7 +123,8 @@ def _opened(source: Any) -> pa.Table:
         path = Path(source)
         if not path.is_file():
             raise MissingFile(f"There is no file {path}.", "Expected a CSV or Parquet table.")
-        with readable(path, "Expected CSV or Parquet."):
+        with readable(path, "Expected CSV or Parquet."), path.open("rb") as file:
+            check_encoding(file.read(4), path)
             table = read_parquet(path) if path.suffix == ".parquet" else pacsv.read_csv(path)
             table.validate(full=True)
         return table

@@ -16,6 +16,7 @@ from support.helpers import release_of
 from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.export import EXPORTS
 from driftline.curate.images.changes import kinds_of
+from driftline.curate.metadata.columns import safe_id
 from driftline.curate.release import Release
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.stream_builder.builders.release import from_release
@@ -160,6 +161,7 @@ def test_the_hub_reads_the_header_of_the_card(hub: Path, release: Release) -> No
 def test_croissant_is_valid_and_has_the_records_of_the_release(
     hub: Path, release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Case 42, but for live data sets, licences of single records and PROV nodes."""
     monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path))
     import json
 
@@ -268,6 +270,7 @@ def test_urls_has_no_image_bytes(exports: dict[str, Path]) -> None:
     assert not list(exports["urls"].rglob("*.tar")) + list(exports["urls"].rglob("*.jpg"))
 
 
+FEATURES = ["train", "test", "validation", "clip.b32", "7"]
 ODD = ["0", "10", "2", "__x", "test", "train", "v1.0", "validation"]  # classes, as text is sorted
 
 
@@ -290,7 +293,8 @@ def unusual(i: int) -> tuple[bytes, str]:
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Path]:
-    """Cases 19, 20 and 21: classes, photos and buckets named as splits, numbers or with dots; pictures of all kinds."""
+    """Cases 19, 20 and 21: classes, photos, buckets and features named as splits, numbers or with dots; pictures of all
+    kinds."""
     out = tmp_path_factory.mktemp("odd")
     rows = [
         {"id": name if (b, c) == (1, "0") else f"{name}-{b}-{ODD.index(c)}", "bucket": b, "concept": c, "user": None,
@@ -304,7 +308,9 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Path]:
     }  # fmt: skip
     buckets = [{"index": b, "name": name, "start": None, "end": None} for b, name in ((1, "train"), (2, "test"))]
     vectors, rules = np.zeros((len(rows), 2), np.float16), ReleaseSettings(name="train", splits=1)
-    release = release_of(rows, images, vectors, buckets, ODD, provenance, out / "release", rules, strip=True)
+    release = release_of(
+        rows, images, vectors, buckets, ODD, provenance, out / "release", rules, strip=True, features=FEATURES
+    )
     for name in ("webdataset", "huggingface", "imagefolder"):
         EXPORTS[name](release, out / name)
     return release, out
@@ -403,6 +409,17 @@ def test_a_stream_of_the_release_has_the_same_pixels(odd: tuple[Release, Path]) 
     upright = np.asarray(ImageOps.fit(read_rgb(data, id_), (32, 32), Image.Resampling.BICUBIC))
     assert np.array_equal(pixels["train"], upright)
     assert upright[0, :, 0].min() > 150 > upright[-1, :, 0].max(), "what was left is on top"
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_features_of_any_name_are_read_by_it(name: str, odd: tuple[Release, Path]) -> None:
+    assert odd[0].facts["features"] == FEATURES
+    assert len(from_release(odd[0], name).steps) == 2
+
+
+@pytest.mark.parametrize("text", ["22.05", "v1.0/1.1", ".hidden", "a..b", "1.tar.gz", "."])
+def test_case_20_an_id_has_no_dot(text: str) -> None:
+    assert "." not in safe_id(text)
 
 
 def test_the_record_says_what_was_done_and_members_have_one_dot(odd: tuple[Release, Path]) -> None:

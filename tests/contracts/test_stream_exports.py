@@ -20,6 +20,9 @@ from driftline.stream_builder.stream import Split, Step, Stream
 LAYOUTS = [name for name in EXPORTS if name != "codabench"]  # which is a task for others: test_codabench.py
 
 
+CLASSES = ["a/b", "a_b", "<d>", "train", "test", "validation", "10", "v1.0"]
+
+
 def images() -> Stream:
     """Two steps of images with three splits each."""
     rng = np.random.default_rng(0)
@@ -27,11 +30,11 @@ def images() -> Stream:
     for t in range(2):
         splits = {}
         for name, n in (("train", 7), ("val", 2), ("test", 3)):
-            y = rng.integers(0, 3, n)
+            y = rng.integers(0, len(CLASSES), n)
             ids = np.array([f"{t}/{name}/{i}" for i in range(n)])
             splits[name] = Split(rng.integers(0, 256, (n, 9, 9, 3)).astype(np.uint8), y, ids, np.arange(n) + 100 * t)
         steps.append(Step(t, f"step {t}", splits))
-    return Stream("images", steps, ["a/b", "a_b", "<d>"])
+    return Stream("images", steps, CLASSES)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +75,7 @@ def read_imagefolder(folder: Path, stream: Stream) -> Samples:
     samples = {}
     for step, split in truth(stream):
         classes = ImageFolder(str(folder / f"step_{step:03d}" / split), allow_empty=True)
-        assert len(classes.classes) == 3
+        assert classes.classes == [class_folder(stream, label) for label in range(len(CLASSES))]
         files = sorted((Path(p).name, digest(np.asarray(Image.open(p))), label) for p, label in classes.samples)
         samples[step, split] = [(pixels, label) for _, pixels, label in files]
     return samples
@@ -87,7 +90,7 @@ def test_image_folders_load_in_datasets_with_every_split(
 
     loaded = datasets.load_dataset(str(exports["imagefolder"]), cache_dir=str(tmp_path))
     wanted = {f"step_{step:03d}_{split}": sorted(rows) for (step, split), rows in truth(stream).items()}
-    names = [class_folder(stream, label) for label in range(3)]
+    names = [class_folder(stream, label) for label in range(len(CLASSES))]
     assert {
         name: sorted(
             (digest(np.asarray(r["image"])), names.index(part.features["label"].names[r["label"]])) for r in part

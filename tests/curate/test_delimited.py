@@ -14,7 +14,9 @@ from pydantic import ValidationError
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.sources.delimited import Delimited
+from driftline.stream_builder.builders.table import from_table
 
 
 def rows(path: Path, text: str, columns: dict[str, str]) -> list[dict[str, object]]:
@@ -74,6 +76,50 @@ def test_text_that_is_no_unicode_spoils_its_own_row_only(tmp_path: Path) -> None
 def test_a_missing_column_is_named_with_the_header(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no column 'jahr'.*\['file', 'year'\]"):
         rows(tmp_path, "file,year\na,1\n", {"path": "file", "uploaded": "jahr"})
+
+
+@pytest.mark.parametrize("text", ["file\na.jpg\n", "file;year\na.jpg;1909\n", "a.jpg\n", "\n\n", "\0\n"])
+def test_a_table_of_one_column_is_one_sentence(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadInput, match=r"t\.csv (has no column '.*Its header is .*delimiter\.|is empty)"):
+        rows(tmp_path, text, {"path": "file", "uploaded": "year"})
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"more than one column 'year'.*\['file', 'year', 'year'\]"):
+        rows(tmp_path, "file,year,year\na,1,2\n", {"path": "file", "uploaded": "year"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["file,year,\na,1909,\n", "file,year\na,1909,,\n", "file,year,,\na,1909\n", "file,year,\na,1909,x\n"],
+)
+def test_separators_at_the_end_of_lines_are_no_cells(tmp_path: Path, text: str) -> None:
+    (row,) = rows(tmp_path, text, {"path": "file", "uploaded": "year"})
+    assert (row["fault"], row["uploaded"]) == (None, seconds_of("1909"))
+    cells = [{name: cell for name, cell in cells.items() if name} for _, cells in csv_rows(tmp_path / "t.csv", [], "")]
+    assert cells == [{"file": "a", "year": "1909"}]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.csv.gz"])
+@pytest.mark.parametrize("form", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_other_encodings_are_named_with_the_way_out(tmp_path: Path, name: str, form: str) -> None:
+    data = ('{"file": "a", "year": 1909}' if name == "t.jsonl" else "file,year\na.jpg,1909").encode(form)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    seen = form.upper().replace("-LE", "LE").replace("-BE", "BE")
+    with pytest.raises(BadInput, match=rf"is text in {seen}\. Expected UTF-8\. .*iconv -f {seen} -t UTF-8"):
+        list(Delimited(path=tmp_path / name, columns={"path": "file", "uploaded": "year"}).batches())
+    with pytest.raises(BadInput, match="UTF-8"):
+        list(csv_rows(tmp_path / name, [], ""))
+    if name == "t.csv":
+        with pytest.raises(BadInput, match=f"is text in {seen}"):
+            from_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.jsonl.gz"])
+def test_a_compressed_table_that_is_cut_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b"file,year\n" * 9)[:20])
+    with pytest.raises(BadInput, match=r"cannot be read after line 0 \(Compressed file ended"):
+        list(Delimited(path=tmp_path / name, columns={"path": "file", "uploaded": "year"}).batches())
 
 
 def test_an_unknown_table_column_is_refused(tmp_path: Path) -> None:

@@ -62,6 +62,26 @@ def test_each_fault_by_name(changes: dict[str, object], expected: str) -> None:
     assert outcome(**changes) == expected
 
 
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("//h/a.jpg", "malformed_url"),
+        ("h/a.jpg", "malformed_url"),
+        ("https://u:p@h/a.jpg", "malformed_url"),
+        ("https://u@h/a.jpg", "malformed_url"),
+        ("https://h:p@/a.jpg", "malformed_url"),
+        ("https:/h/a.jpg", "malformed_url"),
+        ("https://h:0/a.jpg", "malformed_url"),
+        ("https://h/a.jpg#x", "kept"),
+        ("HTTPS://H/a.jpg", "kept"),
+        ("https://h/a%2Fb.jpg", "kept"),
+        ("https://h:443/a.jpg?user=u:p@h", "kept"),
+    ],
+)
+def test_case_26_what_is_no_address_or_has_a_password_is_never_asked_for(url: str, expected: str) -> None:
+    assert outcome(url=url) == expected
+
+
 def test_a_time_that_no_photo_has_is_a_fault_and_other_rows_stay_as_they_are() -> None:
     first, last = TIMES[0], TIMES[1] - 1
     good = [GOOD | {"taken": first}, GOOD | {"uploaded": last}, GOOD | {"uploaded": None, "taken": None}]

@@ -154,6 +154,17 @@ def test_the_key_comes_from_the_environment_and_is_in_no_message(
         read(serve([photo(1, START)]), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(100, "Invalid API Key (Key has expired)"), (100, "Invalid API Key (Key has invalid format)"), (116, "Bad URL")],
+)
+def test_case_28_a_key_that_has_expired_is_one_sentence(serve: Serve, tmp_path: Path, code: int, words: str) -> None:
+    answer = json.dumps({"stat": "fail", "code": code, "message": words}).encode()
+    with pytest.raises(BadConfig) as refusal:
+        read(serve([photo(1, START)], fail={1: (200, answer)}), tmp_path)
+    assert str(refusal.value) == f"Flickr refuses the key: {words}. Check FLICKR_API_KEY."
+
+
 def test_the_key_is_in_no_file(serve: Serve, tmp_path: Path) -> None:
     read(serve([photo(1, START)]), tmp_path)
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and b"secret-key" in p.read_bytes()]

@@ -52,6 +52,49 @@ def test_an_annotation_becomes_an_answer(tmp_path: Path) -> None:
     assert table["fault"].to_pylist() == [None, None]
 
 
+def votes(folder: Path) -> list[tuple[str, list[str]]]:
+    """(item, labels) of what counts in the exports of a folder."""
+    table = read_answers(read_lines(folder.glob("*.json"))["b1"], BATCH, "k")
+    rows = zip(*(table[name].to_pylist() for name in ("item", "labels", "fault")), strict=True)
+    return [(item, labels) for item, labels, fault in rows if fault is None]
+
+
+def one(who: int, label: str, day: int, number: int, **values: Any) -> dict[str, Any]:
+    """An annotation of one person, changed last on a day of March."""
+    times = {"created_at": "2026-03-01T08:00:00Z", "updated_at": f"2026-03-{day:02d}T09:30:00.123456Z"}
+    task = annotated({}, [label], id=number, completed_by=who, **times, **values)
+    return dict(task["annotations"][0])
+
+
+@pytest.mark.parametrize("changed_first", [False, True])
+def test_case_35_a_person_has_one_vote_for_a_task_the_newest(tmp_path: Path, changed_first: bool) -> None:
+    tasks = written(tmp_path / "batch")
+    both = [one(3, "bus", 1, 1), one(3, "car", 2, 2)]
+    people = [*(both[::-1] if changed_first else both), one(4, "bus", 1, 3), one(5, "bus", 9, 4, was_cancelled=True)]
+    guess = {"model_version": "m", "score": 1.0, "result": one(6, "bus", 1, 5)["result"]}
+    task = tasks[0] | {"id": 1, "annotations": people, "predictions": [guess]}
+    (tmp_path / "a.json").write_text(json.dumps([task]))
+    counted = votes(tmp_path)
+    assert sorted(counted) == [("i1", ["bus"]), ("i1", ["car"])]
+    (tmp_path / "b.json").write_text(json.dumps([task]))
+    assert sorted(votes(tmp_path)) == sorted(counted), "a second export that has them again adds nothing"
+
+
+@pytest.mark.parametrize("earlier", ["a.json", "z.json"])
+def test_case_35_an_answer_that_was_changed_between_two_exports_counts_as_changed(tmp_path: Path, earlier: str) -> None:
+    task = written(tmp_path / "batch")[0]
+    for name, annotation in ((earlier, one(3, "bus", 1, 7)), ("m.json", one(3, "car", 2, 7))):
+        (tmp_path / name).write_text(json.dumps([task | {"id": 1, "annotations": [annotation], "predictions": []}]))
+    assert votes(tmp_path) == [("i1", ["car"])]
+
+
+def test_case_35_regions_of_another_kind_are_no_choice(tmp_path: Path) -> None:
+    region = {"from_name": "labels", "type": "labels", "value": {"labels": ["bus"]}}
+    task = written(tmp_path / "batch")[0] | {"annotations": [one(3, "bus", 1, 1) | {"result": [region]}]}
+    (tmp_path / "a.json").write_text(json.dumps([task]))
+    assert votes(tmp_path) == []
+
+
 def test_label_studios_own_sdk_accepts_these_files_and_its_export_becomes_answers(tmp_path: Path) -> None:
     """The SDK checked the fixture's tasks, predictions and interface, and wrote its export: support/label_studio.py."""
     opinion = {"worker": "vlm (m)", "labels": ["bus"], "sensitive": False, "confidence": 0.9}

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import io
 import random
+import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hostile.mutations import mutate
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
+from support.fates import fate, fates_in
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside import image_kinds
@@ -395,6 +403,14 @@ class TestCase14Counting:
         picture = look(saved(scene(), "JXL", lossless=True, exif=tagged(6)))
         assert (picture.image.size, picture.steps) == ((96, 64), ()), "its decoder turns, EXIF does not count"
 
+    @pytest.mark.parametrize("text", ["BMW 2002\nphotographed in May", "BM", "II*", "GIF8 is old"])
+    def test_a_text_that_begins_as_a_picture_is_none(self, text: str, tmp_path: Path) -> None:
+        (tmp_path / "a.jpg").write_bytes(saved(scene(), "JPEG"))
+        (tmp_path / "b.log").write_text(text)
+        (tmp_path / "c").write_bytes(saved(scene(), "BMP"))
+        assert files_below(tmp_path).counts() == {"not_a_photo": {".log": 1}}
+        assert list(files_below(tmp_path).photos.values()) == ["JPEG", "BMP"]
+
     def test_links_that_lead_nowhere_and_pipes(self, tmp_path: Path) -> None:
         self.photos(tmp_path)
         (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
@@ -456,7 +472,16 @@ class TestCase17UnicodeForms:
         (row,) = pa.Table.from_batches(Folder(path=str(tmp_path)).batches()).to_pylist()
         assert row["id"] == "caf-jpg-a4baa578"
 
-    @pytest.mark.parametrize(("table", "disk"), [(NFC, NFD), (NFD, NFC), (f"e\u0301/{NFC}", f"\u00e9/{NFD}")])
+    @pytest.mark.parametrize(
+        ("table", "disk"),
+        [
+            (NFC, NFD),
+            (NFD, NFC),
+            (f"e\u0301/{NFC}", f"\u00e9/{NFD}"),
+            ("\ud55c.jpg", "\u1112\u1161\u11ab.jpg"),
+            ("s\u0323\u0307.jpg", "\u1e69.jpg"),
+        ],
+    )
     def test_a_table_finds_the_file_in_either_form(self, table: str, disk: str, tmp_path: Path) -> None:
         from driftline.curate.sources.delimited import Delimited
 
@@ -478,13 +503,13 @@ class TestCase17UnicodeForms:
         assert left["fault"] == "name_in_two_forms"
 
 
-def mutants(n: int, seed: int = 0) -> list[bytes]:
-    """Pictures of every kind with bytes changed, cut, repeated or joined."""
-    draw = random.Random(seed)
+@cache
+def sound() -> list[bytes]:
+    """A picture of every kind."""
     exif = Image.Exif()
     exif[0x0112] = 6
     exif.get_ifd(0x8769).update({0x9003: "2010:05:01 10:00:00", 0x927C: bytes(range(256))})
-    whole = [
+    return [
         *(saved(scene(24, 16), kind, exif=exif.tobytes()) for kind in ("JPEG", "PNG", "WEBP", "TIFF", "AVIF")),
         *(make(rgba((255, 0, 255))) for make in TRANSPARENT.values()),
         *(saved(ramp(65535, np.uint16), kind) for kind in ("PNG", "TIFF")),
@@ -492,13 +517,19 @@ def mutants(n: int, seed: int = 0) -> list[bytes]:
         saved(scene(24, 16).convert("CMYK"), "JPEG"),
         *(saved(scene(24, 16), kind, save_all=True, append_images=[scene(24, 16)]) for kind in ("GIF", "MPO", "TIFF")),
         *([saved(scene(24, 16), "HEIF")] if reads_heic() else []),
+        *([saved(scene(24, 16), "JXL")] if image_kinds.reads_jxl() else []),
         saved(scene(24, 16), "JPEG2000"),
         saved(scene(24, 16), "BMP"),
         saved(scene(24, 16), "PNG", pnginfo=xmp()),
     ]
+
+
+def mutants(n: int, seed: int = 0) -> list[bytes]:
+    """Pictures of every kind with bytes changed, cut, repeated or joined."""
+    draw = random.Random(seed)
     damaged = []
     for _ in range(n):
-        data = bytearray(draw.choice(whole))
+        data = bytearray(draw.choice(sound()))
         for _ in range(draw.choice((1, 1, 2, 8))):
             at = draw.randrange(min(len(data), draw.choice((64, 400, len(data)))))
             how = draw.randrange(4)
@@ -520,17 +551,6 @@ def xmp() -> PngImagePlugin.PngInfo:
     return info
 
 
-def fate(data: bytes) -> tuple[Any, ...]:
-    """What becomes of a file: of its check, and of its pixels."""
-    check = check_image(data, ImageLimits())
-    try:
-        plain, words = plain_bytes(data)
-        pixels: Any = (words, hash(plain), look(data).image.tobytes()[:300])
-    except BadInput as error:
-        pixels = type(error).__name__
-    return check.reason, check.width, check.height, check.shown, check.changes, pixels
-
-
 def test_damaged_pictures_have_one_fate_in_any_order_and_no_traceback() -> None:
     """Ten thousand of them: `make fuzz`, tests/hostile/fuzz.py."""
     files = mutants(250)
@@ -540,6 +560,43 @@ def test_damaged_pictures_have_one_fate_in_any_order_and_no_traceback() -> None:
     reasons = Counter(one[0] for one in fates)
     assert reasons[None] > 25
     assert reasons.total() - reasons[None] > 25
+
+
+SIDECARS = {  # ending → content
+    ".json": b'{"photoTakenTime": {"timestamp": "1258375918"}, "date": "2011-02"}',
+    ".supplemental-metadata.json": b'{"photoTakenTime": {"timestamp": "1258375918"}}',
+    ".xmp": b'<x exif:DateTimeOriginal="1985-07-01T12:00:00+02:00" xmp:CreateDate="2019"/>',
+}
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[ProcessPoolExecutor]:
+    """Another process, in which nothing was opened yet."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.mark.filterwarnings("ignore")  # Pillow warns of damaged tags
+@given(st.randoms(use_true_random=False))
+def test_a_photo_with_its_sidecar_has_one_fate_in_any_order_company_and_process(
+    worker: ProcessPoolExecutor, draw: random.Random
+) -> None:
+    """`make fuzz` does it with more."""
+    endings = draw.choices([*SIDECARS], k=4)
+    files = [
+        (data, draw.choice([".jpg", ".png", ".heic", ".tif", ".jp2"]), ending, mutate(SIDECARS[ending], ending, draw))
+        for data, ending in zip(mutants(4, draw.getrandbits(32)), endings, strict=True)
+    ]
+    order = draw.sample(range(4), 4)
+    with (
+        tempfile.TemporaryDirectory() as one,
+        tempfile.TemporaryDirectory() as two,
+        tempfile.TemporaryDirectory() as three,
+    ):
+        there = worker.submit(fates_in, Path(two), files, order[:3])
+        here = fates_in(Path(one), files, list(range(4)))
+        assert there.result() == {i: here[i] for i in order[:3]}
+        assert fates_in(Path(three), files, order[::-1]) == here
 
 
 def test_sixty_five_thousand_pixels_in_a_row() -> None:

@@ -191,10 +191,14 @@ def test_a_damaged_journal_is_not_guessed(tmp_path: Path) -> None:
         api.Journal(path)
 
 
-def test_a_returned_submission_does_not_count(prolific: Prolific, batch: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["RETURNED", "TIMED-OUT", "SCREENED OUT", "REJECTED"])
+def test_answers_of_a_submission_that_ended_so_do_not_count(
+    prolific: Prolific, batch: dict[str, Any], tmp_path: Path, state: str
+) -> None:
+    """Case 30."""
     publish(prolific, batch, tmp_path)
     id_ = prolific.work("ann", sorted(batch["items"])[:4], lambda item: ["bus"])
-    prolific.submissions[id_]["status"] = "RETURNED"
+    prolific.submissions[id_]["status"] = state
     api.collect(api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl"), batch["batch"], tmp_path / "a.csv")
     answers = read_answers(read_lines([tmp_path / "a.csv"])[batch["batch"]], batch, "k")
     assert set(answers["fault"].to_pylist()) == {"rejected"}
@@ -216,6 +220,7 @@ def test_answers_of_a_withdrawn_study_do_not_count(prolific: Prolific, batch: di
 def test_a_second_answer_of_one_participant_is_a_duplicate(
     prolific: Prolific, batch: dict[str, Any], tmp_path: Path
 ) -> None:
+    """Case 30."""
     publish(prolific, batch, tmp_path)
     for label in ("bus", "car"):
         prolific.work("ann", sorted(batch["items"])[:4], lambda item, label=label: [label])

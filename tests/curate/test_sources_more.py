@@ -7,6 +7,7 @@ import http.server
 import io
 import json
 import os
+import resource
 import sys
 import threading
 import zipfile
@@ -77,6 +78,8 @@ class TestFolderDates:
             ("2000 photos/a.jpg", None),
             ("1920 x 1080/a.jpg", None),
             ("2048px/a.jpg", None),
+            ("1920/1080/a.jpg", None),
+            ("1905/0123/a.jpg", "1905-01-01"),
             ("a.jpg", None),
             ("1905/a.jpg", "1905-01-01"),
             ("1905 harbour/IMG_1984.jpg", "1905-01-01"),
@@ -131,13 +134,32 @@ class TestFolderDates:
             ("a.xmp", '<x xmp:ModifyDate="2021-01-01"/>', None),
             ("a.json", "[" * 100_000, None),
             ("a.json", '{"date": "soon"}', None),
+            ("a.json", '{"date": "9999-12-31"}', None),
+            ("a.json", '{"date": -62135596800}', None),  # the year 1
+            ("a.jpg.json", '{"photoTakenTime": {"timestamp": "1335866400000"}}', "2012-05-01T10:00:00"),
+            ("a.XMP", '<x exif:DateTimeOriginal="2012-05-01T12:00:00"/>', "2012-05-01T12:00:00"),
             ("a.xmp", '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>&e;', None),
+            ("a.xmp", '<!DOCTYPE x [<!ENTITY y "1985">]><x exif:DateTimeOriginal="&y;-07-01"/>', None),
+            ("a.xmp", f'<!DOCTYPE x [<!ENTITY a "{"&b;" * 9999}">]><x xmp:CreateDate="2012-05-01"/>', "2012-05-01"),
+            ("a.xmp", '<x exif:DateTimeOriginal="9999-12-31" xmp:CreateDate="2011-02-30"/>', None),
+            ("a.json", '[{"date": "2012-05-01"}]', None),
+            ("a.json", '{"date": "0000-00-00"}', None),
+            ("a.json", '{"date": "2011-02-30"}', None),
         ],
     )
     def test_a_sidecar(self, tmp_path: Path, sidecar: str, text: str, date: str | None) -> None:
         jpeg(tmp_path / "a.jpg")
         (tmp_path / sidecar).write_text(text)
         assert taken(tmp_path) == [None if date is None else seconds_of(date)]
+
+    @pytest.mark.parametrize("sidecar", ["a.jpg.json", "a.jpg.supplemental-metadata.json", "a.xmp"])
+    def test_a_sidecar_of_two_gigabytes_is_read_to_a_limit(self, tmp_path: Path, sidecar: str) -> None:
+        jpeg(tmp_path / "a.jpg")
+        with (tmp_path / sidecar).open("wb") as file:
+            file.truncate(2 << 30)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert taken(tmp_path) == [None]
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "KiB"
 
     def test_xmp_sidecars_are_inputs_by_name_where_they_are_read(self, tmp_path: Path) -> None:
         (tmp_path / "a.xmp").write_text("")

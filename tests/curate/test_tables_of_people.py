@@ -159,6 +159,12 @@ class TestCase10YearsAsFloats:
         assert read(tmp_path, "csv", "uploaded", [value]) == ["bad_upload_time"]
 
 
+@pytest.mark.parametrize("text", ["0000", "0000-00-00", "0000-01-01", "2019-02-30", "2019-13-01", "10000-01-01"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_date_that_no_calendar_has_is_the_fault_of_its_row(tmp_path: Path, form: str, text: str) -> None:
+    assert read(tmp_path, form, "uploaded", [text, "2019-02-28"]) == ["bad_upload_time", *days("2019-02-28")]
+
+
 @pytest.mark.parametrize(
     ("text", "date"),
     [

@@ -113,6 +113,65 @@ def test_finished_runs_are_read_not_repeated(stream: Stream, tmp_path: Path) -> 
     assert len(list(tmp_path.rglob("run.json"))) == 3, "other settings are another run"
 
 
+class Stops(Constant):
+    """Its answers follow from what it has learned; the run is interrupted at the last of `left` batches."""
+
+    left = 10**9
+
+    def learn(self, x: Array, y: Labels) -> None:
+        Stops.left -= 1
+        if Stops.left == 0:
+            raise KeyboardInterrupt
+        self.answer = int(np.bincount(y).argmax())
+
+
+def fewer(stream: Stream, split: str, lost: int, folder: Path) -> Stream:
+    """The stream without the first samples of its last step, as it is read from a folder."""
+    (*steps, last) = stream.steps
+    part = last[split].part(lost, len(last[split]))
+    return replace(stream, steps=[*steps, replace(last, splits={**last.splits, split: part})]).save(folder)
+
+
+class TestCase41OneFolderForSeveralRuns:
+    @staticmethod
+    def scores(stream: Stream, seeds: Any, out: Path | None = None) -> list[Any]:
+        settings = {"splits": "seeded"}
+        document = evaluate(stream, "clear-iid", [Stops, "nearest-mean"], seeds=seeds, settings=settings, out=out)
+        return [(r["scores"], r["classes"], r["tests"]) for r in document["results"]]
+
+    def test_an_interrupted_run_ends_as_an_undisturbed_one(self, stream: Stream, tmp_path: Path) -> None:
+        Stops.left = 2 * len(stream.steps)
+        with pytest.raises(KeyboardInterrupt):
+            self.scores(stream, [0, 1], tmp_path)
+        assert self.scores(stream, [0, 1], tmp_path) == self.scores(stream, [0, 1])
+
+    @pytest.mark.parametrize(("split", "lost"), [("train", 10), ("test", 10), ("test", 1)])
+    def test_a_stream_that_lost_samples_has_its_own_answers(
+        self, stream: Stream, tmp_path: Path, split: str, lost: int
+    ) -> None:
+        all_, part = (fewer(stream, split, n, tmp_path / str(n)) for n in (0, lost))
+        whole = self.scores(all_, [0], tmp_path / "rows")
+        assert self.scores(part, [0], tmp_path / "rows") == self.scores(part, [0]) != whole
+        assert self.scores(all_, [0], tmp_path / "rows") == whole
+
+    @pytest.mark.parametrize(("split", "lost"), [("train", 10), ("test", 1)])
+    def test_so_has_one_in_memory(self, stream: Stream, tmp_path: Path, split: str, lost: int) -> None:
+        whole, part = (replace(fewer(stream, split, n, tmp_path / str(n)), sha256="") for n in (0, lost))
+        scores = self.scores(whole, [0], tmp_path / "rows")
+        assert self.scores(part, [0], tmp_path / "rows") == self.scores(part, [0]) != scores
+        names = replace(whole, classes=["a", "b", "c"])
+        planned = [
+            plan(one, "clear-iid", ["nearest-mean"], [0], {"splits": "seeded"}, tmp_path / "rows").finished
+            for one in (whole, part, names)
+        ]
+        assert planned == [1, 1, 0]
+
+    @pytest.mark.parametrize("seeds", [range(5), [4, 0]])
+    def test_other_seeds_are_those_of_a_new_run(self, stream: Stream, tmp_path: Path, seeds: Any) -> None:
+        self.scores(stream, [0, 1], tmp_path)
+        assert self.scores(stream, seeds, tmp_path) == self.scores(stream, seeds)
+
+
 def test_a_record_says_which_kernel_ran(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRIFTLINE_KERNEL", "off")
     evaluate(stream, "clear-iid", ["nap"], settings={"epochs": 2}, out=tmp_path / "rows")

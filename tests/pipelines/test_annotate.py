@@ -24,11 +24,10 @@ from support.worlds import across_seeds
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
-from driftline.curate.core.outside.names import person_name
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines, worker_key
 from driftline.pipelines.annotation.answer_store import AnswerStore
-from driftline.pipelines.annotation.server import answer_store_of, application, study_address, study_of
+from driftline.pipelines.annotation.server import answer_store_of, application, person_name, study_address, study_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
@@ -495,9 +494,26 @@ class TestStudy:
         assert "<script>1" not in page
         assert comments(folder)[0]["comment"] == "<script>1</script>"
 
+    def test_case_30_a_name_that_prolific_did_not_fill_in_is_refused(self, study: httpx.Client) -> None:
+        for who in ("", "<b>", "{{%PROLIFIC_PID%}}", "%7B%7B%25PROLIFIC_PID%25%7D%7D", "a b", "../x"):
+            answer = study.get("/", params={**self.COMING, "PROLIFIC_PID": who})
+            assert (who, answer.status_code, "lacks PROLIFIC_PID" in answer.text) == (who, 400, True)
+
+    def test_case_30_who_comes_again_goes_on_with_the_next_image(self, study: httpx.Client) -> None:
+        def item(page: str) -> str:
+            return page.split('name="item" value="')[1].split('"')[0]
+
+        first = item(study.get("/", params=self.COMING).text)
+        study.cookies.clear()
+        again = {**self.COMING, "SESSION_ID": "x2"}
+        assert item(study.get("/", params=again).text) == first
+        second = item(study.post("/answer", data={"annotator": "p1", "item": first, "labels": "none", "sensitive": "no",
+                                                  "begun": "1"}).text)  # fmt: skip
+        study.cookies.clear()
+        assert item(study.get("/", params=again).text) == second != first
+
     def test_there_is_no_grid_and_no_start_without_an_id(self, study: httpx.Client) -> None:
         assert study.get("/").status_code == 400
-        assert study.get("/", params={**self.COMING, "PROLIFIC_PID": "<b>"}).status_code == 400
         assert study.get("/grid", params={"annotator": "p1", "concept": "bus"}).status_code == 400
         assert study.post("/reject", data={"annotator": "p1", "concept": "bus"}).status_code == 400
         assert study.get("/conflicts", params={"annotator": "p1"}).status_code == 400

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import subprocess
 import time
 from datetime import UTC, datetime
@@ -17,13 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from support.console import answer, driftline, start
+from support.console import answer, driftline, inside, start, start_python
+from support.helpers import album, photo_config
 from support.living import Town, context, counted, linked_copy, tree
 
 from driftline.curate.bucketing.assign import assign
 from driftline.curate.bucketing.frozen import assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
-from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.fetch.shard import Shard, fetch_shard
@@ -33,6 +35,7 @@ from driftline.curate.store.photos import Asked, history, images_of, keep_misses
 from driftline.curate.store.upkeep import status
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.runner import run
+from driftline.pipelines.stages import STAGES
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
 KILLS = int(os.environ.get("DRIFTLINE_KILLS", "6"))
@@ -248,3 +251,113 @@ def test_near_copies_of_stored_hashes_are_those_of_all_pairs() -> None:
     for bits in (0, 2, 3, 6):
         all_pairs = np.bitwise_count(new[:, None] ^ stored[None]) <= bits
         assert near_stored(new, stored, bits).tolist() == all_pairs.any(1).tolist()
+
+
+KILLED = (  # after the work of a stage, before its done mark
+    "import os, sys; from driftline.pipelines.stages import STAGES; from driftline.pipelines.cli.app import main\n"
+    "kind = STAGES[sys.argv[2]]; work = kind.run\n"
+    "kind.run = lambda *given: (work(*given), os._exit(9))\n"
+    "sys.argv = ['driftline', 'grow', sys.argv[1]]; main()"
+)
+
+
+class TestAttempts:
+    """A grow that fails or is killed: cars of 2013, no bus, then more of 2014."""
+
+    @pytest.fixture(scope="class")
+    def finished_once(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        root = tmp_path_factory.mktemp("attempts") / "run"
+        album(root / "photos", 3)
+        config = photo_config("  per_class: 6").replace("{kind: calendar", "{kind: equal, count: 3")
+        (root / "driftline.yaml").write_text(config)
+        run(context(root))
+        return root
+
+    @pytest.fixture
+    def finished(self, finished_once: Path, tmp_path: Path) -> Path:
+        return linked_copy(finished_once, tmp_path / "run")
+
+    def arrive(self, root: Path, year: int) -> None:
+        for i, photo in enumerate(sorted((root / "photos" / "car").glob("2010*"))):
+            with Image.open(photo) as image:
+                image.rotate(10 * (i + year % 10)).save(photo.with_name(f"{year}-05-{i + 1:02d}.jpg"))
+
+    def lasting(self, root: Path) -> dict[str, str]:
+        """What a failed attempt leaves as it was."""
+        own = {
+            name: (root / name).read_text() for name in ("borders.json", "earlier.parquet") if (root / name).exists()
+        }
+        return own | {name: sha for name, sha in tree(root, "publish").items() if "/release/" in name}
+
+    def calm(self, root: Path, tmp_path: Path, *years: int) -> dict[str, str]:
+        """What an undisturbed one writes, in the same place: tables have paths of photos."""
+        saved = linked_copy(root, tmp_path / "saved")
+        for year in years:
+            self.arrive(root, year)
+        grow(context(root))
+        written = tree(root) | {"borders": (root / "borders.json").read_text()}
+        shutil.rmtree(root)
+        linked_copy(saved, root)
+        return written
+
+    def test_it_freezes_nothing_whatever_stage_fails_and_counts_since_the_last_finished_one(
+        self, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calm, before = self.calm(finished, tmp_path, 2013, 2014), self.lasting(finished)
+        self.arrive(finished, 2013)
+
+        def fail(*given: object) -> None:
+            raise BadInput("injected")
+
+        for name in STAGES:
+            with monkeypatch.context() as patch:
+                patch.setattr(STAGES[name], "run", fail)
+                with pytest.raises(BadInput, match="injected"):
+                    grow(context(finished))
+            assert self.lasting(finished) == before
+        self.arrive(finished, 2014)
+        summary = grow(context(finished))
+        assert (summary["state"], summary["rows"]["new"], summary["images"]["new"]) == ("done", 6, 6)
+        assert len(summary["buckets"]["now"]) == len(summary["buckets"]["before"]) + 1
+        assert tree(finished) | {"borders": (finished / "borders.json").read_text()} == calm
+        assert not (finished / "growing").exists()
+
+    @pytest.mark.parametrize("stage", os.environ.get("DRIFTLINE_KILLED", "bucket publish").split())
+    def test_a_killed_one_ends_in_the_bytes_of_an_undisturbed_one(
+        self, finished: Path, tmp_path: Path, stage: str
+    ) -> None:
+        calm, before = self.calm(finished, tmp_path, 2013), self.lasting(finished)
+        self.arrive(finished, 2013)
+        assert start_python(KILLED, finished, stage).wait() == 9
+        assert self.lasting(finished) == before
+        assert grow(context(finished))["rows"]["new"] == 3
+        assert tree(finished) | {"borders": (finished / "borders.json").read_text()} == calm
+
+    def test_other_buckets_after_a_failed_one_are_cut_as_if_it_had_not_been(
+        self, finished: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.arrive(finished, 2013)
+        with monkeypatch.context() as patch:
+            patch.setattr(STAGES["retrieve"], "run", lambda *given: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                grow(context(finished))
+        run(context(finished, "buckets={kind: calendar, unlabelled: []}"))
+        buckets = json.loads((finished / "stages" / "04_bucket" / "buckets.json").read_text())
+        assert [bucket["name"] for bucket in buckets] == ["2010", "2011", "2012", "2013"]
+        assert not (finished / "borders.json").exists()
+
+    def test_a_dry_run_names_the_buckets_of_the_deed(self, finished: Path) -> None:
+        self.arrive(finished, 2013)
+        told = json.loads(inside("grow", finished, "--dry-run", "--json").stdout)
+        grow(context(finished))
+        buckets = json.loads((finished / "stages" / "04_bucket" / "buckets.json").read_text())
+        assert told["buckets"] == [{"name": b["name"], "photos": b["count"]} for b in buckets]
+        assert told["classes"] == ["bus: none in 3."]
+
+    def test_heal_says_first_what_it_mended(self, finished: Path) -> None:
+        assert inside("heal", finished).stdout.startswith("nothing was damaged\n")
+        (finished / "stages" / "05_embed" / "img_emb" / "img_emb_00000.npy").unlink()
+        (finished / "stages" / "03_fetch" / "00000.tar").unlink()
+        first, second, *_ = inside("heal", finished).stdout.splitlines()
+        assert first.startswith("mended fetch: 00000.tar missing or changed")
+        assert second == "mended embed: img_emb/img_emb_00000.npy missing or changed"

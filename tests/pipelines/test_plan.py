@@ -105,6 +105,7 @@ def test_photos_buckets_candidates_and_bytes_are_counted_before_anything_ran(own
     assert document["buckets"] == [{"name": str(year), "photos": 20} for year in (2010, 2011, 2012)]
     assert document["candidates"] == {
         "concepts": 2, "per_class": 6, "background": 0, "each_bucket": 12, "images": 36, "short_buckets": [],
+        "no_background": [],
     }  # fmt: skip
     sizes = [photo.stat().st_size for photo in (own / "photos").rglob("*.jpg")]
     assert document["disk"]["bytes"] == pytest.approx(sum(sizes), abs=60)
@@ -235,7 +236,8 @@ def table_of(root: Path, *urls: str) -> Path:
     (root / "photos.csv").write_text("url,day\n" + "\n".join(rows) + "\n")
     source = "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day}}"
     old = "{source: folder, path: photos, label: parent, dates: [path]}"
-    (root / "driftline.yaml").write_text(photo_config("  per_class: 6").replace(old, source))
+    config = photo_config("  per_class: 6").replace(old, source).replace("method: catalogue", "method: crowd")
+    (root / "driftline.yaml").write_text(config)
     return root
 
 

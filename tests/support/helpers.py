@@ -159,8 +159,9 @@ def release_of(
     strip: bool = False,
     shard_images: int = SHARD_IMAGES,
     tombstones: Sequence[Tombstone] = (),
+    features: Sequence[str] = ("clip",),
 ) -> Release:
-    """Publish rows as they come from `select`."""
+    """Publish rows as they come from `select`. features: names of the vectors."""
     groups = split_groups(rows)
     full = [
         {**row, "class": row["concept"], "label": classes.index(row["concept"]), "group": group}
@@ -169,7 +170,8 @@ def release_of(
     splits = all_splits(full, groups, rules, 0)
     records = folder.parent / f"{folder.name}-records"
     packed = pack(full, ImagesInMemory(images), folder / "shards", records, shard_images, strip)
-    write_release(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules, tombstones=tombstones)
+    of = dict.fromkeys(features, vectors)
+    write_release(packed, of, buckets, classes, splits, provenance, folder, rules, tombstones=tombstones)
     return Release.open(folder)
 
 

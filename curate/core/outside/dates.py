@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
+from warnings import catch_warnings, simplefilter
 
 from driftline.curate.core.outside.names import is_count
 
@@ -37,6 +38,7 @@ DATES_IN_XMP = tuple(
 )
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 LARGEST_SIDECAR = 1 << 20  # bytes
+MILLISECONDS = 10**11  # a larger number of seconds is after the year 5000
 SUPPLEMENTAL = "supplemental-metadata"
 LONGEST_TITLE = 51 - len(".json")  # characters of a sidecar's name in Google Takeout
 COUNTED = re.compile(r"(.*)(\(\d+\))")
@@ -176,7 +178,7 @@ def clock(text: str) -> Date:
     spaced = COMPACT.sub(
         lambda m: "-".join(m.group(1, 2, 3)) + (f"T{':'.join(m.group(4, 5, 6))}" if m[4] else ""), text, 1
     )
-    match = CLOCK.fullmatch(spaced.strip())
+    match = CLOCK.fullmatch(spaced.strip(" :"))  # a time of blanks is none
     if match is None:
         raise ValueError(f"{text!r} is not a date")
     year, _, month, day, hour, minute, second, half, zone = match.groups()
@@ -219,7 +221,8 @@ def exif(path: Path) -> Tags:
     """What the EXIF of a photo says."""
     from PIL import Image
 
-    with Image.open(path) as image:
+    with catch_warnings(), Image.open(path) as image:
+        simplefilter("ignore")  # of damaged tags, without the photo's name
         return from_exif(image.getexif())
 
 
@@ -285,12 +288,13 @@ def from_sidecar(path: Path, name: str) -> Date | None:
             value = json.loads(_small(sidecar))
             date = value.get("photoTakenTime", value.get("date"))
             if isinstance(date, str):
-                with suppress(ValueError):
-                    return clock(date)
-            return Date(seconds_of(date["timestamp"] if isinstance(date, dict) else date), 0, "second")
+                return clock(date)
+            return _stamp(date["timestamp"] if isinstance(date, dict) else date)
         except (OSError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
             continue
-    for sidecar in (path.with_name(path.name + ".xmp"), path.with_suffix(".xmp")):
+    for sidecar in (
+        place for end in (".xmp", ".XMP") for place in (path.with_name(path.name + end), path.with_suffix(end))
+    ):
         try:
             text = COMMENT.sub("", _small(sidecar))
         except OSError:
@@ -299,6 +303,14 @@ def from_sidecar(path: Path, name: str) -> Date | None:
             with suppress(ValueError):
                 return clock(value)
     return None
+
+
+def _stamp(value: Any) -> Date:
+    """Seconds since 1970, or milliseconds. Raises ValueError for a time that stands for no date."""
+    seconds = seconds_of(value)
+    seconds = seconds // 1000 if abs(seconds) >= MILLISECONDS else seconds
+    clock(iso(seconds)[:19])
+    return Date(seconds, 0, "second")
 
 
 def takeout_names(name: str) -> list[str]:

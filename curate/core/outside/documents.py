@@ -1,9 +1,10 @@
-"""Documents from outside, checked before use: JSON against a schema, text, lists of checksums."""
+"""Documents from outside, checked before use: JSON against a schema, text, rows of tables, lists of checksums."""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, shortened
 from driftline.curate.core.outside.limits import DOCUMENT
 
+MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 SUM = re.compile(r"([0-9a-f]{64}) [ *](?:\./)?([^\r\ud800-\udfff]+)\r?")  # a line of sha256sum
 
 
@@ -36,16 +38,45 @@ def read_document(path: Path, schema: type[Schema], way_out: str) -> dict[str, A
     return dict(document)
 
 
+def check_encoding(head: bytes, path: Path) -> None:
+    """Raise BadInput for text in UTF-16 or UTF-32, as spreadsheets save it: it begins with a mark, or every second byte
+    of Latin letters is zero. head: four bytes or more from the beginning of the file."""
+    zeros = head[:1] == head[2:3] == b"\0", head[1:2] == head[3:4] == b"\0"
+    seen = next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
+    seen = seen or ("UTF-16BE" if zeros[0] else "UTF-16LE" if zeros[1] else None)
+    if seen is not None:
+        raise BadInput(
+            f"{path} is text in {seen}.",
+            "Expected UTF-8.",
+            f'Save it as "CSV UTF-8", or convert it: iconv -f {seen} -t UTF-8 {path.name} > NEW',
+        )
+
+
 def read_text(path: Path, way_out: str = "") -> str:
     """A file of UTF-8 text. Raises MissingFile, BadInput naming the file and the first byte that is not."""
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "", way_out)
     if (size := path.stat().st_size) > DOCUMENT:
         raise BadInput(f"{path} has {size:,} bytes.", f"Expected at most {DOCUMENT:,}.", way_out)
+    data = path.read_bytes()
+    check_encoding(data[:4], path)
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read()
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 ({error.reason} at byte {error.start}).", "", way_out) from None
+
+
+def fitted(cells: list[str], header: Sequence[str]) -> list[str]:
+    """A row with a cell for each column, if only separators at the end of its line, or of the header, are too many.
+
+    >>> fitted(["a", "1", ""], ["x", "y"]), fitted(["a", "1"], ["x", "y", ""]), fitted(["a"], ["x", "y"])
+    (['a', '1'], ['a', '1', ''], ['a'])
+    """
+    if len(cells) > len(header) and not any(cells[len(header) :]):
+        return cells[: len(header)]
+    if len(cells) < len(header) and not any(header[len(cells) :]):
+        return [*cells, *[""] * (len(header) - len(cells))]
+    return cells
 
 
 def sums_of(data: bytes, source: str | Path, way_out: str) -> dict[str, str]:

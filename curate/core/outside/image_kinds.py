@@ -42,6 +42,8 @@ def kind_of(data: bytes) -> str | None:
         return "HEIF" if brands[0] in HEIC_BRANDS | ANY_BRANDS else None
     if data[:4] == b"RIFF":
         return "WEBP" if data[8:12] == b"WEBP" else None
+    if data[:2] == b"BM" and data[15:18] != b"\0\0\0":  # a text: no header of BMP has 256 bytes
+        return None
     return next((kind for start, kind in STARTS if data.startswith(start)), None)
 
 

@@ -9,9 +9,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from driftline.curate.core.errors import BadInput, IntegrityError, shortened
+from driftline.curate.core.errors import IntegrityError
 
-PERSON = 80  # characters of a person's name
 LONGEST = 255  # bytes of a name, as on common file systems
 FORBIDDEN = re.compile(
     r"[\x00-\x1f\x7f\\]|^[A-Za-z]:"
@@ -39,23 +38,6 @@ def fault(name: str) -> str:
 def one_form(text: str) -> str:
     """A text in one Unicode form (NFC): Macs write é as two characters, other systems as one."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
-def person_name(text: str) -> str:
-    """The name that a person typed: in one Unicode form, with plain spaces inside and none around it. Raises BadInput
-    unless it has 1 to 80 printable characters, or where a spreadsheet would take it for a formula.
-
-    >>> person_name(" Zoe\u0308 O'Neill ")
-    "Zoë O'Neill"
-    """
-    name = "".join(" " if unicodedata.category(c) == "Zs" else c for c in one_form(text)).strip(" ")
-    plain = re.sub("(?<=.)[\u200c\u200d](?=.)", "", name)  # they join letters of Persian and Indian names
-    if not 1 <= len(name) <= PERSON or not plain.isprintable() or name[0] in "=+-@":
-        raise BadInput(
-            f"The annotator is {shortened(repr(text), 100)}.",
-            f"Expected a name of 1 to {PERSON} printable characters that does not begin with =, +, - or @.",
-        )
-    return name
 
 
 def in_either_form(root: Path, name: str) -> Path:

@@ -1,13 +1,13 @@
-"""Dates in the name of a photo and of its folders."""
+"""Dates in the name of a photo and of its folders; and all places where a photo's date may be."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from driftline.curate.core.outside.dates import Date, since_1970
+from driftline.curate.core.outside.dates import Date, exif, from_file, from_sidecar, since_1970
 
 YEAR = r"(1[89]\d\d|20\d\d)"
 # 2012-05-01, 20120501_100000, 2012/05/01, "Screenshot 2012-05-01 at 9.00.00 AM": years 1800-2099, real months and days
@@ -30,7 +30,8 @@ COUNTED = (
     r"(?:px|dpi|iso|m|km|mm|kb|mb)\b)"
 )
 # A folder that is a year or begins with one; a number in the photo's own name, or of something, may be a counter.
-FOLDER = re.compile(rf"(?:^|/){YEAR}(?:[ _-]+(?!{COUNTED})[^\d/][^/]*)?(?=/)", re.IGNORECASE)
+# 1920/1080 is a size.
+FOLDER = re.compile(rf"(?:^|/){YEAR}(?:[ _-]+(?!{COUNTED})[^\d/][^/]*)?(?=/)(?!/[1-9]\d{{2,3}}/)", re.IGNORECASE)
 THIS_CENTURY = 30  # years of two digits below it are of 20.., the others of 19..
 
 
@@ -95,3 +96,10 @@ KINDS: tuple[tuple[re.Pattern[str], Callable[[Parts], Date]], ...] = (
     (SEASON, _season),
     (FOLDER, _folder),
 )
+DATES: Mapping[str, Callable[[Path, str], Date | None]] = {
+    "exif": lambda path, name: exif(path).date,
+    "sidecar": from_sidecar,
+    "path": from_path,
+    "file": from_file,
+}
+"""place → the date there of a photo with this path, and this name below its folder"""

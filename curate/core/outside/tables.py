@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.core.outside.documents import read_text
+from driftline.curate.core.outside.documents import fitted, read_text
 from driftline.curate.core.outside.limits import CELL
 
 
@@ -62,6 +62,7 @@ def csv_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """(number of the last line, cells by column) of each row of a CSV file in UTF-8 with a header; empty lines are
     skipped. No row is lost: a quote that nothing closes and a row of another length raise BadInput naming the line.
+    Separators at the end of a line are no cell.
 
     needed: columns that the file must have. expected, way_out: sentences for messages.
     """
@@ -72,9 +73,9 @@ def csv_rows(
         for column in needed:
             if column not in header:
                 raise BadInput(f"{path} has no column {column}.", expected, way_out)
-        if twice := [column for column, times in Counter(header).items() if times > 1]:
+        if twice := [column for column, times in Counter(header).items() if column and times > 1]:
             raise BadInput(f"{path} has more than one column {twice[0]!r}.", expected, way_out)
-        for cells in filter(None, reader):
+        for cells in (fitted(row, header) for row in reader if row):
             if len(cells) != len(header):
                 raise BadInput(
                     f"{path}, line {reader.line_num} has {len(cells)} cells, the header {len(header)}.",

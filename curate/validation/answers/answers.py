@@ -40,6 +40,7 @@ ANSWERS = pa.schema(
 )
 LONGEST = 10_000  # characters of a Python list of labels
 TRUE = {"true", "on", "1", "yes"}
+LABEL_STUDIO = "label-studio "  # begins the names of its people
 XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"
 Line = tuple[str, Mapping[str, str]]  # "FILE, line N", and its cells by column
 
@@ -77,7 +78,8 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
     An answer that does not count keeps its row, with the reason in the column fault: `duplicate` (same worker and
     image), `contradiction` ("none" with a concept), `empty`, `unknown_label`, `unreadable` (in an unknown form),
     `rejected` (by the requester), `undone` (by the worker), `over_cap` (above the batch's `per_worker`; the order of
-    the files does not matter).
+    the files does not matter). Of one person's answers to an image the first counts; of Label Studio's, where people
+    change them, the newest.
 
     Raises BadInput for an image that was never asked.
     """
@@ -118,9 +120,10 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
                 "seconds": int(seconds) if re.fullmatch("[0-9]{1,9}", seconds) else None,
                 "time": _time(line),
                 "fault": reason,
+                "rank": -(_time(line) or 0) if worker.startswith(LABEL_STUDIO) else 0,
             }
         )
-    rows.sort(key=lambda r: (r["item"], r["worker"]))
+    rows.sort(key=lambda r: (r["item"], r["worker"], r["rank"]))
     seen: set[tuple[str, str]] = set()
     counted: Counter[str] = Counter()
     cap = batch.get("per_worker")

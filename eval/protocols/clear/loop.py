@@ -29,7 +29,7 @@ def check(stream: Stream, streaming: bool) -> None:
                 raise IncompatibleStream(
                     f"Step {step.name!r} of {stream.name!r} has no {split} split.",
                     f"{'clear-streaming' if streaming else 'clear-iid'} needs one in every step.",
-                    "Publish the release with splits" + ("." if split == "train" else ", or use clear-streaming."),
+                    "Use longer steps" + ("." if split == "train" else ", or clear-streaming."),
                 )
 
 

@@ -75,12 +75,12 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
 
 
 def _held_out(stream: Stream, n: int, seed: int) -> npt.NDArray[np.int64]:
-    """Labels of n classes, drawn over their sorted names."""
-    if not 0 < n < len(stream.classes):
-        raise IncompatibleStream(
-            f"held_out is {n}; {stream.name!r} has {len(stream.classes)} classes.", "Expected fewer, at least 1."
-        )
-    ordered = np.argsort(np.array(stream.classes), kind="stable")
+    """Labels of n classes that have training samples, drawn over their sorted names."""
+    there = np.unique(np.concatenate([step["train"].y for step in stream.steps]))
+    if not 0 < n < len(there):
+        problem = f"held_out is {n}; {stream.name!r} has samples of {len(there)} classes."
+        raise IncompatibleStream(problem, f"Expected more than {max(1, n)}.")
+    ordered = there[np.argsort(np.array(stream.classes)[there], kind="stable")]
     return np.asarray(ordered[np.random.default_rng(seed).choice(len(ordered), n, replace=False)], np.int64)
 
 

@@ -34,6 +34,12 @@ def check(stream: Stream, val_share: float = 0.0) -> None:
                     "Make the stream with one (stream compose does, arrays name it in `split`), or take it from the "
                     "training data: --set val_share=0.2.",
                 )
+    if val_share and not any(len(with_val(_labels(step), val_share, 0)["train"]) for step in stream.steps):
+        raise IncompatibleStream(
+            f"Validation takes all training data of {stream.name!r}.",
+            "Expected more than one sample of a class in some step.",
+            "Use longer steps.",
+        )
     last = stream.steps[-1]
     if not len(last.splits.get("test", ())):
         raise IncompatibleStream(
@@ -47,6 +53,11 @@ def check(stream: Stream, val_share: float = 0.0) -> None:
             "Expected every class of the last step's test in its training data.",
             "Use larger steps, or leave the class out.",
         )
+
+
+def _labels(step: Step) -> Step:
+    """The step with its labels in place of its samples, which need not be copied."""
+    return replace(step, splits={name: replace(split, x=split.y) for name, split in step.splits.items()})
 
 
 def with_val(step: Step, share: float, seed: int) -> Step:

@@ -64,8 +64,8 @@ def prediction(opinion: Mapping[str, Any]) -> dict[str, Any]:
 def read(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """(number of the task, answer as a line of a results file) of every annotation in an export.
 
-    Skipped tasks (`was_cancelled`) give no line. Raises BadInput for what is no export, and for another project's: its
-    tasks lack the data of a driftline batch.
+    Skipped tasks (`was_cancelled`) give no line. The time is that of the last change. Raises BadInput for what is no
+    export, and for another project's: its tasks lack the data of a driftline batch.
     """
     try:
         tasks = json_value(read_text(path, WAY_OUT))
@@ -102,7 +102,7 @@ def _line(data: Mapping[str, str], annotation: Mapping[str, Any]) -> dict[str, s
         "AssignmentId": str(annotation.get("id", "")),
         "AssignmentStatus": "Submitted",
         "WorkTimeInSeconds": seconds,
-        "SubmitTime": str(annotation.get("created_at") or ""),
+        "SubmitTime": str(annotation.get("updated_at") or annotation.get("created_at") or ""),
         "Answer.labels": "|".join(_chosen(annotation["result"], "labels")),
         "Answer.sensitive": "|".join(_chosen(annotation["result"], "sensitive")).lower(),
     }

@@ -1,0 +1,71 @@
+"""Albums of any kind end in a release and a report by `init`, `plan` and `run` with the preset, or in a sentence of
+`plan`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.albums import ALBUMS, LEARNERS, journey
+from support.console import inside
+from support.helpers import album, photo_config
+from support.living import context
+
+from driftline.curate.release import Release
+from driftline.pipelines.run.runner import run
+from driftline.stream_builder.builders.release import from_release
+
+ALL = dict.fromkeys(LEARNERS, True)
+NONE = dict.fromkeys(LEARNERS, False)
+ENDS = {  # album → protocols that have scores, or the command that refuses it and a part of its sentence
+    "one photo": NONE,
+    "seven photos, flat": ALL | {"near-future": False},
+    "undated": ("plan", "filter drops no_upload_date 12"),
+    "one day": NONE,
+    "one class": ALL | {"near-future": False},
+    "gaps": ALL | {"near-future": False},
+    "nobody's concepts": ("run", "No image shows a concept of retrieve.concepts"),
+    "own labels": ALL,
+    "own labels, other concepts": ("plan", "No photo has the label of a concept; labels of the photos: apples 20."),
+    "own labels, a class vanishes": ALL,
+    "no model": ("plan", "ViT-B-32 (openai) is not on this machine"),
+    "camera trap, days": ALL,
+}
+
+
+@pytest.mark.shared(twin="tests/pipelines/test_albums.py::test_a_class_in_one_year_a_year_without_and_a_thin_year")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", os.environ.get("DRIFTLINE_ALBUMS", ";".join(ENDS)).split(";"))
+def test_an_album_ends_in_a_report_or_a_sentence(name: str, shared: Path, tmp_path: Path) -> None:
+    """DRIFTLINE_ALBUMS="two photos;one year": others of `support.albums`."""
+    outcome = journey(ALBUMS[name], shared, tmp_path)
+    end = ENDS.get(name)
+    if isinstance(end, tuple):
+        assert (outcome.ended, end[1] in outcome.sentence) == (end[0], True), outcome.sentence
+    elif end is not None:
+        assert {protocol: not why for protocol, why in outcome.scores.items()} == end
+        assert all(why.endswith(".") for why in outcome.scores.values() if why)
+
+
+def test_a_class_in_one_year_a_year_without_and_a_thin_year(tmp_path: Path) -> None:
+    photos = album(tmp_path / "photos", 4)
+    for photo in [*photos.glob("bus/201[12]*"), *photos.glob("car/2012-05-0[234]*")]:
+        photo.unlink()
+    for photo in photos.glob("car/2011*"):
+        photo.rename(photo.with_name(photo.name.replace("2011", "2015")))
+    cuts = "{kind: cuts, cuts: [2011-01-01, 2012-01-01, 2013-01-01], unlabelled: []}"
+    config = photo_config("  per_class: 4\n  overlap: allow").replace("{kind: calendar, unlabelled: []}", cuts)
+    (tmp_path / "driftline.yaml").write_text(config)
+    lines = [line for line in inside("plan", tmp_path).stdout.splitlines() if line.startswith("classes")]
+    sentences = ["bus: in 0 only.", "No image in 1."]
+    assert [line.split(maxsplit=1)[1] for line in lines] == sentences
+    run(context(tmp_path))
+    release = Release.open(tmp_path)
+    assert release.classes == ["bus", "car"]
+    assert " ".join(sentences) in (release.path / "README.md").read_text()
+    stream = from_release(release)
+    assert [step.name for step in stream.steps] == ["0", "3"], "1 has no image, and 2 has one"
+    assert stream.facts["gaps"] == ["1", "2"]
+    assert [entry["name"] for entry in stream.facts["buckets"]] == ["0", "3"]
+    release.verify()
