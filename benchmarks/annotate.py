@@ -29,7 +29,7 @@ import uvicorn
 from driftline.curate.core.atomic_io import write_json, write_parquet, write_text
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.validation.asking.batches import COLUMNS, marketplace_csv
+from driftline.curate.validation.asking.batches import COLUMNS, FORMAT, marketplace_csv
 from driftline.pipelines.annotation.server import GRID, answer_store_of, application
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
@@ -60,8 +60,8 @@ def waiting(run: Path, images: int) -> Context:
     for i, item in enumerate(items):
         os.link(pictures[i % 50], ask / "images" / f"{item}.jpg")
     write_text(ask / "batch.csv", marketplace_csv(COLUMNS, [("b", item, "") for item in items]))
-    write_json(ask / "batch.json", {"batch": "b", "after": None, "items": items, "concepts": names, "gold": {},
-                                    "blur": [], "workers": 3, "per_worker": None})  # fmt: skip
+    facts = {"format": FORMAT, "batch": "b", "after": None, "items": items, "concepts": names}
+    write_json(ask / "batch.json", facts | {"gold": {}, "blur": [], "workers": 3, "per_worker": None})
     store = answer_store_of(context)
     for who, off in (("bob", 0), ("eve", 1)):  # they differ on a tenth
         said = {item: [names[(i + off * (i % 10 == 0)) % len(names)]] for i, item in enumerate(items)}

@@ -13,17 +13,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any
 
 import pyarrow as pa
 
-from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.atomic_io import check_format, fingerprint, read_object, write_json
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.store.database import Place, Store, open_store
-from driftline.curate.validation.answers.answers import ANSWERS, Line, read_answers
+from driftline.curate.store.database import Place, open_store
+from driftline.curate.validation.answers.answers import Line, read_answers, table_of
 from driftline.curate.validation.asking.batches import NONE
 
+FORMAT = 1  # of a batch in the run folder
+WAY_OUT = "Restore it from a copy. If there is none, delete it: the answers to its batch stay, and do not count."
 Digests = Callable[[Collection[str]], Mapping[str, str]]
 
 
@@ -37,6 +40,8 @@ class Answers:
     """The answers in a store, as one run uses them."""
 
     place: Place
+    folder: Path
+    """where the run keeps what it asked, one file a batch: its answers outlive its store"""
     options: Mapping[str, str]
     """concept → fingerprint of what workers read about it now"""
     digests: Digests
@@ -47,34 +52,66 @@ class Answers:
     def take_batch(self, facts: Mapping[str, Any]) -> None:
         """Record a batch (content of batch.json) before anybody answers it."""
         digests = self.digests(set(facts["items"].values()))
+        record = {"format": FORMAT, "facts": facts, "digests": dict(digests), "options": dict(self.options)}
+        write_json(self.folder / f"{facts['batch']}.json", record)
         with open_store(self.place.folder) as store, store.transaction() as base:
-            base.execute(
-                "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)",
-                (facts["batch"], json.dumps(facts), json.dumps(dict(digests)), json.dumps(dict(self.options))),
-            )
+            _take_batch(base, record)
 
-    def take_lines(self, lines: Mapping[str, Sequence[Line]]) -> set[str]:
-        """Take all answers to known batches; returns the names of these batches. lines: by batch."""
+    def take_lines(self, lines: Mapping[str, Sequence[Line]]) -> None:
+        """Take all answers to known batches. lines: by batch."""
+        with open_store(self.place.folder) as store, store.transaction() as base:
+            self._take_lines(base, lines)
+
+    def _take_lines(self, base: Connection, lines: Mapping[str, Sequence[Line]]) -> None:
+        batches = {name for (name,) in base.execute("SELECT name FROM batches")}
+        for path in sorted(self.folder.glob("*.json")):
+            if path.stem not in batches:  # the store is another one than it was
+                record = read_object(path, {"facts": dict, "digests": dict, "options": dict}, WAY_OUT)
+                check_format(path, record.get("format"), FORMAT, WAY_OUT)
+                _take_batch(base, record)
+                batches.add(path.stem)
+        for name in sorted(batches & lines.keys()):
+            _take(base, name, lines[name], self.key)
+
+    def uncounted(self, lines: Mapping[str, Sequence[Line]], asked: Collection[str]) -> dict[str, int]:
+        """Why lines of results files count for none of the photos `asked` (ids) → how many lines."""
+        reasons: Counter[str] = Counter()
+        digests = set(self.digests(asked).values())
+        query = "SELECT facts, digests, options FROM batches WHERE name = ?"
         with open_store(self.place.folder) as store:
-            batches = {name for (name,) in store.base.execute("SELECT name FROM batches")}
-            for name in sorted(batches & lines.keys()):
-                _take(store, name, lines[name], self.key)
-        return batches
+            for name, some in lines.items():
+                if (row := store.base.execute(query, (name,)).fetchone()) is None:
+                    reasons[f"{some[0][0]}: Input.batch is {name!r}, which this run never asked"] += len(some)
+                    continue
+                facts, digest_of, then = map(json.loads, row)
+                if changes := _changes(then, self.options):
+                    reasons[f"the page was another one ({changes})"] += len(some)
+                    continue
+                ids = [facts["items"].get(line.get("Input.item", "")) for _, line in some]
+                reasons["their photos are not asked now"] += sum(digest_of.get(id_) not in digests for id_ in ids)
+        return {why: n for why, n in sorted(reasons.items()) if n}
 
-    def earlier(self, batch: Mapping[str, Any]) -> pa.Table:
+    def earlier(self, batch: Mapping[str, Any], lines: Mapping[str, Sequence[Line]] | None = None) -> pa.Table:
         """What was answered about the images of a batch on other pages, as a table of ANSWERS with the names of this
-        batch, sorted by item and worker."""
+        batch, sorted by item and worker. lines: as if `take_lines` had taken them."""
         ids = {id_: item for item, id_ in batch["items"].items()}
         rows: list[dict[str, Any]] = []
+        fits: dict[str, bool] = {}
         with open_store(self.place.folder) as store:
-            for id_, digest in self.digests(ids).items():
+            if lines is not None:
+                store.base.execute("BEGIN IMMEDIATE")  # without a COMMIT
+                self._take_lines(store.base, lines)
+            anybody = store.base.execute("SELECT 1 FROM answers LIMIT 1").fetchone()
+            for id_, digest in self.digests(ids).items() if anybody else ():
                 answers = store.base.execute(
                     "SELECT worker, options, assignment, labels, sensitive, seconds, fault FROM answers "
                     "WHERE sha = ? AND batch <> ? ORDER BY batch, worker, number",
                     (bytes.fromhex(digest), batch["batch"]),
                 )
                 for worker, options, assignment, labels, sensitive, seconds, fault in answers:
-                    if not _counts(json.loads(options), self.options):
+                    if options not in fits:
+                        fits[options] = not _changes(json.loads(options), self.options)
+                    if not fits[options]:
                         continue
                     ticked = [label for label in json.loads(labels) if label in self.options]
                     rows.append(
@@ -84,7 +121,7 @@ class Answers:
                             "fault": fault,
                         }
                     )  # fmt: skip
-        return pa.Table.from_pylist(rows, schema=ANSWERS)
+        return table_of(rows)
 
 
 def merged(own: pa.Table, earlier: pa.Table) -> pa.Table:
@@ -98,28 +135,33 @@ def merged(own: pa.Table, earlier: pa.Table) -> pa.Table:
         if row["fault"] is None and seen[pair]:
             row["fault"] = "duplicate"
         seen[pair] += row["fault"] is None
-    return pa.Table.from_pylist(rows, schema=ANSWERS)
+    return table_of(rows)
 
 
-def _counts(then: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Whether an answer to a page with the options `then` answers the page of `now`, too.
+def _changes(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Why an answer to a page with the options `then` does not answer the page of `now`; "" if it does.
 
-    >>> [_counts(then, {"car": "a", "bus": "b"}) for then in ({"car": "a"}, {"car": "a", "bus": "b", "van": "c"})]
-    [False, True]
+    >>> [_changes(then, {"car": "a", "bus": "b"}) for then in ({"car": "x"}, {"car": "a", "bus": "b", "van": "c"})]
+    ["'bus' is new, the text of 'car' has changed", '']
     """
-    return all(then.get(name) == text for name, text in now.items())
+    texts = {name: f"the text of {name!r} has changed" if name in then else f"{name!r} is new" for name in now}
+    return ", ".join(texts[name] for name in sorted(now) if then.get(name) != now[name])
 
 
-def _take(store: Store, name: str, lines: Sequence[Line], key: str) -> None:
+def _take_batch(base: Connection, record: Mapping[str, Any]) -> None:
+    parts = [json.dumps(record[name]) for name in ("facts", "digests", "options")]
+    base.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)", (record["facts"]["batch"], *parts))
+
+
+def _take(base: Connection, name: str, lines: Sequence[Line], key: str) -> None:
     """Take the answers to one batch in the place of what was known of them; the first date stays."""
-    facts, digests, options = store.base.execute(
-        "SELECT facts, digests, options FROM batches WHERE name = ?", (name,)
-    ).fetchone()
+    query = "SELECT facts, digests, options FROM batches WHERE name = ?"
+    facts, digests, options = base.execute(query, (name,)).fetchone()
     digest_of = json.loads(digests)
     question = bytes.fromhex(fingerprint(json.loads(options)))[:16]
     venue = ",".join(sorted({Path(place.rpartition(", line ")[0]).stem for place, _ in lines}))
     query = "SELECT sha, worker, number, time FROM answers WHERE batch = ?"
-    times = {tuple(pair): moment for *pair, moment in store.base.execute(query, (name,))}
+    times = {tuple(pair): moment for *pair, moment in base.execute(query, (name,))}
     seen: Counter[tuple[str, str]] = Counter()
     rows = []
     table = read_answers(lines, json.loads(facts), key)
@@ -134,6 +176,5 @@ def _take(store: Store, name: str, lines: Sequence[Line], key: str) -> None:
         rows.append(
             (sha, question, worker, name, number, options, assignment, ticked, sensitive, seconds, fault, venue, moment)
         )
-    with store.transaction() as base:
-        base.execute("DELETE FROM answers WHERE batch = ?", (name,))
-        base.executemany(f"INSERT INTO answers VALUES ({', '.join('?' * 13)})", rows)
+    base.execute("DELETE FROM answers WHERE batch = ?", (name,))
+    base.executemany(f"INSERT INTO answers VALUES ({', '.join('?' * 13)})", rows)

@@ -147,7 +147,7 @@ def open_store(folder: Path) -> Iterator[Store]:
         raise BadInput(
             f"{path.absolute()} cannot be used ({reason(error)}).",
             "Expected the index of a store.",
-            f"Move {folder} away, or set store.use: false: what stages hold is kept, the rest is asked again.",
+            f"Move {folder} away, or set store.use: false: stages and answers are kept, the rest is asked again.",
         ) from None
 
 

@@ -6,25 +6,27 @@ import json
 import sqlite3
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from driftline.curate.core.atomic_io import check_format, write_text
+from driftline.curate.core.atomic_io import check_format
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.validation.asking.batches import NONE, marketplace_csv
+from driftline.curate.validation.answers.answers import hashed, worker_key
+from driftline.curate.validation.asking.batches import NONE, write_results
 
-FORMAT = 1
+FORMAT = 2
+OLD = "Export its answers with the driftline that wrote it (annotate DIR --export), then rename it: the CSV counts."
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
     annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL, sensitive INTEGER NOT NULL,
-    seconds INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (annotator, item)
+    seconds INTEGER NOT NULL, number INTEGER NOT NULL, page TEXT NOT NULL, undone INTEGER NOT NULL,
+    PRIMARY KEY (annotator, item)
 );
-CREATE TABLE IF NOT EXISTS batch (name TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS assigned (
     annotator TEXT NOT NULL, item TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (annotator, item)
 );
@@ -38,7 +40,16 @@ CREATE TABLE IF NOT EXISTS shown (
     annotator TEXT NOT NULL, item TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (annotator, item)
 );
 CREATE INDEX IF NOT EXISTS by_number ON answers (number);
-CREATE INDEX IF NOT EXISTS by_item ON answers (item, labels);
+CREATE INDEX IF NOT EXISTS by_item ON answers (item, undone, labels);
+"""
+VIEWS = """
+PRAGMA temp_store = MEMORY;
+CREATE TEMP TABLE elsewhere (annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL);
+CREATE INDEX temp.elsewhere_by_item ON elsewhere (item, labels);
+CREATE INDEX temp.elsewhere_by_annotator ON elsewhere (annotator, item);
+CREATE TEMP VIEW own AS SELECT * FROM answers WHERE NOT undone AND labels <> '[]';
+CREATE TEMP VIEW counted AS
+    SELECT annotator, item, labels FROM own UNION ALL SELECT annotator, item, labels FROM elsewhere;
 """
 LONGEST = 500  # characters of a comment
 COLUMNS = (
@@ -57,8 +68,6 @@ class Progress:
     """items that the annotator has answered"""
     total: int
     """items that the annotator is asked"""
-    answers: int
-    """answers of all annotators"""
     agreement: float | None
     """share of equal pairs of answers to the items of the last RECENT screens; None without pairs"""
     pace: float | None
@@ -70,41 +79,51 @@ def unstored(path: Path, error: sqlite3.Error) -> BadInput:
     return BadInput(
         f"{path.absolute()} cannot be used ({error}).",
         "Expected a file of answers that can be written.",
-        "Free some space, or allow writing; a damaged file: move it away. Answers that were stored are kept.",
+        "Free some space, or allow writing; restore a damaged file from a copy. Stored answers stay.",
     )
 
 
 class AnswerStore:
     """One batch and its answers."""
 
-    def __init__(self, path: Path, batch: dict[str, Any], seed: int) -> None:
-        """path: the SQLite file (write-ahead log, fsync at every commit: an answer survives a kill once `answer`
-        returns). batch: `batch.json`. Raises BadInput for a file with the answers to another batch.
+    def __init__(
+        self,
+        path: Path,
+        batch: dict[str, Any] | None = None,
+        seed: int = 0,
+        elsewhere: Iterable[tuple[str, str, Sequence[str]]] = (),
+    ) -> None:
+        """path: the SQLite file, whose name is that of the batch (write-ahead log, fsync at every commit: an answer
+        survives a kill once `answer` returns). batch: `batch.json`; None: to export. elsewhere: (worker as `hashed`,
+        item, labels) of answers that count for the batch and may be given elsewhere: to earlier batches, on platforms.
+        Raises BadInput for a file of another format or a damaged one.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path, self.batch, self.seed = path, batch, seed
+        self.path, self.batch, self.seed = path, batch or {"batch": path.stem, "items": {}}, seed
         self._lock = Lock()
         self._queues: dict[str, list[str]] = {}
+        self._assigned: set[str] = set()
+        self._closed: tuple[int | None, set[str]] = None, set()  # as of this version of the file
         self._agreed: tuple[float, float | None] = (float("-inf"), None)
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         try:
-            self._database.execute("PRAGMA journal_mode=WAL")
+            if not self._database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                self._database.execute("PRAGMA journal_mode=WAL")
+                self._database.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT")
             self._database.execute("PRAGMA synchronous=FULL")
-            self._database.executescript(SCHEMA)
-            stored = self._database.execute("SELECT name FROM batch").fetchone()
-            if stored is None:
-                self._database.execute("INSERT INTO batch VALUES (?)", (batch["batch"],))
-                self._database.execute(f"PRAGMA user_version = {FORMAT}")
             (number,) = self._database.execute("PRAGMA user_version").fetchone()
         except sqlite3.Error as error:
             raise unstored(path, error) from None
-        check_format(path, number, FORMAT, "Move the file away; its answers are lost to this version.")
-        if stored is not None and stored[0] != batch["batch"]:
-            raise BadInput(
-                f"{path} holds answers to the batch {stored[0]!r}.",
-                f"Expected answers to {batch['batch']!r}, the open batch of this run.",
-                "Move the file away, or restore the settings it was made with.",
-            )
+        check_format(path, number, FORMAT, OLD)
+        self._database.executescript(VIEWS)
+        local = set(self._database.execute("SELECT annotator, item FROM answers"))
+        here = {(self._hashed(annotator), item) for annotator, item in local}
+        more = [(who, item, json.dumps(sorted(labels))) for who, item, labels in elsewhere if (who, item) not in here]
+        self._database.executemany("INSERT INTO elsewhere VALUES (?, ?, ?)", more)
+
+    def _hashed(self, annotator: str) -> str:
+        """The name that answers elsewhere have of an annotator."""
+        return hashed(annotator, worker_key(self.seed))
 
     def close(self) -> None:
         """Close the file."""
@@ -131,9 +150,9 @@ class AnswerStore:
             mine = "SELECT item FROM assigned WHERE annotator = ? ORDER BY rowid"
             own = [row[0] for row in self._database.execute(mine, (annotator,))]
             if not own:
-                taken = Counter(dict(self._database.execute("SELECT item, COUNT(*) FROM answers GROUP BY item")))
-                waiting = """SELECT item, COUNT(*) FROM assigned WHERE at > ? AND NOT EXISTS (SELECT 1 FROM answers
-                    WHERE answers.annotator = assigned.annotator AND answers.item = assigned.item) GROUP BY item"""
+                taken = Counter(dict(self._database.execute("SELECT item, COUNT(*) FROM counted GROUP BY item")))
+                waiting = """SELECT item, COUNT(*) FROM assigned WHERE at > ? AND NOT EXISTS (SELECT 1 FROM own
+                    WHERE own.annotator = assigned.annotator AND own.item = assigned.item) GROUP BY item"""
                 taken += Counter(dict(self._database.execute(waiting, (now - hold,))))
                 self._queues.pop(annotator, None)
                 free = [item for item in self.queue(annotator) if taken[item] < workers]
@@ -142,33 +161,61 @@ class AnswerStore:
                     "INSERT INTO assigned VALUES (?, ?, ?)", [(annotator, item, now) for item in own]
                 )
             self._queues[annotator] = own
+            self._assigned.add(annotator)
 
     def answered(self, annotator: str) -> set[str]:
-        """Items that this annotator has answered."""
-        rows = self._database.execute("SELECT item FROM answers WHERE annotator = ?", (annotator,))
-        return {row[0] for row in rows}
+        """Items that this annotator has answered, here or elsewhere."""
+        query = "SELECT item FROM own WHERE annotator = ? UNION SELECT item FROM elsewhere WHERE annotator = ?"
+        return {row[0] for row in self._database.execute(query, (annotator, self._hashed(annotator)))}
+
+    def closed(self) -> set[str]:
+        """Items that have the answers of `workers` people, here or elsewhere. Not to be changed."""
+        (version,) = self._database.execute("PRAGMA data_version").fetchone()  # another process may write, too
+        if version != self._closed[0]:
+            query = "SELECT item FROM counted GROUP BY item HAVING COUNT(*) >= ?"
+            rows = self._database.execute(query, (self.batch["workers"],))
+            self._closed = version, {row[0] for row in rows}
+        return self._closed[1]
+
+    def _recount(self, items: Iterable[str]) -> None:
+        """Bring `closed` up to date after a change of this process."""
+        closed = self.closed()
+        for item in items:
+            (n,) = self._database.execute("SELECT COUNT(*) FROM counted WHERE item = ?", (item,)).fetchone()
+            (closed.add if n >= self.batch["workers"] else closed.discard)(item)
+
+    def _done(self, annotator: str) -> set[str]:
+        """Items that this annotator is not asked: answered ones, and closed ones unless they were assigned."""
+        return self.answered(annotator) | (set() if annotator in self._assigned else self.closed())
 
     def following(self, annotator: str, n: int = 2) -> list[str]:
-        """The next `n` items of this annotator's queue, skipped ones last; at most `per_worker` items in total."""
-        done = self.answered(annotator)
+        """The next `n` open items of this annotator's queue, skipped ones last; at most `per_worker` in total."""
+        done = self._done(annotator)
         last = self._noted("skipped", annotator)
         left = [item for item in self.queue(annotator) if item in last and item not in done] if last else []
         first = (item for item in self.queue(annotator) if item not in done and item not in last)
-        return list(islice(chain(first, left), self._affordable(done, n)))
+        return list(islice(chain(first, left), self._affordable(annotator, n)))
 
     def unanswered(self, annotator: str, candidates: Iterable[str], n: int) -> list[str]:
-        """The first `n` of some items that this annotator has not answered; at most `per_worker` items in total."""
-        done = self.answered(annotator)
-        return list(islice((item for item in candidates if item not in done), self._affordable(done, n)))
+        """The first `n` of some items for a grid: open, neither answered by this annotator nor left to the other mode;
+        at most `per_worker` items in total."""
+        left = "SELECT item FROM answers WHERE annotator = ? AND labels = '[]' AND NOT undone"
+        done = self._done(annotator) | {row[0] for row in self._database.execute(left, (annotator,))}
+        return list(islice((item for item in candidates if item not in done), self._affordable(annotator, n)))
 
-    def _affordable(self, done: set[str], n: int) -> int:
+    def _affordable(self, annotator: str, n: int) -> int:
         cap = self.batch.get("per_worker")
-        return n if cap is None else min(n, max(0, cap - len(done)))
+        return n if cap is None else min(n, max(0, cap - self._count(annotator)))
+
+    def _count(self, annotator: str) -> int:
+        """How many items this annotator answered here."""
+        count = "SELECT COUNT(*) FROM own WHERE annotator = ?"
+        return int(self._database.execute(count, (annotator,)).fetchone()[0])
 
     def conflicts(self, annotator: str, agree: int) -> list[str]:
         """Items whose answers differ and of which no set of labels has `agree` votes, without those that this annotator
         answered."""
-        open_ones = """SELECT item FROM (SELECT item, COUNT(*) AS n FROM answers GROUP BY item, labels)
+        open_ones = """SELECT item FROM (SELECT item, COUNT(*) AS n FROM counted GROUP BY item, labels)
             GROUP BY item HAVING COUNT(*) > 1 AND MAX(n) < ?"""
         done, last = self.answered(annotator), self._noted("skipped", annotator)
         left = (row[0] for row in self._database.execute(open_ones, (agree,)) if row[0] not in done)
@@ -176,7 +223,7 @@ class AnswerStore:
 
     def votes(self, item: str) -> list[tuple[str, int]]:
         """(labels joined by ", ", votes) of one item, most votes first."""
-        rows = self._database.execute("SELECT labels, COUNT(*) FROM answers WHERE item = ? GROUP BY labels", (item,))
+        rows = self._database.execute("SELECT labels, COUNT(*) FROM counted WHERE item = ? GROUP BY labels", (item,))
         return sorted(((", ".join(json.loads(labels)), n) for labels, n in rows), key=lambda vote: (-vote[1], vote[0]))
 
     def show(self, annotator: str, item: str, note: str) -> None:
@@ -207,7 +254,11 @@ class AnswerStore:
             raise BadInput(f"The item {item!r} is not in the batch.")
         text = " ".join(comment.split())[:LONGEST]
         with self._lock:
-            self._database.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", (annotator, item, text))
+            self._database.execute(
+                f"INSERT INTO {table} VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET comment = excluded.comment "
+                "WHERE excluded.comment <> ''",
+                (annotator, item, text),
+            )
 
     def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: float) -> None:
         """Store an answer; it is on disk when this returns. A second answer to the same item replaces the first.
@@ -217,25 +268,32 @@ class AnswerStore:
         self.answer_together(annotator, {item: labels}, sensitive, seconds)
 
     def answer_together(
-        self, annotator: str, answers: Mapping[str, list[str]], sensitive: bool = False, seconds: float = 0
+        self,
+        annotator: str,
+        answers: Mapping[str, list[str]],
+        sensitive: bool = False,
+        seconds: float = 0,
+        page: str = "",
     ) -> None:
-        """Store the answers of one screen: all or none, and `undo` takes all back. answers: item → labels. seconds:
-        for one image.
+        """Store the answers of one screen: all or none, and `undo` takes all back. answers: item → labels; without
+        labels, an image of a grid stays open for the other mode. seconds: for one image. page: concept of the grid.
 
         Raises BadInput as `answer` does.
         """
         for item, labels in answers.items():
-            self._check(item, labels)
+            if labels or not page or item not in self.batch["items"]:
+                self._check(item, labels)
         with self._lock, self._database:  # one transaction
             self._database.execute("BEGIN IMMEDIATE")
             (last,) = self._database.execute("SELECT COALESCE(MAX(number), 0) FROM answers").fetchone()
             self._database.executemany(
-                "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
                 [
-                    (annotator, item, json.dumps(sorted(set(labels))), int(sensitive), max(0, seconds), last + 1)
+                    (annotator, item, json.dumps(sorted(set(labels))), int(sensitive), max(0, seconds), last + 1, page)
                     for item, labels in answers.items()
                 ],
             )
+        self._recount(answers)
 
     def _check(self, item: str, labels: list[str]) -> None:
         if item not in self.batch["items"]:
@@ -248,33 +306,49 @@ class AnswerStore:
             )
 
     def undo(self, annotator: str) -> str | None:
-        """Delete the answers of this annotator's last screen; returns an item of it, None if there is no answer."""
+        """Take back the answers of this annotator's last screen; returns the concept of its grid, "" for another
+        screen, None if there is no answer. They stay in the file, and `undone` shows them."""
+        last = "SELECT page, number FROM answers WHERE annotator = ? AND NOT undone ORDER BY number DESC LIMIT 1"
         with self._lock:
-            row = self._database.execute(
-                "SELECT item, number FROM answers WHERE annotator = ? ORDER BY number DESC LIMIT 1", (annotator,)
-            ).fetchone()
+            row = self._database.execute(last, (annotator,)).fetchone()
             if row is None:
                 return None
-            self._database.execute("DELETE FROM answers WHERE annotator = ? AND number = ?", (annotator, row[1]))
-            return str(row[0])
+            take_back = "UPDATE answers SET undone = 1 WHERE annotator = ? AND number = ? RETURNING item"
+            items = [item for (item,) in self._database.execute(take_back, (annotator, row[1]))]
+        self._recount(items)
+        return str(row[0])
+
+    def undone(self, annotator: str, page: str = "") -> dict[str, list[str]]:
+        """Item → labels of the answers that this annotator took back on a grid, or one by one (""), since then not
+        given again."""
+        query = "SELECT item, labels FROM answers WHERE annotator = ? AND page = ? AND undone"
+        return {item: json.loads(labels) for item, labels in self._database.execute(query, (annotator, page))}
+
+    def closed_elsewhere(self) -> int:
+        """How many items have the answers of `workers` people without those of this file."""
+        query = "SELECT COUNT(*) FROM (SELECT 1 FROM elsewhere GROUP BY item HAVING COUNT(*) >= ?)"
+        return int(self._database.execute(query, (self.batch["workers"],)).fetchone()[0])
+
+    def total(self) -> int:
+        """Answers of all annotators here."""
+        return int(self._database.execute("SELECT COUNT(*) FROM own").fetchone()[0])
 
     def progress(self, annotator: str) -> Progress:
         """How far this annotator is, and how far annotators agree (computed every few seconds)."""
-        count = "SELECT COUNT(*) FROM answers"
-        (done,) = self._database.execute(count + " WHERE annotator = ?", (annotator,)).fetchone()
-        (total,) = self._database.execute(count).fetchone()
+        done = self._count(annotator)
         now = time.monotonic()
         if now - self._agreed[0] > AGREEMENT_SECONDS:
             self._agreed = (now, self._agreement())
-        items = len(self._queues.get(annotator, self.batch["items"]))
-        asked = min(items, self.batch.get("per_worker") or items)
-        timed = "SELECT COUNT(*), SUM(seconds) FROM answers WHERE annotator = ? AND seconds > 0"
+        left = len(self.queue(annotator)) - len(self._done(annotator).intersection(self.queue(annotator)))
+        timed = "SELECT COUNT(*), SUM(seconds) FROM own WHERE annotator = ? AND seconds > 0"
         n, seconds = self._database.execute(timed, (annotator,)).fetchone()
-        return Progress(done, asked, total, self._agreed[1], 60 * n / seconds if n else None)
+        return Progress(
+            done, done + self._affordable(annotator, left), self._agreed[1], 60 * n / seconds if n else None
+        )
 
     def _agreement(self) -> float | None:
         answers_of: dict[str, list[int]] = defaultdict(list)
-        recent = """SELECT item, COUNT(*) FROM answers WHERE item IN (SELECT item FROM answers WHERE number >
+        recent = """SELECT item, COUNT(*) FROM own WHERE item IN (SELECT item FROM answers WHERE number >
             (SELECT MAX(number) FROM answers) - ?) GROUP BY item, labels"""
         for item, n in self._database.execute(recent, (RECENT,)):
             answers_of[item].append(n)
@@ -293,19 +367,24 @@ class AnswerStore:
             for i, who, text, flagged in self._database.execute(query)
         ]
 
-    def export(self, path: Path) -> int:
-        """Write all answers as a results CSV for `tally`; returns how many. Without answers, no file is written."""
-        if not self._database.execute("SELECT 1 FROM answers LIMIT 1").fetchone():
-            return 0
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All answers as lines of a results file, cells of COLUMNS: also those that were taken back."""
         answers = self._database.execute(
-            """SELECT annotator, item, labels, sensitive, seconds, said, number FROM answers LEFT JOIN shown
-            USING (annotator, item) ORDER BY item, annotator"""
-        ).fetchall()
+            """SELECT annotator, item, labels, sensitive, seconds, said, number, undone FROM answers LEFT JOIN shown
+            USING (annotator, item) WHERE labels <> '[]' ORDER BY item, annotator"""
+        )
         batch = self.batch["batch"]
-        rows = [
-            (item, f"{item}-{annotator}", annotator, "Submitted", number, round(seconds), batch, item,
-             "|".join(json.loads(labels)), "yes" if sensitive else "no", note or "")
-            for annotator, item, labels, sensitive, seconds, note, number in answers
+        return [
+            (item, f"{item}-{annotator}", annotator, "Undone" if undone else "Submitted", number, round(seconds),
+             batch, item, "|".join(json.loads(labels)), "yes" if sensitive else "no", note or "")
+            for annotator, item, labels, sensitive, seconds, note, number, undone in answers
         ]  # fmt: skip
-        write_text(path, marketplace_csv(COLUMNS, rows))
-        return len(rows)
+
+    def export(self, path: Path) -> int:
+        """Write all answers as a results CSV for `tally`; returns how many count. Without answers, no file is
+        written; an earlier file never loses a line."""
+        with self._lock, self._database:
+            self._database.execute("BEGIN IMMEDIATE")  # of two processes one after the other
+            if rows := self.rows():
+                write_results(path, COLUMNS, rows)
+        return sum(row[3] == "Submitted" for row in rows)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import base64
 import csv
 import mimetypes
+import re
+import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +17,19 @@ from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 
+from driftline.curate.core.atomic_io import check_format
 from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName, did_you_mean
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.outside.s3 import client as s3_client
+from driftline.curate.store.answers import merged
+from driftline.curate.validation.answers.answers import read_answers, read_lines, worker_key
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.judges import round_folder
 from driftline.curate.validation.asking.platforms import PLATFORMS
+from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.ask import answers_of, results_files
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
@@ -38,10 +47,12 @@ class OpenBatch:
     """its round, from 1"""
     facts: dict[str, Any]
     """`batch.json`"""
+    before: frozenset[str] = frozenset()
+    """ids in the batches before it that have their answers"""
 
     def name(self, stem: str) -> str:
-        """A file name for this round: `stem` in the first one, `stem-02` in the second."""
-        return stem if self.number == 1 else f"{stem}-{self.number:02d}"
+        """A file name for this batch."""
+        return f"{stem}-{self.facts['batch']}"
 
     def images(self) -> dict[str, Path]:
         """item → image file, in the order in which the items are asked."""
@@ -62,13 +73,56 @@ def open_batch(context: Context) -> OpenBatch:
     batch = OpenBatch(folder, 1, read_batch(folder))
     if ((rest := round_folder(context.root, 1)) / "batch.json").is_file():  # what was not answered before
         facts = read_batch(rest)
-        batch = OpenBatch(rest, 1, facts) if facts["after"] == batch.facts["batch"] else batch
+        batch = _after(batch, rest, 1, facts) if facts["after"] == batch.facts["batch"] else batch
     while ((later := round_folder(context.root, batch.number + 1)) / "batch.json").is_file():
         facts = read_batch(later)
         if facts["after"] != batch.facts["batch"]:  # it follows a batch of other settings
             break
-        batch = OpenBatch(later, batch.number + 1, facts)
+        batch = _after(batch, later, batch.number + 1, facts)
     return batch
+
+
+def _after(batch: OpenBatch, folder: Path, number: int, facts: dict[str, Any]) -> OpenBatch:
+    before = batch.before.union(batch.facts["items"].values()).difference(facts["items"].values())
+    return OpenBatch(folder, number, facts, before)
+
+
+def local_files(context: Context) -> list[tuple[Path, Path]]:
+    """The local answers of a run: (SQLite file, results file) of each batch that was opened."""
+    answers = context.root / context.config.validation.answers
+    return [(p, answers / f"annotate-{p.stem}.csv") for p in sorted((context.root / "annotate").glob("*.sqlite"))]
+
+
+def export_all(context: Context) -> int:
+    """Write the results files of all local answers; returns how many answers they have."""
+    total = 0
+    for path, results in local_files(context):
+        with closing(AnswerStore(path)) as store:
+            try:
+                total += store.export(results)
+            except sqlite3.Error as error:
+                raise unstored(path, error) from None
+    return total
+
+
+def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+    """(rows of ANSWERS that count for a batch, whether anybody answered the batch itself). facts: its `batch.json`.
+
+    The answers are those of the local page, of results files, and to other batches whose page counts. No file of the
+    run changes.
+    """
+    lines = read_lines(results_files(context))
+    for path, _ in local_files(context):
+        with closing(AnswerStore(path)) as store:
+            local = [(str(path), dict(zip(COLUMNS, map(str, row), strict=True))) for row in store.rows()]
+        lines[path.stem] = [*local, *lines.get(path.stem, [])]
+    own = lines.get(facts["batch"], [])
+    stored = answers_of(context, folder_of(context.root, "bucket"))
+    is_there = (stored.place.folder / "index.sqlite").is_file()  # a plan makes no store
+    table = read_answers(own, facts, worker_key(context.config.seed))
+    if is_there:
+        table = merged(table, stored.earlier(facts, lines))
+    return [row for row in table.to_pylist() if row["fault"] is None], bool(own)
 
 
 def write_batches(
@@ -165,7 +219,8 @@ def prolific_action(
     endpoint: str | None = None,
     file: Path | None = None,
 ) -> dict[str, Any]:
-    """One action on the open batch of a run folder, by Prolific's API; returns its result as plain data.
+    """One action on the open batch of a run folder, by Prolific's API; returns its result as plain data. Answers are
+    collected, approved and rejected of the studies of all batches.
 
     workspace: id of the one that pays for `publish`. group: images in one submission. file: the CSV that `reject` and
     `bonus` need. Raises MissingFile if there is no batch.
@@ -173,7 +228,14 @@ def prolific_action(
     from driftline.curate.validation.asking.platforms import prolific_api as api
 
     batch, section = open_batch(context), context.config.validation
+    if old := [p for p in (context.root / "prolific").glob("study*.jsonl") if re.fullmatch(r"study(-\d\d)?", p.stem)]:
+        check_format(old[0], 1, 2, "Finish its study with the driftline that wrote it, and rename it then.")
     journal = api.Journal(context.root / "prolific" / f"{batch.name('study')}.jsonl")
+    files = sorted(journal.path.parent.glob("study-*.jsonl"))
+    studies = {path.stem.removeprefix("study-"): api.Journal(path) for path in files if path != journal.path}
+    studies = {name: one for name, one in studies.items() if "published" in one.done}
+    if "published" in journal.done or not studies:
+        studies[batch.facts["batch"]] = journal
     service = api.Service(endpoint or api.ENDPOINT)
     if action == "publish":
         plan = api.StudyPlan(
@@ -185,8 +247,12 @@ def prolific_action(
     if action == "status":
         return api.status(service, journal)
     if action == "collect":
-        path = context.root / section.answers / f"{batch.name('prolific')}.csv"
-        return {"answers": api.collect(service, journal, batch.facts["batch"], path), "out": str(path)}
+        out = context.root / section.answers
+        n = sum(api.collect(service, one, name, out / f"prolific-{name}.csv") for name, one in studies.items())
+        return {"answers": n, "out": str(out)}
     if action == "bonus" and file is not None:
         return api.bonus(service, journal, file, max_usd)
-    return api.decide(service, journal, {} if file is None else api.read_rejections(file), action == "approve")
+    rejected, counts = {} if file is None else api.read_rejections(file), Counter[str](approved=0, rejected=0)
+    for one in studies.values():
+        counts.update(api.decide(service, one, rejected, action == "approve"))
+    return dict(counts)

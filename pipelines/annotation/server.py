@@ -8,27 +8,28 @@ import html
 import re
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+import unicodedata
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import parse_qs, quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import Field
+from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from driftline.curate.core.atomic_io import write_json
-from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.outside.names import is_count
-from driftline.curate.validation.asking.batches import NONE, question_page
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, shortened
+from driftline.curate.core.outside.names import is_count, one_form
+from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.asking.batches import NONE, expected_of, question_page
 from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
-from driftline.pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
+from driftline.pipelines.annotation.batches import answers_so_far, open_batch, opinions_of, unknown_judge
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import LOOPBACK, guarded
@@ -37,9 +38,9 @@ from driftline.pipelines.web.rendering import template
 
 PACKAGE = "driftline.pipelines.annotation"
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
-Named = Annotated[str, Field(pattern=NAME)]
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
 SHOWN = ("kept", "background", "surplus", "reserve")  # outcomes of retrieval that are asked in some round
+PERSON = 80  # characters of a name
 GRID = 40  # images of a page in grid mode
 COMPLETE = "https://app.prolific.com/submissions/complete?cc="
 PLACES = (
@@ -48,14 +49,13 @@ PLACES = (
 
 
 def answer_store_of(context: Context) -> AnswerStore:
-    """The open batch of a run folder and its local answers. Raises MissingFile if there is no batch."""
-    batch = open_batch(context)
-    return AnswerStore(context.root / "annotate" / f"{batch.name('answers')}.sqlite", batch.facts, context.config.seed)
-
-
-def results_of(context: Context) -> Path:
-    """The file in which `tally` finds the local answers."""
-    return context.root / context.config.validation.answers / f"{open_batch(context).name('annotate')}.csv"
+    """The open batch of a run folder and its local answers, with those that others gave and that count for it. Raises
+    MissingFile if there is no batch."""
+    facts = open_batch(context).facts
+    rows, _ = answers_so_far(context, facts)
+    elsewhere = ((row["worker"], row["item"], row["labels"]) for row in rows)
+    path = context.root / "annotate" / f"{facts['batch']}.sqlite"
+    return AnswerStore(path, facts, context.config.seed, elsewhere)
 
 
 @dataclass(frozen=True)
@@ -106,20 +106,26 @@ def suggestions(context: Context, judge: str) -> dict[str, str]:
 
 
 def application(
-    context: Context, port: int, host: str = LOOPBACK, study: Study | None = None, suggest: str | None = None
+    context: Context,
+    port: int,
+    host: str = LOOPBACK,
+    study: Study | None = None,
+    suggest: str | None = None,
+    say: Callable[[str], object] = str,
 ) -> tuple[ASGIApp, str]:
     """(app, path to open, which contains a secret).
 
     host: a name or address, besides loopback, under which the page may be opened. study: participants see their images
     one by one, without the grid, whose answers are not independent. suggest: a judge whose answer annotators see one by
-    one; the results file says where.
+    one; the results file says where. say: called with the number of open images.
     """
     pages = Pages(context, study, suggest)
+    say(pages.waiting())
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         yield
-        pages.export()
+        pages.exported()
 
     def refused(_: Any, error: Exception) -> Response:
         return PlainTextResponse(str(error), 400)
@@ -147,27 +153,52 @@ class Pages:
         self.context, self.study, self.suggest = context, study, suggest
         self.suggested = {} if suggest is None else suggestions(context, suggest)
         self.store = answer_store_of(context)
-        self.images = open_batch(context).images()
+        batch = open_batch(context)
+        self.images, self.before = batch.images(), len(batch.before)
         self.blurred = set(self.store.batch["blur"])
-        self.results = results_of(context)
+        self.results = context.root / context.config.validation.answers / f"{batch.name('annotate')}.csv"
         self.page, self.bar = (template(PACKAGE, f"{name}.html.j2", share=share_text) for name in ("annotate", "asked"))
-        concepts = context.config.retrieve.complete_concepts()
-        self.concepts = [c.name for c in concepts]
-        self.question = question_page(concepts)
+        self.question = question_page(context.config.retrieve.complete_concepts())
         expected = _expected(context)
         self.candidates: dict[str, list[str]] = {}  # concept → its items
         for id_, item in sorted((id_, item) for item, id_ in self.store.batch["items"].items()):
             self.candidates.setdefault(expected.get(id_, ""), []).append(item)
 
+    def waiting(self) -> str:
+        """How many images are open, and how many are not."""
+        closed, elsewhere = len(self.store.closed()), self.store.closed_elsewhere()
+        text = f"{len(self.store.batch['items']) - closed:,} images are open."
+        if answered := closed + self.before:
+            text += f" {answered:,} have their answers, {elsewhere + self.before:,} from earlier or elsewhere."
+        return text
+
+    def _named(self, text: str) -> str:
+        """Who answers. Raises BadInput for what is no name, and in a study no id of Prolific."""
+        if self.study is None:
+            return person_name(text)
+        if not re.fullmatch(NAME, text):
+            raise BadInput(f"The participant is {text!r}.", "", "Open the study from Prolific again.")
+        return text
+
+    async def _form(self, request: Request) -> Form:
+        values = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=1000)
+        return Form(self._named(values.get("annotator", [""])[0]), values)
+
     def export(self) -> int:
         """Write the results file; returns how many answers it has."""
         return self.store.export(self.results)
 
-    def _rendered(self, mode: str, annotator: str = "", concept: str = "", grid: Sequence[str] = ()) -> str:
+    def exported(self) -> None:
+        """The same at the end of a queue and of the server: a results file that somebody broke stops nobody here."""
+        with suppress(DriftlineError):  # the run says it
+            self.export()
+
+    def _rendered(self, mode: str, annotator: str = "", concept: str = "", **values: Any) -> str:
         progress = self.store.progress(annotator) if annotator else None
         return self.page.render(
-            mode=mode, annotator=annotator, concept=concept, grid=grid, concepts=self.concepts, progress=progress,
-            blurred=self.blurred, size=GRID, begun=int(time.time()),
+            mode=mode, annotator=annotator, concept=concept, progress=progress, blurred=self.blurred, size=GRID,
+            begun=int(time.time()), background=concept == BACKGROUND,
+            **({"grid": (), "marked": (), "answers": 0} | values),
             complete=f"{COMPLETE}{self.study.code}" if self.study else "",
         )  # fmt: skip
 
@@ -186,8 +217,11 @@ class Pages:
             'href="static/page.css"><script src="static/annotate.js" defer></script></head>'
         )
         unfold = "" if progress.done else " open"
+        question = self.question
+        for label in self.store.undone(annotator).get(item, []):
+            question = question.replace(box := f'name="labels" value="{escape(label)}"', f"{box} checked")
         return (
-            self.question.replace("${image_url}", f"image/{item}")
+            question.replace("${image_url}", f"image/{item}")
             .replace('action="/mturk/externalSubmit"', 'action="answer" id="question"')
             .replace("</head>", head, 1)
             .replace("<details open>", f'<section aria-label="Instructions"><details{unfold}>', 1)
@@ -202,39 +236,49 @@ class Pages:
 
     def start(self, request: Request) -> Response:
         if self.study is None:
-            return Response(self._rendered("start"), media_type="text/html")
+            closed = self.store.closed()
+            names = [*self.store.batch["concepts"], *({BACKGROUND} & self.candidates.keys())]
+            left = [(name, sum(item not in closed for item in self.candidates.get(name, ()))) for name in names]
+            return Response(self._rendered("start", open=left, waiting=self.waiting()), media_type="text/html")
         words = [request.query_params.get(name, "") for name in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID")]
         if not all(re.fullmatch(NAME, word) for word in words):
             return PlainTextResponse("Open this page from Prolific: its address lacks PROLIFIC_PID.", 400)
         return RedirectResponse(f"label?annotator={quote(words[0])}", 303)
 
-    def label(self, annotator: Named) -> str:
+    def label(self, annotator: str) -> str:
+        annotator = self._named(annotator)
         self._assign(annotator)
         coming = self.store.following(annotator)
         if not coming:
-            self.export()
-            return self._rendered("done", annotator)
+            self.exported()
+            return self._rendered("done", annotator, answers=self.store.total())
         note = ""
         if coming[0] in self.suggested:
             note = f"{self.suggest} suggests: {self.suggested[coming[0]]}"
             self.store.show(annotator, coming[0], note)
         return self._asked(coming, annotator, note)
 
-    def conflicts(self, annotator: Named) -> str:
+    def conflicts(self, annotator: str) -> str:
         """Adjudication: images on which annotators differ, one by one, with their answers."""
         one_by_one(self.study)
+        annotator = self._named(annotator)
         coming = self.store.conflicts(annotator, self.context.config.validation.agree)
         if not coming:
-            self.export()
-            return self._rendered("settled", annotator)
+            self.exported()
+            return self._rendered("settled", annotator, answers=self.store.total())
         votes = "; ".join(f"{n} × {labels}" for labels, n in self.store.votes(coming[0]))
         self.store.show(annotator, coming[0], f"others: {votes}")
         return self._asked(coming[:2], annotator, f"{len(coming):,} in conflict. Others say: {votes}", "conflicts")
 
-    def grid(self, annotator: Named, concept: str) -> str:
+    def grid(self, annotator: str, concept: str) -> str:
+        """Candidates of one concept; a page that was taken back comes first, with its marks."""
         one_by_one(self.study)
-        unanswered = self.store.unanswered(annotator, self.candidates.get(concept, []), GRID)
-        return self._rendered("grid", annotator, concept, unanswered)
+        annotator = self._named(annotator)
+        undone = self.store.undone(annotator, concept)
+        candidates = sorted(self.candidates.get(concept, []), key=lambda item: item not in undone)
+        marked = {item for item, labels in undone.items() if set(labels) != expected_of(concept)}
+        unanswered = self.store.unanswered(annotator, candidates, GRID)
+        return self._rendered("grid", annotator, concept, grid=unanswered, marked=marked)
 
     def image(self, item: str) -> Response:
         path = self.images.get(item)
@@ -244,7 +288,7 @@ class Pages:
         return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
 
     async def answer(self, request: Request) -> Response:
-        form = await form_of(request)
+        form = await self._form(request)
         annotator, item = form.annotator, form.text("item")
         self._assign(annotator)
         if self.study is not None and item not in self.store.queue(annotator):
@@ -254,34 +298,36 @@ class Pages:
 
     async def skip(self, request: Request) -> Response:
         """With a comment, which may be empty."""
-        return self._noted(await form_of(request), self.store.skip)
+        return self._noted(await self._form(request), self.store.skip)
 
     async def flag(self, request: Request) -> Response:
         """As `skip`, but the image stays."""
-        return self._noted(await form_of(request), self.store.flag)
+        return self._noted(await self._form(request), self.store.flag)
 
     def _noted(self, form: Form, note: Callable[[str, str, str], None]) -> Response:
         note(form.annotator, form.text("item"), form.text("comment"))
-        write_json(self.context.root / "annotate" / "comments.json", self.store.comments())
+        write_json(self.store.path.with_suffix(".comments.json"), self.store.comments())
         return form.back()
 
     async def undo(self, request: Request) -> Response:
-        """Take back the last screen."""
-        form = await form_of(request)
-        self.store.undo(form.annotator)
-        return form.back()
+        """Take back the last screen, and show it again."""
+        form = await self._form(request)
+        page = self.store.undo(form.annotator)
+        return form.back(form.text("concept") if page is None else page)
 
     async def reject(self, request: Request) -> Response:
-        """A page of the grid: the marked images do not show the concept, the others do."""
+        """A page of the grid: the marked images do not show the concept, the others do. Marked background shows some
+        concept: it stays open for the other mode."""
         one_by_one(self.study)
-        form = await form_of(request)
-        annotator, wrong, shown = form.annotator, set(form.texts("wrong")), form.texts("shown")
-        answers = {item: [NONE if item in wrong else form.text("concept")] for item in shown}
-        self.store.answer_together(annotator, answers, seconds=form.seconds / max(1, len(shown)))
-        return form.back()
+        form = await self._form(request)
+        concept, wrong, shown = form.text("concept"), set(form.texts("wrong")), form.texts("shown")
+        marked = [] if concept == BACKGROUND else [NONE]
+        answers = {item: marked if item in wrong else sorted(expected_of(concept)) for item in shown}
+        self.store.answer_together(form.annotator, answers, seconds=form.seconds / max(1, len(shown)), page=concept)
+        return form.back(concept)
 
     async def finish(self, request: Request) -> Response:
-        await form_of(request)
+        await self._form(request)
         text = f"{self.export():,} answers in {self.results.name}; driftline run continues with them."
         return PlainTextResponse(text)
 
@@ -290,6 +336,23 @@ def one_by_one(study: Study | None) -> None:
     """Raise DriftlineError in a study: its participants must not see the expected answer."""
     if study is not None:
         raise DriftlineError("This page is not part of the study.", "", "Open the study from Prolific again.")
+
+
+def person_name(text: str) -> str:
+    """The name that a person typed: in one Unicode form, with plain spaces inside and none around it. Raises BadInput
+    unless it has 1 to 80 printable characters, or where a spreadsheet would take it for a formula.
+
+    >>> person_name(" Zoe\u0308 O'Neill ")
+    "Zoë O'Neill"
+    """
+    name = "".join(" " if unicodedata.category(c) == "Zs" else c for c in one_form(text)).strip(" ")
+    plain = re.sub("(?<=.)[\u200c\u200d](?=.)", "", name)  # they join letters of Persian and Indian names
+    if not 1 <= len(name) <= PERSON or not plain.isprintable() or name[0] in "=+-@":
+        raise BadInput(
+            f"The annotator is {shortened(repr(text), 100)}.",
+            f"Expected a name of 1 to {PERSON} printable characters that does not begin with =, +, - or @.",
+        )
+    return name
 
 
 def share_text(value: float | None) -> str:
@@ -327,18 +390,9 @@ class Form:
         begun = self.text("begun")
         return max(0, min(int(time.time()) - int(begun), 86_400)) if is_count(begun) and int(begun) else 0
 
-    def back(self) -> Response:
-        """To the page that the form came from: the grid of a concept, the conflicts, or one by one."""
-        annotator, concept = quote(self.annotator), self.text("concept")
+    def back(self, concept: str = "") -> Response:
+        """To the grid of a concept; without one to the page that the form came from: the conflicts, or one by one."""
+        annotator = quote(self.annotator)
         view = "conflicts" if self.text("view") == "conflicts" else "label"
         place = f"grid?annotator={annotator}&concept={quote(concept)}" if concept else f"{view}?annotator={annotator}"
         return RedirectResponse(place, 303)
-
-
-async def form_of(request: Request) -> Form:
-    """The posted form. Raises DriftlineError if the annotator has no name."""
-    values = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=1000)
-    annotator = values.get("annotator", [""])[0]
-    if not re.fullmatch(NAME, annotator):
-        raise DriftlineError(f"The annotator is {annotator!r}.", "Expected 1 to 40 letters, digits, '-', '_' or '.'.")
-    return Form(annotator, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -128,28 +129,25 @@ def annotate(
     Each annotator enters a name; the page can be used with the keyboard alone. driftline run continues with the
     answers.
     """
-    from driftline.pipelines.annotation.server import answer_store_of, application, results_of, study_address, study_of
+    from driftline.pipelines.annotation.batches import export_all
+    from driftline.pipelines.annotation.server import application, study_address, study_of
     from driftline.pipelines.web.local_server import serve
 
     context = context_of_last(directory, sets, True)
     if export:
-        path = results_of(context)
-        n = answer_store_of(context).export(path)
+        n, path = export_all(context), context.root / context.config.validation.answers
         text = "no answers yet\n" + next_step("annotate", directory)
         if n:
             text = f"{n:,} answers in {path}\n{next_step('run', directory, *(f'--set={c}' for c in context.changes))}"
         show(as_json, {"answers": n, "out": str(path)}, text)
         return
-    say = say_address(as_json, open_page)
-    if study is not None:
-        rules = study_of(study, count, public_url)
+    rules, notes = None if study is None else study_of(study, count, public_url), list[str]()
 
-        def say_study(url: str) -> None:
-            say(study_address(url, rules))
+    def say(url: str) -> None:
+        say_address(as_json, open_page)(url if rules is None else study_address(url, rules))
+        print(*notes, sep="\n", file=sys.stderr)
 
-        serve(lambda taken: application(context, taken, host, rules, suggest), port, say_study, host)
-        return
-    serve(lambda taken: application(context, taken, host, suggest=suggest), port, say, host)
+    serve(lambda taken: application(context, taken, host, rules, suggest, notes.append), port, say, host)
 
 
 @command(curation_app, "judges", "driftline judges photos2024", panel="Label", needs={"--port --host": "--serve"})

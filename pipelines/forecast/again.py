@@ -8,23 +8,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.curate.core.parsing import rows_of
 from driftline.curate.embedding.reuse import encoder_name
 from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.reuse import rules_of
-from driftline.curate.store.answers import merged
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import outcomes
 from driftline.curate.store.vectors import looks
-from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.curate.validation.asking.batches import affordable, estimate
 from driftline.curate.validation.judging.panel import NOT_ASKED
-from driftline.pipelines.annotation.batches import OpenBatch
+from driftline.pipelines.annotation.batches import OpenBatch, answers_so_far
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import ASKED, Ask, answers_of, gold_of, items_of, routes_of
+from driftline.pipelines.stages.ask import ASKED, Ask, gold_of, items_of, routes_of
 from driftline.pipelines.stages.embed import spec_of
-from driftline.pipelines.stages.tally import Tally
 
 LOOKED_UP = 5_000  # addresses of the sample
 
@@ -74,16 +70,9 @@ def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any
     routes, opinions = routes_of(context, items, inputs, ask=False)
     asked = {id_: id_ for id_, to in routes.items() if to in ASKED}
     facts: dict[str, Any] = {"batch": "", "items": asked, "concepts": []} if batch is None else batch.facts
-    lines = [] if batch is None else read_lines(Tally(context).outside()).get(facts["batch"], [])
-    answers: Counter[str] = Counter()
-    place = context.store()
-    stored = place is not None and (place.folder / "index.sqlite").is_file()  # a plan makes no store
-    if lines or stored:  # an empty table would import pandas
-        table = read_answers(lines, facts, f"driftline:{context.config.seed}")
-        if stored and (of_store := answers_of(context, inputs["bucket"])) is not None:
-            table = merged(table, of_store.earlier(facts))
-        answers.update(id_ for id_, fault in rows_of(table, "id", "fault") if fault is None)
-    begun = batch is not None and (batch.number > 1 or bool(lines))  # its gold questions are drawn already
+    rows, own = answers_so_far(context, facts)
+    answers = Counter(row["id"] for row in rows)
+    begun = own or facts.get("after") is not None  # its gold questions are drawn already
     left = {id_ for id_ in (facts["items"].values() if begun else asked) if answers[id_] < settings.workers}
     shown = [] if begun else [item for item in items if item["id"] in left]
     gold = set(gold_of(context, shown, inputs["bucket"], set())) if shown else set()

@@ -191,21 +191,30 @@ def batch_of(
         blur=_blurred(context, inputs["embed"], shown),
         earlier=standing,
     )
-    if (answers := answers_of(context, inputs["bucket"])) is not None:
-        answers.take_batch(facts)
+    answers_of(context, inputs["bucket"]).take_batch(facts)
     return facts
 
 
-def answers_of(context: Context, bucketed: Path) -> Answers | None:
-    """The answers in the run's store; None without one."""
-    if (place := context.store()) is None:
-        return None
+def results_files(context: Context) -> list[Path]:
+    """The files with answers of people."""
+    if context.config.validation.method == "catalogue":
+        return []
+    folder = context.root / context.config.validation.answers
+    return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
+
+
+def answers_of(context: Context, bucketed: Path) -> Answers:
+    """The answers of people to all batches: in the run's store, without one beside the batches."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from driftline.curate.core.parsing import rows_of
     from driftline.curate.store.answers import Answers, options_of
+    from driftline.curate.store.database import Place
+    from driftline.curate.validation.answers.answers import worker_key
+
+    folder = context.root / "batches"
 
     def digests(ids: Collection[str]) -> dict[str, str]:
         table = pq.ParquetFile(bucketed / "members.parquet").read(["id", "sha256"])
@@ -214,7 +223,8 @@ def answers_of(context: Context, bucketed: Path) -> Answers | None:
         )
 
     options = options_of(context.config.retrieve.complete_concepts())
-    return Answers(place, options, digests, f"driftline:{context.config.seed}")
+    place = context.store() or Place(folder)
+    return Answers(place, folder, options, digests, worker_key(context.config.seed))
 
 
 def gold_of(

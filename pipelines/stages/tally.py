@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
-from driftline.pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of
+from driftline.pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of, results_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,10 +45,13 @@ class Tally(Stage):
 
     def outside(self) -> list[Path]:
         """The answer files."""
-        if self.context.config.validation.method == "catalogue":
-            return []
-        folder = self.context.root / self.context.config.validation.answers
-        return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
+        return results_files(self.context)
+
+    def prepare(self) -> None:
+        """Write the results files of the local page: a server that was killed did not."""
+        from driftline.pipelines.annotation.batches import export_all
+
+        export_all(self.context)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """answers/*.csv, *.json → answers, asked, verdicts.parquet. Raises Waiting while answers are missing."""
@@ -120,7 +123,7 @@ class Tally(Stage):
     def _crowd(self, inputs: Mapping[str, Path]) -> Crowd:
         import pyarrow.parquet as pq
 
-        from driftline.curate.validation.answers.answers import read_lines
+        from driftline.curate.validation.answers.answers import read_lines, worker_key
         from driftline.curate.validation.asking.batches import read_batch
         from driftline.curate.validation.asking.judges import Crowd
 
@@ -129,17 +132,15 @@ class Tally(Stage):
         def write_batch(items: Items, folder: Path, earlier: set[str], before: str) -> dict[str, Any]:
             return batch_of(context, items, inputs, folder, earlier, before)
 
-        key = f"driftline:{context.config.seed}"
+        key = worker_key(context.config.seed)
         lines = read_lines(self.outside())
         section = context.config.validation
         opinions = pq.read_table(inputs["ask"] / "opinions.parquet") if section.judges else None
         panel = None if opinions is None else panel_of(context, inputs, opinions)
         answers = answers_of(context, inputs["bucket"])
-        others = set[str]()
-        if answers is not None:
-            answers.take_batch(read_batch(inputs["ask"]))
-            others = answers.take_lines(lines)
+        answers.take_batch(read_batch(inputs["ask"]))
+        answers.take_lines(lines)
         return Crowd(
             context.root, inputs["ask"], section, key, lines, write_batch, run_log=context.run_log, stored=answers,
-            other_batches=others, panel=panel,
+            panel=panel,
         )  # fmt: skip

@@ -17,7 +17,7 @@ from support.worlds import across_seeds, opaque, permuted, third_value
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import BACKGROUND, Concept
-from driftline.curate.validation.answers.answers import ANSWERS, fields_of, read_answers, read_lines, refuse_foreign
+from driftline.curate.validation.answers.answers import ANSWERS, fields_of, read_answers, read_lines
 from driftline.curate.validation.answers.verdicts import (
     agreement,
     people_say,
@@ -44,7 +44,6 @@ BATCH = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "concepts": ["bus", "
 def read(paths: Sequence[Path], batch: dict[str, Any], key: str = "k") -> pa.Table:
     """Files → table, as in the tally stage."""
     lines = read_lines(paths)
-    refuse_foreign(lines, [batch["batch"]])
     return read_answers(lines.get(batch["batch"], []), batch, key)
 
 
@@ -280,13 +279,6 @@ class TestAnswers:
         one, two = (read([path], BATCH, key)["worker"][0].as_py() for key in ("k1", "k2"))
         assert "A1B2C3" not in one
         assert one != two
-
-    def test_another_batch_is_an_error_with_file_and_line(self, tmp_path: Path) -> None:
-        path = results(tmp_path / "r.csv", [line(**{"Answer.labels": "bus"}) | {"Input.batch": "b2"}])
-        with pytest.raises(
-            BadInput, match=r"r\.csv, line 2: Input\.batch is 'b2'\. Expected answers to batch 'b1'.*another run"
-        ):
-            read([path], BATCH, "k")
 
     def test_an_image_never_asked_is_refused(self, tmp_path: Path) -> None:
         path = results(tmp_path / "r.csv", [line(item="zzz", **{"Answer.labels": "bus"})])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import resource
 import shutil
+import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow.parquet as pq
@@ -21,20 +25,31 @@ from support.worlds import across_seeds
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines, worker_key
 from driftline.pipelines.annotation.answer_store import AnswerStore
-from driftline.pipelines.annotation.server import answer_store_of, application, study_address, study_of
+from driftline.pipelines.annotation.server import answer_store_of, application, person_name, study_address, study_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import listen
 
-BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts": ["bus", "car"]}
+BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts": ["bus", "car"], "workers": 3}
 
 
 def context_of(folder: Path) -> Context:
     return Context(folder, load(folder / "driftline.yaml"), RunLog(quiet=True))
+
+
+def results(folder: Path) -> Path:
+    """The results file of the local page."""
+    (path,) = (folder / "answers").glob("annotate-*.csv")
+    return path
+
+
+def comments(folder: Path) -> list[dict[str, Any]]:
+    (path,) = (folder / "annotate").glob("*.comments.json")
+    return list(read_json(path))
 
 
 @pytest.fixture
@@ -84,16 +99,17 @@ class TestDesk:
         first, second = store.following("ann")
         store.answer("ann", first, ["bus"], False, 3)
         assert store.following("ann", 1) == [second]
-        assert store.undo("ann") == first
+        assert store.undo("ann") == ""
         assert store.following("ann", 1) == [first]
         assert store.undo("ann") is None
 
     def test_undo_takes_back_a_whole_screen_and_only_of_its_annotator(self, store: AnswerStore) -> None:
         items = store.queue("ann")
         store.answer("ann", items[0], ["bus"], False, 3)
-        store.answer_together("ann", {item: ["bus"] for item in items[1:3]})
+        store.answer_together("ann", {items[1]: ["bus"], items[2]: ["none"]}, page="bus")
         store.answer("bob", items[1], ["none"], False, 3)
-        assert store.undo("ann") in items[1:3]
+        assert store.undo("ann") == "bus"
+        assert store.undone("ann", "bus") == {items[1]: ["bus"], items[2]: ["none"]}
         assert (store.answered("ann"), store.answered("bob")) == ({items[0]}, {items[1]})
 
     def test_an_annotator_has_one_voice_and_one_tick_of_each_box(self, store: AnswerStore, tmp_path: Path) -> None:
@@ -128,7 +144,7 @@ class TestDesk:
         store.answer("eve", "i1", ["bus"], False, 1)  # a second thought takes the first's place
         store.answer("eve", "i2", ["none"], True, 1)
         progress = store.progress("eve")
-        assert (progress.done, progress.answers, progress.agreement) == (2, 4, 1.0)
+        assert (progress.done, store.total(), progress.agreement) == (2, 4, 1.0)
 
     def test_a_participant_gets_the_images_with_the_fewest_answers_and_keeps_them(self, store: AnswerStore) -> None:
         for who in ("p1", "p2", "p3"):
@@ -187,15 +203,50 @@ class TestDesk:
         assert store.export(tmp_path / "answers" / "annotate.csv") == 0
         assert not (tmp_path / "answers").exists()
 
+    def test_what_was_answered_elsewhere_is_neither_asked_again_nor_counted_twice(self, tmp_path: Path) -> None:
+        ann, others = hashed("ann", worker_key(0)), [f"w{k}" for k in range(3)]
+        elsewhere = [(ann, "i1", ["bus"]), *((who, "i2", ["car"]) for who in others), (ann, "i3", ["bus"])]
+        AnswerStore(tmp_path / "b1.sqlite", BATCH, 0).answer("ann", "i3", ["bus"], False, 1)
+        store = AnswerStore(tmp_path / "b1.sqlite", BATCH, 0, elsewhere)
+        assert sorted(BATCH["items"].keys() - set(store.following("ann", 30))) == ["i1", "i2", "i3"]
+        assert sorted(BATCH["items"].keys() - set(store.following("bob", 30))) == ["i2"]
+        assert (store.closed(), store.closed_elsewhere(), store.votes("i3")) == ({"i2"}, 1, [("bus", 1)])
+        assert (store.progress("ann").done, store.progress("ann").total) == (1, 28)
+
+    def test_what_has_its_answers_is_asked_of_nobody_else(self, store: AnswerStore) -> None:
+        for who in ("ann", "bob", "eve"):
+            store.answer(who, "i1", ["bus"], False, 1)
+        assert "i1" not in store.following("zoe", 30)
+        store.undo("eve")
+        assert "i1" in store.following("zoe", 30)
+
+    def test_a_results_file_never_loses_a_line(self, store: AnswerStore, tmp_path: Path) -> None:
+        store.answer("ann", "i1", ["bus"], False, 1)
+        store.answer("bob", "i2", ["car"], False, 1)
+        path = tmp_path / "answers.csv"
+        assert store.export(path) == 2
+        store.undo("bob")
+        assert store.export(path) == 1
+        table = read_answers(read_lines([path])["b1"], BATCH, "k")
+        assert sorted(table["fault"].to_pylist(), key=str) == [None, "undone"]
+        empty = AnswerStore(tmp_path / "new.sqlite", BATCH, 0)  # the file of the answers was lost
+        empty.answer("eve", "i3", ["bus"], False, 1)
+        empty.export(path)
+        assert path.read_text().count("\n") == 1 + 3
+        path.write_text("edited,by,hand\n")
+        with pytest.raises(BadInput, match=r"answers\.csv has no column AssignmentId.*nothing is written over it"):
+            empty.export(path)
+        assert path.read_text() == "edited,by,hand\n"
+
+    def test_a_comment_stays_until_another_takes_its_place(self, store: AnswerStore) -> None:
+        for comment in ("dark", "", "too dark", ""):
+            store.skip("ann", "i1", comment)
+        assert [entry["comment"] for entry in store.comments()] == ["too dark"]
+
     def test_a_damaged_file_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "a.sqlite").write_bytes(b"no database" * 1000)
         with pytest.raises(BadInput, match=r"a\.sqlite cannot be used \(file is not a database\)"):
             AnswerStore(tmp_path / "a.sqlite", BATCH, 0)
-
-    def test_a_file_of_another_batch_is_refused(self, tmp_path: Path) -> None:
-        AnswerStore(tmp_path / "a.sqlite", BATCH, 0).close()
-        with pytest.raises(BadInput, match="answers to the batch 'b1'"):
-            AnswerStore(tmp_path / "a.sqlite", BATCH | {"batch": "b2"}, 0)
 
 
 def answer_all(client: httpx.Client, annotator: str, folder: Path) -> int:
@@ -213,8 +264,7 @@ def _answer_grids(client: httpx.Client, annotator: str, concept: str) -> int:
     n = 0
     page = client.get("/grid", params={"annotator": annotator, "concept": concept}).text
     while shown := [piece.split('"')[0] for piece in page.split('name="shown" value="')[1:]]:
-        wrong = shown if concept == "background" else []
-        page = client.post("/reject", data={"annotator": annotator, "concept": concept, "shown": shown, "wrong": wrong})
+        page = client.post("/reject", data={"annotator": annotator, "concept": concept, "shown": shown})
         page = page.text
         n += len(shown)
     return n
@@ -245,6 +295,11 @@ def test_photos_go_from_the_local_page_into_a_release(client: httpx.Client, fold
     assert (folder_of(folder, "publish") / "release" / "SHA256SUMS").is_file()
 
 
+def first_of(page: str) -> str:
+    """The image that a page asks about."""
+    return page.split('name="item" value="')[1].split('"')[0]
+
+
 class TestPage:
     def test_it_is_the_marketplaces_question(self, client: httpx.Client, folder: Path) -> None:
         page = client.get("/label", params={"annotator": "ann"}).text
@@ -267,9 +322,66 @@ class TestPage:
         form = {"annotator": "ann", "concept": "bus", "shown": shown, "wrong": shown[:2]}
         client.post("/reject", data=form)
         assert client.post("/finish", data={"annotator": "ann"}).text.startswith(f"{len(shown)} answers")
-        told = (folder / "answers" / "annotate.csv").read_text()
+        told = results(folder).read_text()
         assert told.count('"none"') == 2
         assert told.count('"bus"') == len(shown) - 2
+
+    def test_undo_shows_a_page_of_the_grid_with_its_marks(self, client: httpx.Client) -> None:
+        first = client.get("/grid", params={"annotator": "ann", "concept": "bus"}).text
+        shown = [piece.split('"')[0] for piece in first.split('name="shown" value="')[1:]]
+        form = {"annotator": "ann", "concept": "bus", "shown": shown, "wrong": shown[1:3]}
+        client.post("/reject", data=form)
+        client.post("/answer", data={"annotator": "bob", "item": shown[0], "labels": "bus", "sensitive": "no"})
+        again = client.post("/undo", data={"annotator": "ann"}).text  # from any page
+        assert [piece.split('"')[0] for piece in again.split('name="shown" value="')[1:]] == shown
+        marked = [
+            piece.split('"')[0] for piece in again.split('name="wrong" value="')[1:] if piece[16:].startswith('" c')
+        ]
+        assert marked == shown[1:3]
+        page = client.post("/undo", data={"annotator": "bob"}).text
+        assert f'name="item" value="{shown[0]}"' not in page or 'value="bus" checked' in page
+
+    def test_what_is_clicked_among_the_background_stays_open(self, client: httpx.Client, folder: Path) -> None:
+        page = client.get("/grid", params={"annotator": "ann", "concept": "background"}).text
+        shown = [piece.split('"')[0] for piece in page.split('name="shown" value="')[1:]]
+        form = {"annotator": "ann", "concept": "background", "shown": shown, "wrong": shown[:1]}
+        assert f'value="{shown[0]}"' not in client.post("/reject", data=form).text
+        client.post("/finish", data={"annotator": "ann"})
+        text = results(folder).read_text()
+        assert (text.count('"none"'), shown[0] in text) == (len(shown) - 1, False)
+        store = answer_store_of(context_of(folder))
+        assert shown[0] in store.following("ann", len(store.batch["items"]))
+        undone = client.post("/undo", data={"annotator": "ann"}).text
+        assert f'value="{shown[0]}" checked' in undone
+
+    def test_the_start_page_counts_the_open_images_of_each_concept(self, client: httpx.Client, folder: Path) -> None:
+        items = pq.read_table(folder_of(folder, "ask") / "items.parquet")
+        counts = Counter(items["concept"].to_pylist())
+        page = client.get("/").text
+        assert len(counts) > 2
+        assert all(f'<option value="{c}">{c} ({n} open)</option>' in page for c, n in counts.items())
+        (item, id_) = min(read_json(folder_of(folder, "ask") / "batch.json")["items"].items())
+        for who in ("ann", "bob", "eve"):
+            client.post("/answer", data={"annotator": who, "item": item, "labels": "none", "sensitive": "no"})
+        concept = items["concept"].to_pylist()[items["id"].to_pylist().index(id_)]
+        page = client.get("/").text
+        assert f"{concept} ({counts[concept] - 1} open)" in page
+        assert f"{counts.total() - 1:,} images are open. 1 have their answers, 0 from earlier or elsewhere." in page
+
+    def test_any_name_of_a_person_is_accepted(self, client: httpx.Client, folder: Path) -> None:
+        names = ["Zoë O'Neill", " 山田　太郎 ", "نیک\u200cفر", "x" * 80, "<b>&amp;", 'a,b;"c|d']
+        for name in names:
+            page = client.get("/label", params={"annotator": name}).text
+            assert "<b>" not in page.split("<main>")[0]
+            item = page.split('name="item" value="')[1].split('"')[0]
+            form = {"annotator": name, "item": item, "labels": "none", "sensitive": "no"}
+            assert client.post("/answer", data=form).status_code == 200
+        client.post("/finish", data={"annotator": "ann"})
+        (lines,) = read_lines([results(folder)]).values()
+        assert {line["WorkerId"] for _, line in lines} == set(map(person_name, names))
+        for name in ("", "  ", "x" * 81, "=1+1", "@ann", "-1", "+1", "a\tb", "a\x00", "\u202eann", "\u200d"):
+            answer = client.get("/label", params={"annotator": name})
+            assert (answer.status_code, "Expected a name of 1 to 80 printable" in answer.text) == (400, True)
 
     def test_an_adjudicator_sees_what_others_said_and_it_is_recorded(self, client: httpx.Client, folder: Path) -> None:
         item = min(read_json(folder_of(folder, "ask") / "batch.json")["items"])
@@ -279,7 +391,7 @@ class TestPage:
         assert "1 in conflict. Others say: 1 × bus; 1 × none" in page
         form = {"annotator": "eve", "item": item, "labels": "bus", "sensitive": "no", "view": "conflicts"}
         assert "No conflict is left" in client.post("/answer", data=form).text
-        assert '"others: 1 × bus; 1 × none"' in (folder / "answers" / "annotate.csv").read_text()
+        assert '"others: 1 × bus; 1 × none"' in results(folder).read_text()
 
     def test_a_flag_stays_on_the_image_and_markup_is_text(self, client: httpx.Client, folder: Path) -> None:
         page = client.get("/label", params={"annotator": "ann"}).text
@@ -287,7 +399,7 @@ class TestPage:
         page = client.post("/flag", data={"annotator": "ann", "item": item, "comment": "<script>1</script>"}).text
         assert page.split('name="item" value="')[1].split('"')[0] == item
         assert "Flagged" in page
-        assert read_json(folder / "annotate" / "comments.json")[0]["comment"] == "<script>1</script>"
+        assert comments(folder)[0]["comment"] == "<script>1</script>"
 
     def test_a_mistake_is_told_and_loses_nothing(self, client: httpx.Client) -> None:
         answer = client.post("/answer", data={"annotator": "ann", "item": "x", "labels": "bus"})
@@ -320,6 +432,19 @@ class TestPage:
             assert stranger.post("/answer", data={"annotator": "ann"}).status_code == 401
             assert stranger.get("/guess/").status_code == 401
             assert "content-security-policy" in stranger.get("/").headers
+
+    def test_a_file_of_the_old_format_is_one_sentence_and_stays(self, folder: Path) -> None:
+        (folder / "annotate").mkdir()
+        old = folder / "annotate" / "answers-02.sqlite"
+        with closing(sqlite3.connect(old)) as base:
+            base.executescript("CREATE TABLE batch (name TEXT); PRAGMA user_version = 1")
+        before = old.read_bytes()
+        for command in (run, answer_store_of):
+            with pytest.raises(
+                BadInput, match=r"answers-02\.sqlite has the format 1; this driftline reads 2\. Export its"
+            ):
+                command(context_of(folder))
+        assert old.read_bytes() == before
 
     def test_no_cookie_carries_the_secret_to_another_server(self, client: httpx.Client) -> None:
         assert client.get("/").status_code == 200
@@ -367,7 +492,7 @@ class TestStudy:
         page = study.post("/skip", data={"annotator": "p1", "item": item, "comment": "<script>1</script>"}).text
         assert page.split('name="item" value="')[1].split('"')[0] != item
         assert "<script>1" not in page
-        assert read_json(folder / "annotate" / "comments.json")[0]["comment"] == "<script>1</script>"
+        assert comments(folder)[0]["comment"] == "<script>1</script>"
 
     def test_case_30_a_name_that_prolific_did_not_fill_in_is_refused(self, study: httpx.Client) -> None:
         for who in ("", "<b>", "{{%PROLIFIC_PID%}}", "%7B%7B%25PROLIFIC_PID%25%7D%7D", "a b", "../x"):
@@ -499,6 +624,12 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
         page.wait_for_load_state()
         page.get_by_role("button", name="Undo").click()
         expect(page.locator("header.bar")).to_contain_text("bob: 0 of")
+        expect(page.locator("form output")).to_contain_text("1 wrong")
+        phone = browser.new_page(viewport={"width": 390, "height": 844})
+        phone.goto(f"{client.base_url}label?annotator=eve")
+        expect(phone.get_by_role("button", name="Submit")).to_be_in_viewport(ratio=1)
+        assert phone.evaluate("document.documentElement.scrollHeight") == 844, "picture and answers on one screen"
+        assert phone.locator("#question main img").bounding_box()["height"] > 250
     assert not problems
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.asking.platforms import prolific_api as api
+from driftline.pipelines.annotation import batches
 from driftline.pipelines.annotation.batches import prolific_action
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
@@ -63,7 +65,7 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
     monkeypatch.setattr(api.Journal, "add", dies)
     ask = folder_of(context.root, "ask")
     expected = dict(rows_of(pq.read_table(ask / "items.parquet"), "id", "concept"))
-    items = read_json(ask / "batch.json")["items"]
+    name, items = (read_json(ask / "batch.json")[key] for key in ("batch", "items"))
     truth = {i: "none" if expected[id_] == "background" else expected[id_] for i, id_ in items.items()}
     with prolific_server() as service:
         monkeypatch.setenv(api.TOKEN, service.token)
@@ -90,7 +92,10 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
         assert act("bonus", file=bonus, max_usd=2.0) == {"bonuses": 1, "cost_usd": 1.25}
         assert act("bonus", file=bonus, max_usd=2.0)["paid_before"]
         assert service.paid == ["bonus0"]
-        assert act("collect")["answers"] == 4 * len(items)
+        later = replace(batches.open_batch(context), facts={"batch": "later"})
+        monkeypatch.setattr(batches, "open_batch", lambda _: later)
+        assert act("collect")["answers"] == 4 * len(items), "the study of a batch that is not the open one any more"
+        assert [path.name for path in (context.root / "answers").iterdir()] == [f"prolific-{name}.csv"]
     run(context)
     answers = pq.read_table(folder_of(context.root, "tally") / "answers.parquet")
     assert answers["fault"].to_pylist().count("rejected") == len(items)

@@ -153,9 +153,9 @@ class TestBadInput:
         (folder / "answers" / "theirs.csv").write_text(
             '"WorkerId","Input.batch","Input.item","Answer.labels"\n"W","zzz","i","car"\n'
         )
-        text = message(driftline("run", folder), 1)
-        assert "theirs.csv, line 2: Input.batch is 'zzz'" in text
-        assert "belongs to another run" in text
+        done = driftline("run", folder)
+        assert done.returncode == 3
+        assert f"1 answers do not count: {folder}/answers/theirs.csv, line 2: Input.batch is 'zzz'" in done.stderr
         states = {s["stage"]: s["state"] for s in json.loads(driftline("status", folder, "--json").stdout)["stages"]}
         assert states["retrieve"] == "done"
         assert states["ask"] == "waiting"

@@ -54,28 +54,32 @@ def read_lines(paths: Iterable[Path]) -> dict[str, list[Line]]:
     return lines
 
 
-def refuse_foreign(lines: Mapping[str, Sequence[Line]], batches: Sequence[str]) -> None:
-    """Raise BadInput if a line belongs to a batch that is not in `batches`."""
-    for batch in sorted(set(lines) - set(batches)):
-        place, _ = lines[batch][0]
-        raise BadInput(
-            f"{place}: Input.batch is {batch!r}.",
-            f"Expected answers to batch {' or '.join(map(repr, batches))}.",
-            "Remove the file from the answers folder: it belongs to another run.",
-        )
+def hashed(worker: str, key: str) -> str:
+    """What stands for a worker's id: a keyed hash, because ids can be linked to public profiles."""
+    return hmac.new(key.encode(), worker.encode(), hashlib.sha256).hexdigest()[:16]
+
+
+def worker_key(seed: int) -> str:
+    """The key for `hashed` of a run."""
+    return f"driftline:{seed}"
+
+
+def table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows as a table of ANSWERS; without rows in the way that does not import pandas."""
+    return pa.Table.from_pylist(rows, schema=ANSWERS) if rows else pa.Table.from_batches([], ANSWERS)
 
 
 def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> pa.Table:
     """Lines of `batch` (content of batch.json) → table of `ANSWERS`, sorted by item and worker.
 
-    key: text for the keyed hash that replaces worker ids, because worker ids can be linked to public profiles.
-    time: seconds since the epoch, or the number of the screen, when the answer was given; null where the file does not
-    say it.
+    key: text for the keyed hash that replaces worker ids. time: seconds since the epoch, or the number of the screen,
+    when the answer was given; null where the file does not say it.
 
     An answer that does not count keeps its row, with the reason in the column fault: `duplicate` (same worker and
     image), `contradiction` ("none" with a concept), `empty`, `unknown_label`, `unreadable` (in an unknown form),
-    `rejected` (by the requester), `over_cap` (above the batch's `per_worker`; the order of the files does not matter).
-    Of one person's answers to an image the first counts; of Label Studio's, where people change them, the newest.
+    `rejected` (by the requester), `undone` (by the worker), `over_cap` (above the batch's `per_worker`; the order of
+    the files does not matter). Of one person's answers to an image the first counts; of Label Studio's, where people
+    change them, the newest.
 
     Raises BadInput for an image that was never asked.
     """
@@ -93,8 +97,8 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
             labels, sensitive, reason = set(), False, "unreadable"
         if reason:
             pass
-        elif line.get("AssignmentStatus", "").lower() == "rejected":
-            reason = "rejected"
+        elif (status := line.get("AssignmentStatus", "").lower()) in ("rejected", "undone"):
+            reason = status
         elif not labels:
             reason = "empty"
         elif labels - allowed:
@@ -103,7 +107,7 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
             reason = "contradiction"
         worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
         if worker not in hashes:
-            hashes[worker] = hmac.new(key.encode(), worker.encode(), hashlib.sha256).hexdigest()[:16]
+            hashes[worker] = hashed(worker, key)
         seconds = (line.get("WorkTimeInSeconds") or "").strip()
         rows.append(
             {
@@ -133,7 +137,7 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
             else:
                 counted[row["worker"]] += 1
         seen.add(key_)
-    return pa.Table.from_pylist(rows, schema=ANSWERS)
+    return table_of(rows)
 
 
 def _time(line: Mapping[str, str]) -> float | None:

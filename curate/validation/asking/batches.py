@@ -151,6 +151,24 @@ def marketplace_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str
     return csv_text(header, rows, end="\r\n", quote_all=True)
 
 
+def write_results(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write a results CSV. Lines of an earlier file whose assignment and item `rows` does not have stay: the answers of
+    a file never become fewer. Raises BadInput for an earlier file that is no results CSV; it stays as it is."""
+    names = ("AssignmentId", "Input.item")
+    places = [header.index(name) for name in names]
+    written = {tuple(str(row[place]) for place in places) for row in rows}
+    stored: list[Sequence[Any]] = []
+    if path.is_file():
+        way_out = "Restore it as it was written: nothing is written over it until then."
+        lines = csv_rows(path, names, "Expected a results CSV.", way_out)
+        stored = [
+            [line.get(column, "") for column in header]
+            for _, line in lines
+            if tuple(line[name] for name in names) not in written
+        ]
+    write_text(path, marketplace_csv(header, [*stored, *rows]))
+
+
 def estimate(images: int, settings: ValidationSettings) -> float:
     """Cost in US dollars of people's answers to so many images, with the platform's fee.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from driftline.curate.core.errors import Waiting
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.store.answers import Answers, merged
-from driftline.curate.validation.answers.answers import ANSWERS, Line, read_answers, refuse_foreign
+from driftline.curate.validation.answers.answers import ANSWERS, Line, read_answers
 from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
 from driftline.curate.validation.asking.batches import affordable, read_batch
 from driftline.curate.validation.judging.panel import Panel
@@ -78,14 +78,12 @@ class Crowd:
     write_batch: WriteBatch
     """writes the batch of a later round"""
     run_log: RunLog
+    stored: Answers
+    """answers to all batches of this run, and of others that use its store"""
     batches: dict[str, dict[str, Any]] = field(default_factory=dict)
     """name → facts, of every round so far"""
     answers: list[pa.Table] = field(default_factory=list)
     """valid answers of every round so far"""
-    stored: Answers | None = None
-    """answers to earlier batches; None: there is no store"""
-    other_batches: Collection[str] = ()
-    """names of these batches"""
     panel: Panel | None = None
     """the judges; None: people only"""
     seen: set[str] = field(default_factory=set)
@@ -126,13 +124,12 @@ class Crowd:
     def answered(self, items: Items, number: int) -> bool:
         """Whether round `number` has its answers. False: it has none, and `accept_incomplete` continues without them.
 
-        Writes the round's batch if it does not exist. Raises Waiting while answers are missing, BadInput for answers to
-        batches of other runs.
+        Writes the round's batch if it does not exist. Raises Waiting while answers are missing.
         """
         folder, batch = self._batch(items, number)
         self.batches[batch["batch"]] = batch
         lines = self.lines.get(batch["batch"], [])
-        earlier = ANSWERS.empty_table() if self.stored is None else self.stored.earlier(batch)
+        earlier = self.stored.earlier(batch)
         incomplete = self.settings.accept_incomplete
         if number > 1 and not lines and not len(earlier) and incomplete:
             del self.batches[batch["batch"]]
@@ -143,7 +140,7 @@ class Crowd:
         short = sorted({i["id"] for i in items if valid[i["id"]] < self.settings.workers})
         place = self.root / self.settings.answers
         if not (lines or len(earlier)) or (short and not incomplete):
-            refuse_foreign(self.lines, [*self.batches, *self.other_batches])
+            self._say_uncounted()
         if short and len(earlier) and not lines and not incomplete:
             folder = self._rest([i for i in items if i["id"] in set(short)], number, batch["batch"])
             raise Waiting(
@@ -168,7 +165,7 @@ class Crowd:
 
     def _rest(self, items: Items, number: int, before: str) -> Path:
         """Folder of the batch with those images of the first round that nobody answered before."""
-        if number > 1 or self.stored is None:
+        if number > 1:
             return round_folder(self.root, number)
         folder = round_folder(self.root, number)
         facts = read_batch(folder) if (folder / "batch.json").is_file() else {"after": None, "items": {}}
@@ -179,6 +176,12 @@ class Crowd:
             self.run_log.say(f"tally: the batch of new images is in {folder}, about ${facts['estimate_usd']:,.2f}")
         self.stored.take_batch(facts)
         return folder
+
+    def _say_uncounted(self) -> None:
+        """Say how many lines of the results files do not count for what is asked now, and why."""
+        asked = {id_ for batch in self.batches.values() for id_ in batch["items"].values()}
+        for why, n in self.stored.uncounted(self.lines, asked).items():
+            self.run_log.say(f"tally: {n:,} answers do not count: {why}")
 
     def _batch(self, items: Items, number: int) -> tuple[Path, dict[str, Any]]:
         """Folder and facts of a round's batch; written again unless it asks for these items on the same page."""
@@ -236,9 +239,8 @@ class Crowd:
         }
 
     def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
-        """Write the answers, their agreement and suggested rejections, and what judges said. Raises BadInput for
-        answers of other runs."""
-        refuse_foreign(self.lines, [*self.batches, *self.other_batches])
+        """Write the answers, their agreement and suggested rejections, and what judges said."""
+        self._say_uncounted()
         answers = pa.concat_tables(self.answers) if self.answers else ANSWERS.empty_table()
         gold = {
             b["items"][item]: frozenset(labels) for b in self.batches.values() for item, labels in b["gold"].items()

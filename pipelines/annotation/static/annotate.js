@@ -21,6 +21,7 @@ if (question) {
     }
   });
   question.querySelector("input[name=sensitive][value=no]").checked = true;
+  if (matchMedia("(max-width: 45rem)").matches) question.querySelector("details").open = false; // a phone has room for the picture alone
   const exclusive = (box) => { // "none" deselects the others, and the others deselect "none"
     if (box === none && none.checked) boxes.forEach((b) => { if (b !== none) b.checked = false; });
     else if (box.checked) none.checked = false;
@@ -52,7 +53,7 @@ if (grid) {
   const told = grid.querySelector("output");
   const count = () => {
     const wrong = boxes.filter((box) => box.checked).length;
-    told.textContent = `${wrong} wrong, ${boxes.length - wrong} right`;
+    told.textContent = `${wrong} ${grid.querySelector("ol").dataset.marked}, ${boxes.length - wrong} right`;
   };
   const columns = () => boxes.filter((box) => box.parentElement.offsetTop === boxes[0].parentElement.offsetTop).length;
   count();

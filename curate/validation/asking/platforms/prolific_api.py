@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core import journal
-from driftline.curate.core.atomic_io import json_value, write_text
+from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, shortened
 from driftline.curate.core.outside.documents import known_form
 from driftline.curate.core.outside.http import Client, Policy, Reply, Temporary
 from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.validation.asking.batches import NONE, marketplace_csv
+from driftline.curate.validation.asking.batches import NONE, write_results
 
 ENDPOINT, TOKEN = "https://api.prolific.com", "PROLIFIC_TOKEN"
 TRIES, POLLS, POLL_SECONDS, BACKOFF = 5, 600, 2.0, 1.0
@@ -336,7 +336,7 @@ def collect(service: Service, journal: Journal, batch: str, path: Path) -> int:
              "" if seconds is None else round(seconds / sizes[submission]), batch, item, answer.get("labels", ""),
              answer.get("sensitive", ""))
         )  # fmt: skip
-    write_text(path, marketplace_csv(COLUMNS, rows))
+    write_results(path, COLUMNS, rows)
     return len(rows)
 
 
