@@ -46,7 +46,8 @@ def card(
         return environment.from_string(text).render(
             **complete,
             absent=_absent(facts),
-            filled=[b for b in facts["buckets"] if any(facts["per_class"].get(str(b["index"]), {}).values())],
+            filled=[b for b in facts["buckets"] if any(facts["per_class"].get(str(b["index"]), {}).values())]
+            or facts["buckets"],
             prepared=prepared_text(complete["file_changes"]),
             altered=sum(n for what, n in complete["file_changes"].items() if alters(what)),
             label_rule=rule_text(facts["provenance"]["validation"]),

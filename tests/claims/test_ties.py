@@ -248,7 +248,8 @@ def test_a_collection_that_grows_keeps_the_division_of_a_second_or_is_refused() 
     """Borders that were drawn by another rule would move photos of that second."""
     ids, times, settings = [f"class{i // 50}/{i:03d}" for i in range(100)], np.full(100, 7), BucketSettings(count=2)
     number, buckets = assign(times, ids, settings)
-    members = pa.table({"id": ids, "uploaded": times, "bucket": number})
+    until = pa.nulls(100, pa.int64())
+    members = pa.table({"id": ids, "uploaded": times, "until": until, "bucket": number})
     frozen = freeze([b.plain() for b in buckets], members, settings)
     assert assign_frozen(times, pa.array(ids), frozen, settings)[0].tolist() == number.tolist()
     with pytest.raises(BadInput, match="divides photos of one second in another way"):
