@@ -1,8 +1,9 @@
 """Prolific's API: data set → batch with `batch_items` → study; collect, approve, reject, pay bonuses; nothing twice.
 
 Shapes follow docs.prolific.com (Task Builder, V4 data sets) and the models of Prolific's own command line tool, October
-2026. A journal on disk records each step before and after its call: after a crash the same command asks the service
-what became of the last step. A published study is never published again, and a bonus is never paid again.
+2026; pages follow "List submissions" there (page, page_size: 20 unless asked, ordering), November 2026. A journal on
+disk records each step before and after its call: after a crash the same command asks the service what became of the
+last step. A published study is never published again, and a bonus is never paid again.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from driftline.curate.core import journal
 from driftline.curate.core.atomic_io import json_value
@@ -26,6 +29,7 @@ from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.asking.batches import NONE, write_results
 
 ENDPOINT, TOKEN = "https://api.prolific.com", "PROLIFIC_TOKEN"
+PAGE = 100  # entries of a list in one answer
 TRIES, POLLS, POLL_SECONDS, BACKOFF = 5, 600, 2.0, 1.0
 SHORTEST = 100  # characters of the reason of a rejection
 PADDING = (
@@ -145,19 +149,32 @@ class Service:
 
         self._asked("PUT", address, "the images", stored, data, {"Content-Type": kind})
 
-    def all(self, path: str) -> list[dict[str, Any]]:
-        """Every result of a list, page by page."""
-        entries: list[dict[str, Any]] = []
-        results = None
-        while True:
-            page = self.call("GET", f"{path}{'&' if '?' in path else '?'}limit=100&offset={len(entries)}")
-            if (page.get("results") or []) == results:
-                raise BadInput(f"Prolific's list {path} repeats a page.", "Expected the next one.", "Try again.")
-            results = page.get("results") or []
-            entries += results
-            total = (page.get("meta") or {}).get("count", len(entries))
-            if not results or len(entries) >= total:
-                return entries
+    def all(self, path: str, paged: bool = True, **query: str) -> list[dict[str, Any]]:
+        """Every entry of a list, page by page; query: filters and order. paged: whether the list's document has pages.
+
+        Raises Unfinished for a page that is repeated or missing, and where the total changes under way.
+        """
+        entries: dict[str, dict[str, Any]] = {}
+        totals = set()
+        for number in count(1):
+            page = self.call("GET", f"{path}?{urlencode({**query, 'page': number, 'page_size': PAGE})}")
+            results, total = page.get("results") or [], (page.get("meta") or {}).get("count")
+            fresh = {entry["id"]: entry for entry in results}
+            totals.add(total)
+            if len(totals) > 1:
+                problem = f"has another total on page {number}: {total}"
+            elif len(fresh) < len(results) or fresh.keys() & entries:
+                problem = f"repeats entries on page {number}"
+            elif not results and len(entries) < (total or 0):
+                problem = f"has nothing on page {number}, after {len(entries)} of {total} entries"
+            else:
+                problem = ""
+            if problem:
+                raise Unfinished(f"Prolific's list {path} {problem}.", "", "The same command reads it again.")
+            entries |= fresh
+            if len(entries) >= total if total is not None else len(results) < PAGE or not paged:
+                break
+        return list(entries.values())
 
 
 def _document(data: bytes, path: str) -> Any:
@@ -297,7 +314,7 @@ def _published(journal: Journal) -> str:
 
 def submissions(service: Service, journal: Journal) -> list[dict[str, Any]]:
     """All submissions of the study."""
-    return service.all(f"/submissions/?study={_published(journal)}")
+    return service.all("/submissions/", study=_published(journal), ordering="started_at")
 
 
 @KNOWN
@@ -317,7 +334,7 @@ def collect(service: Service, journal: Journal, batch: str, path: Path) -> int:
     states = {s["id"]: s for s in submissions(service, journal)}
     ids = journal.done["batch"]
     answers: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
-    for record in service.all(f"/data-collection/batches/{ids['id']}/responses"):
+    for record in service.all(f"/data-collection/batches/{ids['id']}/responses", paged=False):
         item = (record.get("metadata") or {}).get("item")
         if not isinstance(item, str):
             raise BadInput(f"The response {record.get('id')} names no item.", "Expected the data set's metadata.")
