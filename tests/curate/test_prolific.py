@@ -284,7 +284,7 @@ class TestLists:
         ("fault", "sentence"),
         [
             (lambda page, answer: answer | {"meta": {"count": 250 + page // 3}}, "another total on page 3: 251"),
-            (lambda page, answer: answer | {"results": []}, "nothing on page 1, after 0 of"),
+            (lambda page, answer: answer | {"results": []}, "empty on page 1, after 0 of"),
             (lambda page, answer: answer | ({"results": []} if page == 3 else {}), "page 3, after 200 of 250 entries"),
             (lambda page, answer: answer | ({"results": [{"id": "sub7"}]} if page == 2 else {}), "repeats entries on"),
         ],

@@ -117,7 +117,10 @@ class Service:
         def document(reply: Reply) -> Any:
             if reply.status >= 300:
                 raise self._refused(method, path, reply.status, reply.body)
-            return _document(reply.body, path)
+            try:
+                return json_value(reply.body) if reply.body else {}
+            except (ValueError, RecursionError):
+                raise BadInput(f"Prolific's answer to {path} is not JSON.", "", "Try again.") from None
 
         data = None if body is None else json.dumps(body).encode()
         return self._asked(method, f"{self.endpoint}/api/v1{path}", path, document, data, self._headers)
@@ -154,34 +157,23 @@ class Service:
 
         Raises Unfinished for a page that is repeated or missing, and where the total changes under way.
         """
-        entries: dict[str, dict[str, Any]] = {}
-        totals = set()
+        entries, totals = dict[str, dict[str, Any]](), set()
         for number in count(1):
             page = self.call("GET", f"{path}?{urlencode({**query, 'page': number, 'page_size': PAGE})}")
             results, total = page.get("results") or [], (page.get("meta") or {}).get("count")
             fresh = {entry["id"]: entry for entry in results}
             totals.add(total)
-            if len(totals) > 1:
-                problem = f"has another total on page {number}: {total}"
-            elif len(fresh) < len(results) or fresh.keys() & entries:
-                problem = f"repeats entries on page {number}"
-            elif not results and len(entries) < (total or 0):
-                problem = f"has nothing on page {number}, after {len(entries)} of {total} entries"
-            else:
-                problem = ""
-            if problem:
+            problems = {
+                f"has another total on page {number}: {total}": len(totals) > 1,
+                f"repeats entries on page {number}": len({*entries, *fresh}) < len(entries) + len(results),
+                f"is empty on page {number}, after {len(entries)} of {total} entries": not results and total,
+            }
+            if problem := next((text for text, is_so in problems.items() if is_so), ""):
                 raise Unfinished(f"Prolific's list {path} {problem}.", "", "The same command reads it again.")
             entries |= fresh
             if len(entries) >= total if total is not None else len(results) < PAGE or not paged:
                 break
         return list(entries.values())
-
-
-def _document(data: bytes, path: str) -> Any:
-    try:
-        return json_value(data) if data else {}
-    except (ValueError, RecursionError):
-        raise BadInput(f"Prolific's answer to {path} is not JSON.", "Expected a document.", "Try again.") from None
 
 
 def layout(concepts: Sequence[Concept]) -> list[dict[str, Any]]:
@@ -268,15 +260,11 @@ def _data(service: Service, name: str, addresses: Mapping[str, str], plan: Study
     fields = {"image": {"type": "image_url", "label": "Image"}, "item": {"type": "metadata"}}
     body = {"name": name, "workspace_id": plan.workspace, "schema": {"strict": False, "fields": fields}}
     created = service.call("POST", "/data-collection/datasets", body)["id"]
-    target = service.call("GET", f"/data-collection/datasets/{created}/upload-url/images.jsonl")
+    place = f"/data-collection/datasets/{created}"
+    target = service.call("GET", f"{place}/upload-url/images.jsonl")
     lines = "".join(json.dumps({"image": url, "item": item}) + "\n" for item, url in addresses.items())
     service.upload(target["upload_url"], lines.encode(), target.get("content_type", "application/x-ndjson"))
-    _until(
-        service,
-        f"/data-collection/datasets/{created}/imports/{target['import_id']}",
-        {"complete"},
-        {"uninitialised", "queued", "processing"},
-    )
+    _until(service, f"{place}/imports/{target['import_id']}", {"complete"}, {"uninitialised", "queued", "processing"})
     journal.end("data", created)
 
 
