@@ -40,19 +40,20 @@ def fetch(
     executor: Executor | None = None,
     again: Again | None = None,
     store: Place | None = None,
+    contact: str = "",
 ) -> Counter[str]:
     """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by reason ("": kept).
 
     Shards whose index exists are not fetched again, except for the misses that `again` names (default: those of shards
-    that an outage hit). Raises Unfinished during an outage; what was fetched is kept. Bytes do not depend on the
-    executor and the store. Memory does not grow with the number of rows.
+    that an outage hit). contact: part of the User-Agent of each request. Raises Unfinished during an outage; what was
+    fetched is kept. Bytes do not depend on the executor and the store. Memory does not grow with the number of rows.
     """
     out.mkdir(parents=True, exist_ok=True)
     executor = executor or Executor()
     settings = _of_one_worker(settings, parts, executor.workers)
     if settings.private_addresses == "auto":
         run_log.say("Most addresses of this collection are in a private network: such addresses are allowed.")
-    shards = [_to_ask(shard, again) for shard in manifest(parts, out, settings, store)]
+    shards = [replace(_to_ask(shard, again), contact=contact) for shard in manifest(parts, out, settings, store)]
     waves = [shards]
     if settings.stop_after is not None:
         step = WAVE * executor.workers

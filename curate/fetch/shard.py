@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
+from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.outside.image_kinds import kind_of
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.fetch.outcome import LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS, Download
+from driftline.curate.fetch.outcome import LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS, Download, refused_width
 from driftline.curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
 from driftline.curate.images.changes import NONE
@@ -92,6 +93,8 @@ class Shard:
     """what is asked again; None: nothing, a finished shard is not touched"""
     store: Place | None = None
     """what is known from earlier fetches; None: no store"""
+    contact: str = ""
+    """e-mail or web page in the User-Agent of each request"""
 
     def rows(self) -> pa.Table:
         """Its rows of the table, columns COLUMNS."""
@@ -166,7 +169,7 @@ def fetch_shard(shard: Shard) -> Counter[str]:
             most = shard.settings.max_bytes
             read_local(todo, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
             urls = _from_store(shard, todo, rules, spool)
-            _remote(urls, shard.settings, spool, shard.out)
+            _remote(urls, shard, spool)
             _without_outages(urls, spool)
             _finish(shard, part, spool, urls, rules)
         except OSError as error:
@@ -266,13 +269,14 @@ def _without_outages(urls: dict[int, str], spool: Spool) -> None:
             urls.pop(row, None)
 
 
-def _remote(urls: dict[int, str], settings: FetchSettings, spool: Spool, scratch: Path) -> None:
-    _rounds(urls, settings, spool, scratch)
+def _remote(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
+    settings = shard.settings
+    _rounds(urls, shard, spool)
     if settings.mirror is None:
         return
     failures = ((row, _failure(row, settings, spool)) for row in urls)
     dead = {row: failure for row, failure in failures if failure is not None and failure.fault not in FINAL}
-    _rounds({row: mirror_url(settings.mirror, urls[row]) for row in dead}, settings, spool, scratch)
+    _rounds({row: mirror_url(settings.mirror, urls[row]) for row in dead}, shard, spool)
     for row, first in dead.items():
         second = _failure(row, settings, spool)
         if second is None:
@@ -294,33 +298,42 @@ def _failure(row: int, settings: FetchSettings, spool: Spool) -> Download | None
     return Download(None, check.reason, check.detail) if check.reason in BROKEN else None
 
 
-def _rounds(urls: dict[int, str], settings: FetchSettings, spool: Spool, scratch: Path) -> None:
-    """Download all; then, after a pause, again those with a temporary failure."""
-    left = dict(urls)
+def _rounds(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
+    """Download all; then, after a pause, again those with a temporary failure. Raises Unfinished where a server refuses
+    the width of a photo: it would refuse all others."""
+    left, settings = dict(urls), shard.settings
     for attempt in range(settings.retries + 1):
         if attempt:
             # one server that asks to wait for long must not hold the shard
             left = {row: url for row, url in left.items() if spool.failures[row].retry_after <= settings.deadline}
             retry_after = max((spool.failures[row].retry_after for row in left), default=0.0)
             time.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)) if left else 0.0)
-        _download(list(left.items()), settings, spool, scratch)
+        _download(list(left.items()), shard, spool)
+        refused = (row for row in left if row in spool.failures and refused_width(spool.failures[row].detail or ""))
+        if settings.outage < 1 and (row := next(refused, None)) is not None:
+            raise Unfinished(
+                f"{left[row]} is refused ({spool.failures[row].detail}): an outage, not a result.",
+                "Finished shards are kept.",
+                "Set collection.width to a width that https://w.wiki/GHai lists, or to null. If other photos come at "
+                "this width, add --set fetch.outage=1.",
+            )
         temporary = {row for row, failure in spool.failures.items() if failure.fault in TEMPORARY_REASONS}
         left = {row: url for row, url in left.items() if row in temporary}
         if not left:
             return
 
 
-def _download(rows: list[tuple[int, str]], settings: FetchSettings, spool: Spool, scratch: Path) -> None:
+def _download(rows: list[tuple[int, str]], shard: Shard, spool: Spool) -> None:
     if not rows:
         return
-    if settings.downloader == "native":
+    if shard.settings.downloader == "native":
         from driftline.curate.fetch import native
 
-        native.download(rows, settings, spool.keep)
+        native.download(rows, shard.settings, spool.keep, shard.contact)
     else:
         from driftline.curate.fetch.img2dataset import client
 
-        client.download(rows, settings, spool.keep, scratch)
+        client.download(rows, shard.settings, spool.keep, shard.out, shard.contact)
 
 
 def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], rules: bytes) -> None:

@@ -72,6 +72,10 @@ class Source(Section):
         """id, fault and raw of what is beside the records and is counted as dropped; read after them."""
         return []
 
+    def notes(self) -> list[str]:
+        """What people should know of the settings: one sentence each, for the plan and the run."""
+        return []
+
     def requested(self, url: str) -> str:
         """In which size a photo was requested at this address, as part of its record of changes; "": as it is."""
         return ""

@@ -5,8 +5,8 @@ version; at most 500 files a page), API:Imageinfo (iilimit: versions of each fil
 what is beyond iilimit is cut without a cursor, and only an answer that gets too long has iicontinue; with one file
 iistart continues), API:Continue (every key of `continue` is sent back, until `batchcomplete`; answers are merged),
 API:Etiquette (requests in series, a User-Agent with a contact, gzip), Manual:Maxlag_parameter (maxlag=5; the error
-`maxlag` comes with status 200 and Retry-After). The fields of `extmetadata` are those of the extension CommonsMetadata:
-texts that people wrote, with HTML in them.
+`maxlag` comes with status 200 and Retry-After), Common_thumbnail_sizes (the widths that are served). The fields of
+`extmetadata` are those of the extension CommonsMetadata: texts that people wrote, with HTML in them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ PAGE = 500  # files a page
 VERSIONS = 500  # of a file that an answer has at most
 DAY = 86_400
 MAXLAG = 5  # seconds, as Wikimedia recommends
+STEPS = (20, 40, 60, 120, 250, 330, 500, 960, 1280, 1920, 3840)  # widths that are served, November 2026
 EMPTY = 50  # pages without a new file after which a cursor counts as endless
 PHOTOS = ("image/jpeg", "image/png", "image/webp", "image/tiff", "image/gif")
 LATER = ("maxlag", "ratelimited", "readonly")  # errors after which the same request may succeed
@@ -56,8 +57,8 @@ class Wikimedia(Source):
     """photos uploaded before this time; files that were replaced later are not listed"""
     contact: Annotated[Text, SPEED]
     """your e-mail or web page: Wikimedia blocks programs that do not name one"""
-    width: Annotated[int, Field(ge=20, le=4096)] | None = 1280
-    """pixels: larger photos are scaled down by Wikimedia (null: the original files)"""
+    width: Annotated[int, Field(ge=20, le=STEPS[-1])] | None = 1280
+    """pixels, rounded up to a width that Wikimedia serves: it scales larger photos down (null: the original files)"""
     rate: Annotated[Positive, SPEED] = 3600
     """queries an hour"""
     endpoint: str = ENDPOINT
@@ -68,6 +69,21 @@ class Wikimedia(Source):
     def _is_not_empty(self) -> Wikimedia:
         check_span(self.start, self.end)
         return self
+
+    @property
+    def step(self) -> int | None:
+        """The width that is requested, pixels; None: the original files."""
+        return None if self.width is None else next(step for step in STEPS if step >= self.width)
+
+    def identity(self, stage: str) -> dict[str, Any]:
+        """With the width that is requested: the addresses follow from it."""
+        return super().identity(stage) | {"width": self.step}
+
+    def notes(self) -> list[str]:
+        """Whether the width is rounded."""
+        if self.width == self.step:
+            return []
+        return [f"Wikimedia serves no width of {self.width} pixels; collection.width is rounded up to {self.step}."]
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """None: the source is not on this machine."""
@@ -218,15 +234,15 @@ class Wikimedia(Source):
 
     def requested(self, url: str) -> str:
         """The width, of photos that Wikimedia scales down."""
-        return f"requested at a width of {self.width} pixels" if url.endswith(f"?width={self.width}") else ""
+        return f"requested at a width of {self.step} pixels" if url.endswith(f"?width={self.step}") else ""
 
     def _url(self, name: str, image: dict[str, Any]) -> str | None:
         """The file, or the address that redirects to a smaller one: Special:Redirect/file."""
         url, wide = text_of(image.get("url")), image.get("width")
-        if url is None or self.width is None or not isinstance(wide, int) or wide <= self.width:
+        if url is None or self.step is None or not isinstance(wide, int) or wide <= self.step:
             return url
         parts = urlsplit(self.endpoint)
-        return f"{parts.scheme}://{parts.netloc}/wiki/Special:Redirect/file/{quote(name, safe='')}?width={self.width}"
+        return f"{parts.scheme}://{parts.netloc}/wiki/Special:Redirect/file/{quote(name, safe='')}?width={self.step}"
 
 
 def busy(document: Any) -> str:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.faults import EXPECTED, FaultServer, bomb, picture
 
-from driftline.curate.core.errors import DriftlineError, IntegrityError
+from driftline.curate.core.errors import DriftlineError, IntegrityError, Unfinished
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import native
@@ -246,6 +246,22 @@ def test_a_dead_address_is_looked_for_in_the_mirror(server: FaultServer, tmp_pat
     empty = RULES.model_copy(update={"mirror": server.base + "/410/{first}/{second}/{hash}.jpg"})
     assert fetch(part(tmp_path / "u", [dead[0]]), tmp_path / "b", empty, QUIET) == {"http_404": 1}
     assert "mirror: 410" in load_index(tmp_path / "b")["detail"][0].as_py()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_width_that_is_not_served_ends_fetch_and_the_contact_is_in_each_request(
+    way: str, server: FaultServer, tmp_path: Path
+) -> None:
+    """Case 27."""
+    server.agents.clear()
+    server.asked.clear()
+    rules = RULES.model_copy(update={"downloader": way, "outage": 0.9, "shard_size": 2})
+    parts = part(tmp_path / "t", [f"{server.base}/{kind}/270" for kind in ("width", "good", "png", "webp")])
+    with pytest.raises(Unfinished, match="refused .*(400|Error 400).*an outage, not a result"):
+        fetch(parts, tmp_path / "a", rules, QUIET, contact="me@example.org")
+    assert set(server.asked) == {"/width/270", "/good/270"}, "the shards that follow are not asked for"
+    assert all("me@example.org" in agent for agent in server.agents)
+    assert all("driftline" in agent for agent in server.agents)
 
 
 def test_a_known_placeholder_picture_is_no_image(server: FaultServer, tmp_path: Path) -> None:

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 from support.document_server import DocumentServer
-from support.wikimedia_server import WikimediaServer, error, file
+from support.wikimedia_server import STEPS, Thumbnails, WikimediaServer, error, file, thumbnails
 
-from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, Unfinished
 from driftline.curate.core.outside import http
 from driftline.curate.core.outside.s3 import fetch
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.fetch import native
+from driftline.curate.fetch.run import fetch as fetch_images
+from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.sources import wikimedia
 from driftline.curate.sources.base import Source, Workplace
 from driftline.curate.sources.iiif import Iiif
@@ -278,6 +282,84 @@ def canvas_of_2(address: str, number: int, level: int = 0) -> dict[str, Any]:
 
 def iiif(server: DocumentServer, path: str = "/all", **more: Any) -> Iiif:
     return Iiif(**{"manifest": f"{server.address}{path}", "rate": 36_000_000, **more})
+
+
+@pytest.fixture
+def images() -> Iterator[Thumbnails]:
+    with thumbnails() as host:
+        yield host
+
+
+class TestThumbnails:
+    """Case 27: Wikimedia serves eleven widths."""
+
+    def fetch(
+        self, server: WikimediaServer, images: Thumbnails, folder: Path, width: int, **rules: Any
+    ) -> Counter[str]:
+        """Read the records and fetch their images, as the stages do."""
+        server.thumbnails = images.url
+        source = commons(server, width=width)
+        rows = read(source, folder / "work")
+        table = {name: [row.get(name) for row in rows] for name in ("id", "row", "url", "path", "uploaded", "until")}
+        types = {"id": pa.string(), "url": pa.string(), "path": pa.string()}
+        arrays = {name: pa.array(values, types.get(name, pa.int64())) for name, values in table.items()}
+        pq.write_table(pa.table(arrays), folder / "part.parquet")
+        settings = FetchSettings(shard_size=4, private_addresses="allow", backoff=0, timeout=60, deadline=100, **rules)
+        (folder / "fetched").mkdir(exist_ok=True)
+        quiet = RunLog(quiet=True)
+        return fetch_images([folder / "part.parquet"], folder / "fetched", settings, quiet, contact=source.contact)
+
+    @pytest.fixture(autouse=True)
+    def public(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Both servers count as public hosts: a redirect to a private one is refused, see test_fetch."""
+        monkeypatch.setattr(native, "guard", lambda mode, redirected: lambda address: False)
+
+    @pytest.mark.parametrize(("width", "step"), [(20, 20), (961, 1280), (1024, 1280), (1280, 1280), (3840, 3840)])
+    def test_a_width_is_rounded_up_to_a_step(self, serve: Serve, tmp_path: Path, width: int, step: int) -> None:
+        """Case 27."""
+        source = commons(serve([file(1, START), file(2, START + 1, width=step)]), width=width)
+        scaled, whole = (row["url"] for row in read(source, tmp_path))
+        assert scaled.endswith(f"?width={step}")
+        assert source.requested(scaled) == f"requested at a width of {step} pixels"
+        assert whole.endswith("a/ab/Bicycle_2.jpg"), "no photo is scaled up"
+        assert source.notes() == ([] if width in STEPS else [
+            f"Wikimedia serves no width of {width} pixels; collection.width is rounded up to {step}."
+        ])  # fmt: skip
+        assert source.identity("ingest") == commons(serve([]), width=step, endpoint=source.endpoint).identity("ingest")
+
+    def test_a_width_above_the_largest_step_is_refused(self) -> None:
+        """Case 27."""
+        with pytest.raises(ValidationError, match="3840"):
+            Wikimedia(start=0, end=1, contact="a@b.org", width=3841)
+
+    def test_redirects_to_another_host_are_followed_with_the_contact(
+        self, serve: Serve, images: Thumbnails, tmp_path: Path
+    ) -> None:
+        """Case 27."""
+        server = serve([file(i, START + i) for i in range(6)])
+        assert self.fetch(server, images, tmp_path, 1024) == {"": 6}
+        assert images.agents == {"driftline (me@example.org; image research; honours X-Robots-Tag and Retry-After)"}
+
+    @pytest.mark.parametrize(("status", "in_page"), [(400, True), (429, False), (429, True)])
+    def test_a_refused_width_is_an_outage_and_the_same_command_goes_on(
+        self, serve: Serve, images: Thumbnails, tmp_path: Path, status: int, in_page: bool
+    ) -> None:
+        """Case 27: the ladder of the server has changed; twelve photos are not twelve misses."""
+        server = serve([file(i, START + i) for i in range(12)])
+        images.steps, images.status, images.in_page = (20, 1920), status, in_page
+        with pytest.raises(Unfinished, match=rf"refused \({status} [Uu]se thumbnail steps.*an outage") as caught:
+            self.fetch(server, images, tmp_path, 1024)
+        assert "Set collection.width" in str(caught.value)
+        assert len(images.asked) == 4, "one shard, each photo once"
+        images.steps = STEPS
+        assert self.fetch(server, images, tmp_path, 1024) == {"": 12}
+
+    def test_who_accepts_outages_gets_misses(self, serve: Serve, images: Thumbnails, tmp_path: Path) -> None:
+        """Case 27: a single odd photo need not stop a run for ever."""
+        images.steps = ()
+        server = serve([file(1, START)])
+        assert self.fetch(server, images, tmp_path, 1024, outage=1) == {"http_400": 1}
+        assert "thumbnail steps" in pq.read_table(tmp_path / "fetched" / "index.parquet")["detail"][0].as_py()
 
 
 class TestIiif:

@@ -237,3 +237,95 @@ def test_a_response_without_an_item_is_refused(prolific: Prolific, batch: dict[s
         api.collect(
             api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl"), batch["batch"], tmp_path / "a.csv"
         )
+
+
+class TestLists:
+    """Case 29: Prolific lists twenty submissions a page unless asked."""
+
+    def start(self, prolific: Prolific, batch: dict[str, Any], folder: Path, people: int) -> list[str]:
+        """A published study to which so many people answered for one image; their submissions."""
+        publish(prolific, batch, folder)
+        item = min(batch["items"])
+        return [prolific.work(f"p{n}", [item], lambda _: ["bus"]) for n in range(people)]
+
+    @pytest.mark.parametrize("counted", [True, False], ids=["meta.count", "no meta"])
+    @pytest.mark.parametrize(("people", "pages"), [(21, 1), (250, 3)])
+    def test_all_are_collected_approved_and_paid(
+        self, prolific: Prolific, batch: dict[str, Any], tmp_path: Path, people: int, pages: int, counted: bool
+    ) -> None:
+        """Case 29."""
+        ids, prolific.counted, calls = self.start(prolific, batch, tmp_path, people), counted, []
+        prolific.after = calls.append
+        service, journal = api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl")
+        assert api.collect(service, journal, batch["batch"], tmp_path / "a.csv") == people
+        lists = [call for call in calls if call.startswith("GET")]
+        assert len(lists) == pages + 1, "no request twice"
+        answers = read_answers(read_lines([tmp_path / "a.csv"])[batch["batch"]], batch, "k")
+        assert answers["fault"].null_count == people, "no submission is taken for a rejected one"
+        assert api.decide(service, journal, {}, approve=True) == {"approved": people, "rejected": 0}
+        assert {s["status"] for s in prolific.submissions.values()} == {"APPROVED"}
+        (tmp_path / "bonus.csv").write_text("SubmissionId,Amount\n" + "".join(f"{id_},0.01\n" for id_ in ids))
+        for _ in range(2):
+            assert api.bonus(service, journal, tmp_path / "bonus.csv", 5.0)["bonuses"] == people
+        assert len(prolific.paid) == 1
+
+    @pytest.mark.parametrize("counted", [True, False], ids=["meta.count", "no meta"])
+    def test_a_list_that_ends_with_a_full_page_is_whole(
+        self, prolific: Prolific, batch: dict[str, Any], tmp_path: Path, counted: bool
+    ) -> None:
+        """Case 29. Responses have no pages: a hundred of them are all."""
+        self.start(prolific, batch, tmp_path, 100)
+        prolific.counted, prolific.responses = counted, prolific.responses[:100]
+        service, journal = api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl")
+        assert len(api.submissions(service, journal)) == 100
+        assert api.collect(service, journal, batch["batch"], tmp_path / "a.csv") == 50
+
+    @pytest.mark.parametrize(
+        ("fault", "sentence"),
+        [
+            (lambda page, answer: answer | {"meta": {"count": 250 + page // 3}}, "another total on page 3: 251"),
+            (lambda page, answer: answer | {"results": []}, "empty on page 1, after 0 of"),
+            (lambda page, answer: answer | ({"results": []} if page == 3 else {}), "page 3, after 200 of 250 entries"),
+            (lambda page, answer: answer | ({"results": [{"id": "sub7"}]} if page == 2 else {}), "repeats entries on"),
+        ],
+        ids=["total", "first page missing", "last page missing", "repeated"],
+    )
+    def test_pages_that_do_not_fit_stop_and_the_same_command_goes_on(
+        self, prolific: Prolific, batch: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        fault: Any, sentence: str,
+    ) -> None:  # fmt: skip
+        """Case 29."""
+        self.start(prolific, batch, tmp_path, 250)
+        service, journal = api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl")
+        page = Prolific.page
+        with monkeypatch.context() as patch:
+            patch.setattr(Prolific, "page", lambda own, rows, query: (
+                200, fault(int(query["page"][0]), page(own, rows, query)[1])
+            ))  # fmt: skip
+            with pytest.raises(Unfinished, match=sentence):
+                api.decide(service, journal, {}, approve=True)
+        assert api.decide(service, journal, {}, approve=True) == {"approved": 250, "rejected": 0}
+
+    def test_the_stand_in_ignores_what_the_document_does_not_name(
+        self, prolific: Prolific, batch: dict[str, Any], tmp_path: Path
+    ) -> None:
+        """Case 29: a client that asks in another dialect gets the first twenty, again and again."""
+        ids = self.start(prolific, batch, tmp_path, 21)
+        call = api.Service(prolific.url).call
+        lists = [
+            [s["id"] for s in call("GET", f"/submissions/?study=study0&ordering=started_at{more}")["results"]]
+            for more in ("&limit=100", "&offset=20", "&page=2", "&page_size=21")
+        ]
+        assert lists == [ids[:20], ids[:20], ids[20:], ids]
+
+    def test_a_study_after_the_first_twenty_is_not_created_again(
+        self, prolific: Prolific, batch: dict[str, Any], tmp_path: Path
+    ) -> None:
+        """Case 29: the list of studies after a crash."""
+        cut_after(prolific, "POST /api/v1/studies/")
+        with pytest.raises(Unfinished):
+            publish(prolific, batch, tmp_path)
+        others = {f"s{n}": {"id": f"s{n}", "internal_name": "another"} for n in range(150)}
+        prolific.studies |= others  # the newest come first
+        assert publish(prolific, batch, tmp_path)["study"] == "study0"
+        assert len(prolific.studies) == 151

@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders.weights import reachable
 from driftline.curate.retrieval.best_lists import list_bytes
+from driftline.curate.sources.wikimedia import Wikimedia
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast import cluster
 from driftline.pipelines.forecast.needs import forecast
@@ -33,6 +35,8 @@ from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.embed import Embed
+from driftline.pipelines.stages.fetch import Fetch
+from driftline.pipelines.stages.ingest import Ingest
 
 
 def context(root: Path, *changes: str) -> Context:
@@ -322,6 +326,34 @@ def test_case_33_what_is_odd_in_a_table_is_in_the_plan(own: Path) -> None:
     (own / "t.csv").write_text("file,year,kind\n" + rows.replace("2010.0", "43528"))
     (problem,) = [p for p in found(own, f"collection={table}")["problems"] if "1970" in p]
     assert "uploaded lies in 1970 for 100 % of 10 rows" in problem
+
+
+COMMONS = "{source: wikimedia, contact: a@b.org, start: 2010-01-01, end: 2011-01-01, endpoint: 'http://127.0.0.1:9'"
+
+
+def test_a_width_that_is_rounded_is_in_the_plan_and_the_run(
+    own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Case 27."""
+    sentence = "Wikimedia serves no width of 1024 pixels; collection.width is rounded up to 1280."
+    here = context(own, f"collection={COMMONS}, width: 1024}}")
+    document = forecast(here, plan(here))
+    assert document["collection"] == [sentence]
+    assert f"collection {sentence}" in text(plan(here), document)
+    assert found(own, f"collection={COMMONS}}}")["collection"] == []
+    monkeypatch.setattr(Wikimedia, "batches", lambda *_: iter(()))
+    Ingest(replace(here, run_log=RunLog(None))).run({}, own / "out")
+    assert sentence in capsys.readouterr().err
+
+
+def test_the_contact_of_a_source_reaches_the_requests_of_images(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Case 27."""
+    contacts: list[Any] = []
+    monkeypatch.setattr("driftline.curate.fetch.run.fetch", lambda *args: contacts.append(args[-1]) or Counter({"": 1}))
+    (own / "filter" / "table").mkdir(parents=True)
+    for changes in ((f"collection={COMMONS}}}",), ()):
+        Fetch(context(own, *changes)).run({"filter": own / "filter"}, own / "out")
+    assert contacts == ["a@b.org", ""]
 
 
 def test_the_command_ends_where_it_is_told(own: Path) -> None:

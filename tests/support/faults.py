@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -108,6 +109,7 @@ class FaultServer:
 
     def __init__(self, seconds: float = 30.0) -> None:
         self.asked: Counter[str] = Counter()
+        self.agents: set[str] = set()
         self.targets: dict[str, str] = {}
         self.answered = math.inf
         self.seconds = seconds
@@ -142,6 +144,7 @@ class FaultServer:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                self.agents.update(re.findall(r"(?i)user-agent: (.*)\r", head.decode()))
                 path = head.split(b" ", 2)[1].decode()
                 self.asked[path] += 1
                 if not await self._answer(path, writer):
@@ -167,7 +170,10 @@ class FaultServer:
             lines = [f"HTTP/1.1 {code} X", *(f"{k}: {v}" for k, v in said.items()), "", ""]
             return "\r\n".join(lines).encode()
 
-        if kind.isdigit():
+        if kind == "width":
+            page = b"<br>Error: 400, Use thumbnail steps listed on https://w.wiki/GHai.<br>"
+            writer.write(head(400, len(page)) + page)
+        elif kind.isdigit():
             writer.write(head(int(kind), 4) + b"gone")
         elif kind == "busy" and first:
             writer.write(head(503, 0))

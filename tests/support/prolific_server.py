@@ -1,5 +1,9 @@
 """A loopback server that enforces Prolific's documented API: states, V4 data sets, layouts, rate limits, what pays
-twice."""
+twice.
+
+Lists follow docs.prolific.com/api-reference/submissions/get-submissions ("Paginate by page_size and page (Default
+page_size is 20)", "Order by start time, …"); the answer of batches/{id}/responses has `results` and `meta` (or null),
+and no pages. Parameters that the document does not name are ignored."""
 
 from __future__ import annotations
 
@@ -34,6 +38,8 @@ class Prolific:
     published: int = 0
     limited: int = 0
     """how many of the next calls get 429"""
+    counted: bool = True
+    """whether lists have meta.count"""
     after: Callable[[str], None] = lambda call: None
 
     def work(self, participant: str, items: list[str], labels: Callable[[str], list[str]], seconds: int = 60) -> str:
@@ -45,7 +51,7 @@ class Prolific:
         id_ = f"sub{len(self.submissions)}"
         self.submissions[id_] = {
             "id": id_, "participant_id": participant, "status": "AWAITING REVIEW", "time_taken": seconds,
-            "study": study["id"],
+            "study": study["id"], "started_at": f"2026-11-26T10:00:00.{len(self.submissions):06d}Z",
         }  # fmt: skip
         for n, item in enumerate(items):
             for instruction, values in ((question, labels(item)), (sensitive, ["no"])):
@@ -76,7 +82,10 @@ class Prolific:
             self.paid.append(parts[1])
             return 202, {}
         if parts == ["submissions"]:
-            return self._page([s for s in self.submissions.values() if s["study"] == query["study"][0]], query)
+            rows = [s for s in self.submissions.values() if s["study"] == query["study"][0]]
+            if query.get("ordering") != ["started_at"]:  # in no order: another one on each page
+                rows = rows[int(query.get("page", ["1"])[0]) :] + rows[: int(query.get("page", ["1"])[0])]
+            return self.page(rows, query)
         if parts[0] == "submissions" and parts[2] == "transition":
             return self._decide(self.submissions[parts[1]], body)
         return 404, {"error": "no such path"}
@@ -121,11 +130,11 @@ class Prolific:
             state = batch["status"]
             batch["status"] = "READY" if state == "PROCESSING" else state
             return 200, {"status": state}
-        return 200, {"results": self.responses, "meta": {"count": len(self.responses)}}
+        return 200, {"results": self.responses, "meta": self._meta(self.responses)}
 
     def _studies(self, method: str, parts: list[str], body: Any, query: dict[str, list[str]]) -> Answer:
         if not parts and method == "GET":
-            return self._page(list(self.studies.values()), query)
+            return self.page(list(self.studies.values())[::-1], query)
         if not parts:
             batch = self.batches.get(body.get("data_collection_id"), {})
             if FIELDS - set(body) or batch.get("status") != "READY":
@@ -146,9 +155,13 @@ class Prolific:
             self.published += 1
         return 200, study
 
-    def _page(self, rows: list[Any], query: dict[str, list[str]]) -> Answer:
-        offset = int(query.get("offset", ["0"])[0])
-        return 200, {"results": rows[offset : offset + 2], "meta": {"count": len(rows)}}  # two a page: pages are read
+    def page(self, rows: list[Any], query: dict[str, list[str]]) -> Answer:
+        """A page of a list: `page` counts from 1, `page_size` is 20 unless asked."""
+        size, number = int(query.get("page_size", ["20"])[0]), int(query.get("page", ["1"])[0])
+        return 200, {"results": rows[(number - 1) * size : number * size], "meta": self._meta(rows)}
+
+    def _meta(self, rows: list[Any]) -> dict[str, int] | None:
+        return {"count": len(rows)} if self.counted else None
 
 
 @contextmanager

@@ -6,17 +6,25 @@ file, the newest first, with the fields of `iiprop`. What is beyond `iilimit` ha
 is about one file. An answer that would be too long has the cursor `iicontinue`, and no `batchcomplete`: files come in
 the order of their names. A listing without a file has no `query`. The server refuses programs without a contact, sorts
 that do not go with gaistart, more than 50 titles, and cursors that it did not give.
+
+Special:Redirect/file leads to another host (`thumbnails`), which follows Common_thumbnail_sizes: the widths of STEPS
+and no other; a program without a contact gets the same refusal. Parameters that are not documented are ignored.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from support.faults import picture
+from support.serving import serving
 
 FIELDS = {
     "timestamp": ("timestamp",),
@@ -26,6 +34,8 @@ FIELDS = {
     "mime": ("mime",),
     "extmetadata": ("extmetadata",),
 }  # of `iiprop`
+STEPS = (20, 40, 60, 120, 250, 330, 500, 960, 1280, 1920, 3840)  # mediawiki.org/wiki/Common_thumbnail_sizes
+REFUSAL = "Use thumbnail steps listed on https://w.wiki/GHai. Please contact noc@wikimedia.org for further information"
 
 
 def file(
@@ -82,6 +92,7 @@ class WikimediaServer:
         self.cursors: list[dict[str, str]] = []
         self.queries: list[dict[str, str]] = []
         self.busy = self.most = 0
+        self.thumbnails = ""  # where Special:Redirect/file leads
         lock = threading.Lock()
         outer = self
 
@@ -89,6 +100,13 @@ class WikimediaServer:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
+                if "/wiki/Special:Redirect/file/" in self.path:
+                    name, _, width = self.path.rpartition("/")[2].partition("?width=")
+                    self.send_response(302)
+                    self.send_header("Location", f"{outer.thumbnails}/thumb/a/ab/{name}/{width}px-{name}")
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 with lock:
                     outer.busy += 1
                     outer.most = max(outer.most, outer.busy)
@@ -186,6 +204,48 @@ class WikimediaServer:
                 pages[title].setdefault("imageinfo", []).append({k: version[k] for k in names if k in version})
                 room -= 1
         return sorted(pages.values(), key=lambda page: page["pageid"]), cut
+
+
+@dataclass
+class Thumbnails:
+    """What the host of the thumbnails serves. status: of a refusal. in_page: whether its text is in the page only."""
+
+    url: str = ""
+    steps: tuple[int, ...] = STEPS
+    status: int = 400
+    in_page: bool = True
+    asked: list[str] = field(default_factory=list)
+    agents: set[str] = field(default_factory=set)
+
+
+@contextmanager
+def thumbnails() -> Iterator[Thumbnails]:
+    """Serves until the block ends."""
+    host = Thumbnails()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            agent = self.headers.get("User-Agent", "")
+            host.asked.append(self.path)
+            host.agents.add(agent)
+            width = int(self.path.rpartition("/")[2].partition("px-")[0])
+            if width in host.steps and ("@" in agent or "http" in agent):
+                self.send_response(200)
+                body = picture()
+            else:
+                self.send_response(host.status, None if host.in_page else REFUSAL)
+                page = f"<br>Error: {host.status}, {REFUSAL} (a765913)<br>" if host.in_page else ""
+                body = f"<!DOCTYPE html><style>{' ' * 9_000}</style>{page}".encode()
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            """Quiet."""
+
+    with serving(Handler) as address:
+        host.url = address
+        yield host
 
 
 def iso(seconds: int) -> str:

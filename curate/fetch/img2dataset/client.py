@@ -28,9 +28,12 @@ _job: subprocess.Popen[bytes] | None = None
 
 
 def download(
-    rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Callable[[int, Download], None], scratch: Path
-) -> None:
-    """Request every (row, url) once through img2dataset; `keep(row, outcome)` is called exactly once for each."""
+    rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Callable[[int, Download], None], scratch: Path,
+    contact: str = "",
+) -> None:  # fmt: skip
+    """Request every (row, url) once through img2dataset; `keep(row, outcome)` is called exactly once for each.
+
+    contact: e-mail or web page in the User-Agent."""
     folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}img2dataset-", dir=scratch))
     try:
         table = pa.table({"url": [u for _, u in rows], "row": pa.array([r for r, _ in rows], pa.int64())})
@@ -45,6 +48,7 @@ def download(
             "shard_size": max(settings.shard_size, 2),
             "max_bytes": settings.max_bytes,
             "private": settings.private_addresses,
+            "agent": f"driftline; {contact}" if contact else "driftline",
         }
         # Every image has its own deadline; after their sum the job itself hangs.
         ended = _run(task, START + settings.deadline * (2 + len(rows) / settings.threads))

@@ -20,7 +20,7 @@ from functools import partial
 from typing import IO, Any
 
 from driftline.curate.fetch.address_guard import MESSAGE, Mode, Refused, guard, origin
-from driftline.curate.fetch.outcome import PLACEHOLDER_URL, opted_out
+from driftline.curate.fetch.outcome import ERROR_PAGE, PLACEHOLDER_URL, opted_out, refused_width
 
 
 class Watch:
@@ -86,7 +86,8 @@ class Errors(urllib.request.HTTPDefaultErrorHandler):
         self, req: urllib.request.Request, fp: IO[bytes] | None, code: int, msg: str, hdrs: Message
     ) -> Any:
         after = hdrs.get("Retry-After")
-        words = f"{msg} (Retry-After: {after})" if after else msg
+        words = refused_width(fp.read(ERROR_PAGE).decode("utf-8", "replace")) if fp and code in (400, 429) else ""
+        words = f"{words or msg} (Retry-After: {after})" if after else words or msg
         raise urllib.request.HTTPError(req.full_url, code, words, hdrs, fp)
 
 

@@ -87,7 +87,7 @@ def download(task: dict[str, Any]) -> bool:
         verify_hash_type=None,
         encode_format="jpg",
         retries=0,
-        user_agent_token="driftline",
+        user_agent_token=task["agent"],
         disallowed_header_directives=None,  # the opener decides
     )
     done: bool = downloader((0, task["input"]))[0]

@@ -1,8 +1,9 @@
 """Prolific's API: data set → batch with `batch_items` → study; collect, approve, reject, pay bonuses; nothing twice.
 
 Shapes follow docs.prolific.com (Task Builder, V4 data sets) and the models of Prolific's own command line tool, October
-2026. A journal on disk records each step before and after its call: after a crash the same command asks the service
-what became of the last step. A published study is never published again, and a bonus is never paid again.
+2026; pages follow "List submissions" there (page, page_size: 20 unless asked, ordering), November 2026. A journal on
+disk records each step before and after its call: after a crash the same command asks the service what became of the
+last step. A published study is never published again, and a bonus is never paid again.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from driftline.curate.core import journal
 from driftline.curate.core.atomic_io import json_value
@@ -26,6 +29,7 @@ from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.asking.batches import NONE, write_results
 
 ENDPOINT, TOKEN = "https://api.prolific.com", "PROLIFIC_TOKEN"
+PAGE = 100  # entries of a list in one answer
 TRIES, POLLS, POLL_SECONDS, BACKOFF = 5, 600, 2.0, 1.0
 SHORTEST = 100  # characters of the reason of a rejection
 PADDING = (
@@ -113,7 +117,10 @@ class Service:
         def document(reply: Reply) -> Any:
             if reply.status >= 300:
                 raise self._refused(method, path, reply.status, reply.body)
-            return _document(reply.body, path)
+            try:
+                return json_value(reply.body) if reply.body else {}
+            except (ValueError, RecursionError):
+                raise BadInput(f"Prolific's answer to {path} is not JSON.", "", "Try again.") from None
 
         data = None if body is None else json.dumps(body).encode()
         return self._asked(method, f"{self.endpoint}/api/v1{path}", path, document, data, self._headers)
@@ -145,26 +152,28 @@ class Service:
 
         self._asked("PUT", address, "the images", stored, data, {"Content-Type": kind})
 
-    def all(self, path: str) -> list[dict[str, Any]]:
-        """Every result of a list, page by page."""
-        entries: list[dict[str, Any]] = []
-        results = None
-        while True:
-            page = self.call("GET", f"{path}{'&' if '?' in path else '?'}limit=100&offset={len(entries)}")
-            if (page.get("results") or []) == results:
-                raise BadInput(f"Prolific's list {path} repeats a page.", "Expected the next one.", "Try again.")
-            results = page.get("results") or []
-            entries += results
-            total = (page.get("meta") or {}).get("count", len(entries))
-            if not results or len(entries) >= total:
-                return entries
+    def all(self, path: str, paged: bool = True, **query: str) -> list[dict[str, Any]]:
+        """Every entry of a list, page by page; query: filters and order. paged: whether the list's document has pages.
 
-
-def _document(data: bytes, path: str) -> Any:
-    try:
-        return json_value(data) if data else {}
-    except (ValueError, RecursionError):
-        raise BadInput(f"Prolific's answer to {path} is not JSON.", "Expected a document.", "Try again.") from None
+        Raises Unfinished for a page that is repeated or missing, and where the total changes under way.
+        """
+        entries, totals = dict[str, dict[str, Any]](), set()
+        for number in count(1):
+            page = self.call("GET", f"{path}?{urlencode({**query, 'page': number, 'page_size': PAGE})}")
+            results, total = page.get("results") or [], (page.get("meta") or {}).get("count")
+            fresh = {entry["id"]: entry for entry in results}
+            totals.add(total)
+            problems = {
+                f"has another total on page {number}: {total}": len(totals) > 1,
+                f"repeats entries on page {number}": len({*entries, *fresh}) < len(entries) + len(results),
+                f"is empty on page {number}, after {len(entries)} of {total} entries": not results and total,
+            }
+            if problem := next((text for text, is_so in problems.items() if is_so), ""):
+                raise Unfinished(f"Prolific's list {path} {problem}.", "", "The same command reads it again.")
+            entries |= fresh
+            if len(entries) >= total if total is not None else len(results) < PAGE or not paged:
+                break
+        return list(entries.values())
 
 
 def layout(concepts: Sequence[Concept]) -> list[dict[str, Any]]:
@@ -251,15 +260,11 @@ def _data(service: Service, name: str, addresses: Mapping[str, str], plan: Study
     fields = {"image": {"type": "image_url", "label": "Image"}, "item": {"type": "metadata"}}
     body = {"name": name, "workspace_id": plan.workspace, "schema": {"strict": False, "fields": fields}}
     created = service.call("POST", "/data-collection/datasets", body)["id"]
-    target = service.call("GET", f"/data-collection/datasets/{created}/upload-url/images.jsonl")
+    place = f"/data-collection/datasets/{created}"
+    target = service.call("GET", f"{place}/upload-url/images.jsonl")
     lines = "".join(json.dumps({"image": url, "item": item}) + "\n" for item, url in addresses.items())
     service.upload(target["upload_url"], lines.encode(), target.get("content_type", "application/x-ndjson"))
-    _until(
-        service,
-        f"/data-collection/datasets/{created}/imports/{target['import_id']}",
-        {"complete"},
-        {"uninitialised", "queued", "processing"},
-    )
+    _until(service, f"{place}/imports/{target['import_id']}", {"complete"}, {"uninitialised", "queued", "processing"})
     journal.end("data", created)
 
 
@@ -297,7 +302,7 @@ def _published(journal: Journal) -> str:
 
 def submissions(service: Service, journal: Journal) -> list[dict[str, Any]]:
     """All submissions of the study."""
-    return service.all(f"/submissions/?study={_published(journal)}")
+    return service.all("/submissions/", study=_published(journal), ordering="started_at")
 
 
 @KNOWN
@@ -317,7 +322,7 @@ def collect(service: Service, journal: Journal, batch: str, path: Path) -> int:
     states = {s["id"]: s for s in submissions(service, journal)}
     ids = journal.done["batch"]
     answers: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
-    for record in service.all(f"/data-collection/batches/{ids['id']}/responses"):
+    for record in service.all(f"/data-collection/batches/{ids['id']}/responses", paged=False):
         item = (record.get("metadata") or {}).get("item")
         if not isinstance(item, str):
             raise BadInput(f"The response {record.get('id')} names no item.", "Expected the data set's metadata.")
