@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
+from driftline.curate.core.outside.http import one_address, without_user
 from driftline.curate.core.outside.image_kinds import kind_of
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.outcome import LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS, Download
@@ -303,14 +304,20 @@ def _rounds(urls: dict[int, str], settings: FetchSettings, spool: Spool, scratch
             left = {row: url for row, url in left.items() if spool.failures[row].retry_after <= settings.deadline}
             retry_after = max((spool.failures[row].retry_after for row in left), default=0.0)
             time.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)) if left else 0.0)
-        _download(list(left.items()), settings, spool, scratch)
+        _download(left, settings, spool, scratch)
         temporary = {row for row, failure in spool.failures.items() if failure.fault in TEMPORARY_REASONS}
         left = {row: url for row, url in left.items() if row in temporary}
         if not left:
             return
 
 
-def _download(rows: list[tuple[int, str]], settings: FetchSettings, spool: Spool, scratch: Path) -> None:
+def _download(urls: dict[int, str], settings: FetchSettings, spool: Spool, scratch: Path) -> None:
+    rows = []
+    for row, url in urls.items():
+        if address := one_address(url):
+            rows.append((row, address))
+        else:
+            spool.keep(row, Download(None, "malformed_url", without_user(url)[:200]))
     if not rows:
         return
     if settings.downloader == "native":

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.escaping import no_formula
+from driftline.curate.core.outside.http import one_address
 
 NAME = "withdrawals.csv"
 PUBLISHED = ("salt", "digest", "since")  # columns of WITHDRAWN.csv
@@ -33,8 +34,14 @@ class Withdrawal(NamedTuple):
 
 
 def address_digest(url: str) -> str:
-    """32 hexadecimal digits for a URL: a list names no address."""
-    return hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    """32 hexadecimal digits for a URL in one form: a list names no address."""
+    return address_digests(url)[0]
+
+
+def address_digests(url: str) -> list[str]:
+    """Its digest, then that of the URL as written, which lists of older versions have."""
+    forms = dict.fromkeys((one_address(url) or url, url))
+    return [hashlib.sha256(form.encode("utf-8", "surrogatepass")).hexdigest()[:32] for form in forms]
 
 
 def withdrawals(path: Path) -> list[Withdrawal]:
