@@ -21,7 +21,7 @@ from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.parsing import plus_decode
 from driftline.curate.metadata.schema import TABLE, as_mask, whole
 from driftline.curate.metadata.settings import FilterSettings
-from driftline.curate.metadata.withdrawals import Withdrawal, address_digests, withdrawals, withdrawn_ids
+from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdrawals, withdrawn_ids
 
 SENTINELS = (0, -1, 2**31 - 1)  # "no date" as various programs write it: 1970-01-01 and 2038-01-19
 ZONES = 14 * 3600  # seconds: a clock without offset counts as UTC, and may be this much later
@@ -151,7 +151,9 @@ def was_withdrawn(photos: Sequence[Withdrawal]) -> Filter:
         if not addresses:
             return by_id
         urls = table["url"].to_pylist()
-        by_url = [url is not None and not addresses.isdisjoint(address_digests(url)) for url in urls]
+        by_url = [
+            url is not None and any(address_digest(url, form) in addresses for form in (False, True)) for url in urls
+        ]
         return pc.or_(by_id, pa.array(by_url, pa.bool_()))
 
     return of

@@ -33,15 +33,10 @@ class Withdrawal(NamedTuple):
     """digest of the photo's URL; "" without one"""
 
 
-def address_digest(url: str) -> str:
-    """32 hexadecimal digits for a URL in one form: a list names no address."""
-    return address_digests(url)[0]
-
-
-def address_digests(url: str) -> list[str]:
-    """Its digest, then that of the URL as written, which lists of older versions have."""
-    forms = dict.fromkeys((one_address(url) or url, url))
-    return [hashlib.sha256(form.encode("utf-8", "surrogatepass")).hexdigest()[:32] for form in forms]
+def address_digest(url: str, as_written: bool = False) -> str:
+    """32 hexadecimal digits for a URL in one form, or as written (older lists): a list names no address."""
+    text = url if as_written else one_address(url) or url
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def withdrawals(path: Path) -> list[Withdrawal]:
