@@ -40,8 +40,10 @@ def fetch(
     executor: Executor | None = None,
     again: Again | None = None,
     store: Place | None = None,
+    others: bool = False,
 ) -> Counter[str]:
     """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by reason ("": kept).
+    others: see `Source.lists_others`.
 
     Shards whose index exists are not fetched again, except for the misses that `again` names (default: those of shards
     that an outage hit). Raises Unfinished during an outage; what was fetched is kept. Bytes do not depend on the
@@ -52,7 +54,7 @@ def fetch(
     settings = _of_one_worker(settings, parts, executor.workers)
     if settings.private_addresses == "auto":
         run_log.say("Most addresses of this collection are in a private network: such addresses are allowed.")
-    shards = [_to_ask(shard, again) for shard in manifest(parts, out, settings, store)]
+    shards = [_to_ask(replace(shard, others=others), again) for shard in manifest(parts, out, settings, store)]
     waves = [shards]
     if settings.stop_after is not None:
         step = WAVE * executor.workers
@@ -83,7 +85,9 @@ def _settle(shards: Sequence[Shard], store: Place) -> None:
     for shard in shards:
         index = index_path(shard.out, shard.number)
         if index.exists() and not NETWORK_REASONS.isdisjoint(counts_of(index)):
-            settle(store, shard.out, shard.number, shard.rows(), rules_of(shard.settings), NETWORK_REASONS)
+            settle(
+                store, shard.out, shard.number, shard.rows(), rules_of(shard.settings, shard.others), NETWORK_REASONS
+            )
 
 
 def _to_ask(shard: Shard, again: Again | None) -> Shard:

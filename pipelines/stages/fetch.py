@@ -36,6 +36,7 @@ class Fetch(Stage):
         if (store := context.store()) is not None:
             with open_store(store.folder) as base:
                 register_run(base, context.root)
-        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again, store=store)
+        others = context.config.collection.lists_others()
+        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again, store, others)
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)
