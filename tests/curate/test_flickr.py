@@ -17,10 +17,13 @@ from support.flickr_server import FlickrServer, photo
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
 from driftline.curate.core.outside import http
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.fetch.run import FetchSettings, fetch
 from driftline.curate.sources import flickr
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.state import folder_of
 
 START = 1_300_000_000
 Serve = Callable[..., FlickrServer]
@@ -209,16 +212,21 @@ def test_case_28_a_smaller_size_is_fetched_where_the_original_is_gone(serve: Ser
     for i, line in enumerate(SIZES):
         addresses = {f"url_{letter}": path for letter, path in zip("olm", line.split(), strict=True)}
         listed.append(photo(i, START + i, url_m=None) | {k: images.base + v for k, v in addresses.items() if v != "-"})
-    placeholder = hashlib.sha256(picture(seed=6)).hexdigest()
-    rules = FetchSettings(private_addresses="allow", retries=0, outage=1, placeholders=(placeholder,))
+    root = tmp_path / "run"
+    root.mkdir()
     try:
-        server = serve(listed)
-        pq.write_table(read(server, tmp_path, size=size), tmp_path / "part.parquet")
-        others = source(server, size=size).lists_others()
-        fetch([tmp_path / "part.parquet"], tmp_path / "out", rules, RunLog(quiet=True), others=others)
+        (root / "driftline.yaml").write_text(
+            f"collection: {{source: flickr, start: {START}, end: {START + 1000}, size: {size}, rate: 36000000, "
+            f"endpoint: '{serve(listed).address}'}}\nembed: {{model: driftline-photo-world}}\n"
+            f"retrieve: {{concepts: [car]}}\nstore: {{path: {tmp_path / 'store'}}}\n"
+            "fetch: {private_addresses: allow, retries: 0, outage: 1, "
+            f"placeholders: [{hashlib.sha256(picture(seed=6)).hexdigest()}]}}\n"
+        )
+        config = load(root / "driftline.yaml", ())
+        run(Context(root, config, RunLog(quiet=True), changes=()), until="fetch")
     finally:
         images.close()
-    index = pq.read_table(tmp_path / "out" / "index.parquet").to_pylist()
+    index = pq.read_table(folder_of(root, "fetch") / "index.parquet").to_pylist()
     asked = {path for path in images.asked if "unavailable" not in path}
     if size == "large":
         assert not asked & {line.split()[0] for line in SIZES}
