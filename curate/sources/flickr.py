@@ -94,7 +94,7 @@ class Flickr(Source):
     search: dict[str, str] = Field(default_factory=dict)
     """further arguments of the query, e.g. {text: bicycle}"""
     size: Literal["medium", "large", "original"] = "large"
-    """largest image address that is taken"""
+    """largest image address that is taken; where an original is gone, the next smaller one is"""
     rate: Annotated[Positive, SPEED] = 3600
     """queries an hour"""
     endpoint: str = ENDPOINT
