@@ -766,7 +766,8 @@ def state_of_a_run(folder: Path) -> None:
 @reader(
     files(
         {
-            "head": "noai, max-image-preview:large\n3\nhttp://u@[::1]:80/a\nHTTP://ÖX.de:80/a b%2F\n127.0.0.1\nSun, 06 Nov 1994 08:49:37 GMT"
+            "head": "noai, max-image-preview:large\n3\nhttp://u@[::1]:80/a\nHTTP://ÖX.de:80/a b%2F\n127.0.0.1\n"
+            "Sun, 06 Nov 1994 08:49:37 GMT"
         }
     )
 )
