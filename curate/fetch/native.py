@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 import aiohttp
 from aiohttp import AddrInfoType
+from yarl import URL
 
-from driftline.curate.core.outside.http import seconds_after
+from driftline.curate.core.outside.http import one_address, seconds_after, without_user
 from driftline.curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
 from driftline.curate.fetch.outcome import ERROR_PAGE, PLACEHOLDER_URL, Download, opted_out, refused_width
 from driftline.curate.fetch.settings import FetchSettings
@@ -145,7 +146,9 @@ async def _one(client: _Client, url: str) -> Download:
                 answer = await _ask(session, url, settings, host)
             if isinstance(answer, Download):
                 return answer
-            url = urljoin(url, answer)
+            target = urljoin(url, answer)
+            if not (url := one_address(target) or ""):
+                return Download(None, "malformed_url", without_user(target)[:200])
         return Download(None, "redirect_loop", f"more than {REDIRECTS} redirects, the last to {url[:150]}")
     except TimeoutError:
         return Download(None, "timeout", "no whole answer in time")
@@ -171,13 +174,15 @@ async def _one(client: _Client, url: str) -> Download:
 
 async def _ask(session: aiohttp.ClientSession, url: str, settings: FetchSettings, host: _Host) -> Download | str:
     """The outcome, or the address of a redirect."""
-    async with session.get(url, allow_redirects=False) as response:
+    # escapes stay as they are; printable ASCII that URLs must not have is escaped
+    address = URL(quote(url, safe="%:/?#[]@!$&'()*+,;=~"), encoded=True)
+    async with session.get(address, allow_redirects=False) as response:
         status = response.status
         if status in (301, 302, 303, 307, 308) and "Location" in response.headers:
             # bytes that are not UTF-8 arrive as lone surrogates
             target = re.sub(r"[\udc80-\udcff]", lambda c: f"%{ord(c[0]) - 0xDC00:02X}", response.headers["Location"])
             if re.search(PLACEHOLDER_URL, target.partition("?")[0]):
-                return Download(None, "placeholder", f"redirect to {target[:150]}")
+                return Download(None, "placeholder", f"redirect to {without_user(target)[:150]}")
             return target
         if status != 200:
             after = seconds_after(response.headers.get("Retry-After")) if status in (429, 503) else 0.0

@@ -21,10 +21,10 @@ FORMAT = 4  # of a shard's index
 NOT_OF_A_PHOTO = {"shard_size", "stop_after", "downloader"}  # settings that do not decide what a row becomes
 
 
-def rules_of(settings: FetchSettings) -> bytes:
-    """Fingerprint of the settings that decide what a row becomes. Misses of other rules are asked again."""
+def rules_of(settings: FetchSettings, others: bool = False) -> bytes:
+    """Fingerprint of what decides what a row becomes. Misses of other rules are asked again."""
     values = {k: v for k, v in settings.identity("fetch").items() if k not in NOT_OF_A_PHOTO}
-    return bytes.fromhex(fingerprint([values, reads_heic(), reads_jxl(), PREPARATION]))[:8]
+    return bytes.fromhex(fingerprint([values, reads_heic(), reads_jxl(), PREPARATION, *["others"] * others]))[:8]
 
 
 def shard_key(number: int, part: pa.Table, rules: bytes) -> bytes:

@@ -41,8 +41,10 @@ def fetch(
     again: Again | None = None,
     store: Place | None = None,
     contact: str = "",
+    others: bool = False,
 ) -> Counter[str]:
     """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by reason ("": kept).
+    others: see `Source.lists_others`.
 
     Shards whose index exists are not fetched again, except for the misses that `again` names (default: those of shards
     that an outage hit). contact: part of the User-Agent of each request. Raises Unfinished during an outage; what was
@@ -53,7 +55,10 @@ def fetch(
     settings = _of_one_worker(settings, parts, executor.workers)
     if settings.private_addresses == "auto":
         run_log.say("Most addresses of this collection are in a private network: such addresses are allowed.")
-    shards = [replace(_to_ask(shard, again), contact=contact) for shard in manifest(parts, out, settings, store)]
+    shards = [
+        _to_ask(replace(shard, contact=contact, others=others), again)
+        for shard in manifest(parts, out, settings, store)
+    ]
     waves = [shards]
     if settings.stop_after is not None:
         step = WAVE * executor.workers
@@ -84,7 +89,9 @@ def _settle(shards: Sequence[Shard], store: Place) -> None:
     for shard in shards:
         index = index_path(shard.out, shard.number)
         if index.exists() and not NETWORK_REASONS.isdisjoint(counts_of(index)):
-            settle(store, shard.out, shard.number, shard.rows(), rules_of(shard.settings), NETWORK_REASONS)
+            settle(
+                store, shard.out, shard.number, shard.rows(), rules_of(shard.settings, shard.others), NETWORK_REASONS
+            )
 
 
 def _to_ask(shard: Shard, again: Again | None) -> Shard:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,24 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
 from driftline.curate.core.errors import Unfinished
+from driftline.curate.core.outside.http import one_address, without_user
 from driftline.curate.core.outside.image_kinds import kind_of
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.fetch.outcome import LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS, Download, refused_width
+from driftline.curate.fetch.outcome import (
+    GONE,
+    LIMIT_REASONS,
+    NETWORK_REASONS,
+    TEMPORARY_REASONS,
+    Download,
+    refused_width,
+)
 from driftline.curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
-from driftline.curate.images.changes import NONE
+from driftline.curate.fetch.spool import Spool
+from driftline.curate.images.changes import NONE, joined
 from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
-from driftline.curate.metadata.column_mapping import printable
 from driftline.curate.store.database import Place, open_store, reuse_part
 from driftline.curate.store.photos import Asked, Outcome, outcomes
 
@@ -53,7 +61,6 @@ INDEX = pa.schema(
 COLUMNS = ["id", "row", "url", "path", "uploaded", "until"]
 BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "needs_heic_extra", "needs_jxl_extra",
           "too_few_bytes", "not_rgb"}  # fmt: skip
-IN_MEMORY = 256 * 2**20  # bytes of a shard; twice a default shard of YFCC's, so that it is written only once
 # The owner or the settings decided, not the state of one address: mirrors are not used.
 FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url"}
 
@@ -95,59 +102,15 @@ class Shard:
     """what is known from earlier fetches; None: no store"""
     contact: str = ""
     """e-mail or web page in the User-Agent of each request"""
+    others: bool = False
+    """whether `extra` may have another address, see `Source.lists_others`"""
 
-    def rows(self) -> pa.Table:
-        """Its rows of the table, columns COLUMNS."""
+    def rows(self, columns: list[str] = COLUMNS) -> pa.Table:
+        """Its rows of the table."""
         tables = [
-            pq.read_table(path, columns=COLUMNS).select(COLUMNS).slice(first, count)
-            for path, first, count in self.pieces
+            pq.read_table(path, columns=columns).select(columns).slice(first, n) for path, first, n in self.pieces
         ]
         return pa.concat_tables(tables)
-
-
-class Spool:
-    """The bytes of a shard's images until it is written: in memory, and on disk if there are more than IN_MEMORY."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, dir=str(folder))  # noqa: SIM115  closed with the shard
-        self._folder = folder
-        self._places: dict[int, tuple[int, int]] = {}
-        self.failures: dict[int, Download] = {}
-        self.notes: dict[int, str] = {}  # row → detail of an image that a mirror had
-        self.origins: dict[int, tuple[str, str]] = {}  # row → source_sha256 and changes of an image stored before
-        self.passed: dict[int, Outcome] = {}  # row → what a store knows of its image, judged by the same rules
-        self.misses: dict[int, Download] = {}  # row → its last answer, if it is asked again
-        self.validators: dict[int, str | None] = {}  # row → validator of the answer, for rows that were asked
-
-    def keep(self, row: int, outcome: Download) -> None:
-        """Take the outcome of a row; a later one replaces it."""
-        self.validators[row] = outcome.validator
-        if outcome.data is None:
-            # what a server wrote need not be text
-            self.failures[row] = replace(outcome, detail=outcome.detail and printable(outcome.detail))
-            return
-        self.failures.pop(row, None)
-        self._places[row] = (self._file.seek(0, 2), len(outcome.data))
-        try:
-            self._file.write(outcome.data)
-            self._file.flush()
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                raise no_room(error, self._folder / "(images of a shard)", self._places[row][0]) from None
-            raise
-
-    def data(self, row: int) -> bytes | None:
-        """The bytes of a row, or None."""
-        if row not in self._places:
-            return None
-        start, size = self._places[row]
-        self._file.seek(start)
-        return self._file.read(size)
-
-    def close(self) -> None:
-        """Delete the file."""
-        with suppress(OSError):  # what a full disk did not take is not needed any more
-            self._file.close()
 
 
 def fetch_shard(shard: Shard) -> Counter[str]:
@@ -162,7 +125,7 @@ def fetch_shard(shard: Shard) -> Counter[str]:
             if _linked(shard):
                 return counts_of(index)
             part = shard.rows()
-            rules = rules_of(shard.settings)
+            rules = rules_of(shard.settings, shard.others)
             if shard.again is None and reuse_part(shard.store, shard_key(shard.number, part, rules), shard.out):
                 return counts_of(index)
             todo = _recall(shard, part, spool)
@@ -272,29 +235,53 @@ def _without_outages(urls: dict[int, str], spool: Spool) -> None:
 def _remote(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
     settings = shard.settings
     _rounds(urls, shard, spool)
-    if settings.mirror is None:
-        return
-    failures = ((row, _failure(row, settings, spool)) for row in urls)
-    dead = {row: failure for row, failure in failures if failure is not None and failure.fault not in FINAL}
-    _rounds({row: mirror_url(settings.mirror, urls[row]) for row in dead}, shard, spool)
-    for row, first in dead.items():
-        second = _failure(row, settings, spool)
+    if shard.others:
+        refused = ((row, _refusal(row, settings, spool)) for row in urls)
+        gone = {row: failure for row, failure in refused if failure is not None and failure.fault in GONE}
+        extras = rows_of(shard.rows(["row", "extra"]), "row", "extra") if gone else ()
+        others = {row: json.loads(extra) for row, extra in extras if row in gone and "other_url" in (extra or "")}
+        addresses = {row: other["other_url"] for row, other in others.items()}
+        for row in _instead(addresses, gone, "smaller size", shard, spool):
+            spool.sizes[row] = others[row]["other_size"]
+    if settings.mirror is not None:
+        failures = ((row, _failure(row, settings, spool)) for row in urls)
+        dead = {row: failure for row, failure in failures if failure is not None and failure.fault not in FINAL}
+        _instead({row: mirror_url(settings.mirror, urls[row]) for row in dead}, dead, "mirror", shard, spool)
+
+
+def _instead(
+    addresses: dict[int, str], failures: dict[int, Download], name: str, shard: Shard, spool: Spool
+) -> list[int]:
+    """Ask other addresses of rows whose own gave no image; returns the rows that have one now. failures: of their own
+    addresses. name: of the others, for people."""
+    _rounds(addresses, shard, spool)
+    rescued = []
+    for row in addresses:
+        first, second = failures[row], _failure(row, shard.settings, spool)
         if second is None:
-            spool.notes[row] = f"from the mirror; {first.fault} at its own address"
+            spool.notes[row] = f"from the {name}; {first.fault} at its own address"
+            rescued.append(row)
         else:  # the reason is that of its own address
-            detail = f"{first.detail or first.fault}; mirror: {second.detail or second.fault}"
+            detail = f"{first.detail or first.fault}; {name}: {second.detail or second.fault}"
             spool.failures[row] = Download(None, first.fault, detail)
+    return rescued
+
+
+def _refusal(row: int, settings: FetchSettings, spool: Spool) -> Download | None:
+    """The failed download of this row, also an image that stands for no image; None: bytes of whatever kind."""
+    if row in spool.failures:
+        return spool.failures[row]
+    if sha256_bytes(spool.data(row) or b"") in settings.placeholders:
+        return Download(None, "placeholder", "an image that stands for no image")
+    return None
 
 
 def _failure(row: int, settings: FetchSettings, spool: Spool) -> Download | None:
     """Why there is no image of this row: a failed download, or bytes that are not an image. None for an image of any
     size."""
-    if row in spool.failures:
-        return spool.failures[row]
-    data = spool.data(row) or b""
-    if sha256_bytes(data) in settings.placeholders:
-        return Download(None, "placeholder", "an image that stands for no image")
-    check = check_image(data, settings)
+    if (refusal := _refusal(row, settings, spool)) is not None:
+        return refusal
+    check = check_image(spool.data(row) or b"", settings)
     return Download(None, check.reason, check.detail) if check.reason in BROKEN else None
 
 
@@ -308,7 +295,7 @@ def _rounds(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
             left = {row: url for row, url in left.items() if spool.failures[row].retry_after <= settings.deadline}
             retry_after = max((spool.failures[row].retry_after for row in left), default=0.0)
             time.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)) if left else 0.0)
-        _download(list(left.items()), shard, spool)
+        _download(left, shard, spool)
         refused = (row for row in left if row in spool.failures and refused_width(spool.failures[row].detail or ""))
         if settings.outage < 1 and (row := next(refused, None)) is not None:
             raise Unfinished(
@@ -323,7 +310,10 @@ def _rounds(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
             return
 
 
-def _download(rows: list[tuple[int, str]], shard: Shard, spool: Spool) -> None:
+def _download(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
+    rows = [(row, address) for row, url in urls.items() if (address := one_address(url))]
+    for row in urls.keys() - dict(rows).keys():
+        spool.keep(row, Download(None, "malformed_url", without_user(urls[row])[:200]))
     if not rows:
         return
     if shard.settings.downloader == "native":
@@ -357,7 +347,8 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
             if digest in shard.settings.placeholders:
                 record |= {"fault": "placeholder", "detail": f"sha256 {digest}"}
             if record["fault"] is None:
-                name, (source, changes) = f"{id_}.{check.extension}", spool.origins.get(row, (digest, check.changes))
+                name, changes = f"{id_}.{check.extension}", joined(spool.sizes.get(row), check.changes)
+                source, changes = spool.origins.get(row, (digest, changes))
                 if check.converted is not None:
                     data, digest = check.converted, sha256_bytes(check.converted)
                 record |= {"source_sha256": source, "changes": changes, "detail": spool.notes.get(row)}

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadConfig, reason
+from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.parsing import plus_decode
 from driftline.curate.metadata.schema import TABLE, as_mask, whole
 from driftline.curate.metadata.settings import FilterSettings
@@ -24,8 +25,7 @@ from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, wi
 
 SENTINELS = (0, -1, 2**31 - 1)  # "no date" as various programs write it: 1970-01-01 and 2038-01-19
 ZONES = 14 * 3600  # seconds: a clock without offset counts as UTC, and may be this much later
-# http or https, a host without user or password, a port if any, and printable ASCII to the end
-URL = r"^(?i:https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:0*[1-9][0-9]{0,4})?([/?#][!-~]*)?$"
+PLAIN = r"^https?://[A-Za-z0-9_.-]+([/?#][!-~]*)?$"  # most addresses: `one_address` need not see them
 Filter = Callable[[pa.Table], pa.Array]
 
 
@@ -34,7 +34,7 @@ def filters(settings: FilterSettings) -> dict[str, Filter]:
     named: dict[str, Filter] = {
         "video": lambda t: pc.equal(t["media"], "video"),
         "no_url": lambda t: pc.and_(pc.is_null(t["url"]), pc.is_null(t["path"])),
-        "malformed_url": lambda t: pc.invert(pc.match_substring_regex(t["url"], URL)),
+        "malformed_url": lambda t: no_address(t["url"]),
         "no_upload_date": lambda t: pc.is_null(t["uploaded"]),
         "impossible_upload_date": lambda t: impossible_date(t, settings),
     }
@@ -78,6 +78,13 @@ def impossible_date(table: pa.Table, settings: FilterSettings) -> pa.Array:
         mask = pc.or_(mask, pc.less(latest_of(table), settings.earliest))
     latest = time.time() + ZONES if settings.latest is None else settings.latest
     return pc.or_(mask, pc.greater_equal(times, int(latest)))
+
+
+def no_address(urls: pa.ChunkedArray) -> pa.Array:
+    """Texts that are no web address, or name a user."""
+    odd = as_mask(pc.invert(pc.match_substring_regex(urls, PLAIN)))
+    odd[odd] = [one_address(url) is None for url in urls.filter(pa.array(odd)).to_pylist()]
+    return pa.array(odd)
 
 
 def latest_of(table: pa.Table) -> pa.Array:
@@ -143,7 +150,10 @@ def was_withdrawn(photos: Sequence[Withdrawal]) -> Filter:
         by_id = pc.is_in(table["id"], ids)
         if not addresses:
             return by_id
-        by_url = [url is not None and address_digest(url) in addresses for url in table["url"].to_pylist()]
+        urls = table["url"].to_pylist()
+        by_url = [
+            url is not None and any(address_digest(url, form) in addresses for form in (False, True)) for url in urls
+        ]
         return pc.or_(by_id, pa.array(by_url, pa.bool_()))
 
     return of

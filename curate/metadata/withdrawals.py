@@ -11,6 +11,7 @@ from typing import NamedTuple
 from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.escaping import no_formula
+from driftline.curate.core.outside.http import one_address
 
 NAME = "withdrawals.csv"
 PUBLISHED = ("salt", "digest", "since")  # columns of WITHDRAWN.csv
@@ -32,9 +33,10 @@ class Withdrawal(NamedTuple):
     """digest of the photo's URL; "" without one"""
 
 
-def address_digest(url: str) -> str:
-    """32 hexadecimal digits for a URL: a list names no address."""
-    return hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def address_digest(url: str, as_written: bool = False) -> str:
+    """32 hexadecimal digits for a URL in one form, or as written (older lists): a list names no address."""
+    text = url if as_written else one_address(url) or url
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def withdrawals(path: Path) -> list[Withdrawal]:

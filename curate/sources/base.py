@@ -80,6 +80,11 @@ class Source(Section):
         """In which size a photo was requested at this address, as part of its record of changes; "": as it is."""
         return ""
 
+    def lists_others(self) -> bool:
+        """Whether `extra` of its records may have `other_url`, a smaller size of the same photo, which is fetched where
+        a server no longer has `url`, and `other_size`, what the record of changes then says."""
+        return False
+
     def identity(self, stage: str) -> dict[str, Any]:
         """The settings that the fingerprint of `stage` holds, and for ingest the version of the records."""
         return super().identity(stage) | ({"records_version": self.records_version} if stage == "ingest" else {})

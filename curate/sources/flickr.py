@@ -38,6 +38,7 @@ READ = 4096  # photos that become records at a time
 MISSING = 0.05  # share of a window's total that may be missing before the window is halved
 SHORTEST = 60  # seconds: a shorter window that misses photos is not halved, because then the total is wrong
 EXTRAS = "date_upload,date_taken,license,owner_name,tags,geo,description,media,url_m,url_l,url_o"
+SIZES = {name: f"requested at no more than {n} pixels" for name, n in (("url_l", 1024), ("url_m", 500))}
 # Ids of flickr.photos.licenses.getInfo
 LICENCES: dict[str, tuple[str, str]] = {
     "0": ("All Rights Reserved", ""),
@@ -93,7 +94,7 @@ class Flickr(Source):
     search: dict[str, str] = Field(default_factory=dict)
     """further arguments of the query, e.g. {text: bicycle}"""
     size: Literal["medium", "large", "original"] = "large"
-    """largest image address that is taken"""
+    """largest image address that is taken; where an original is gone, the next smaller one is"""
     rate: Annotated[Positive, SPEED] = 3600
     """queries an hour"""
     endpoint: str = ENDPOINT
@@ -115,7 +116,11 @@ class Flickr(Source):
         """The largest size of Flickr's copies."""
         if self.size == "original" and "_o." in url.rpartition("/")[2]:
             return ""
-        return f"requested at no more than {500 if self.size == 'medium' else 1024} pixels"
+        return SIZES["url_m" if self.size == "medium" else "url_l"]
+
+    def lists_others(self) -> bool:
+        """Originals of free accounts are not served since 2025: then a smaller size is."""
+        return self.size == "original"
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """None: the source is not on this machine."""
@@ -210,13 +215,17 @@ class Flickr(Source):
         owner = text_of(photo.get("owner"))
         licence, licence_url = LICENCES.get(str(photo.get("license")), (f"Flickr licence {photo.get('license')}", ""))
         wanted = {"medium": ("url_m",), "large": ("url_l", "url_m"), "original": ("url_o", "url_l", "url_m")}[self.size]
+        sizes = [(url, name) for name in wanted if (url := text_of(photo.get(name)))]
+        extra = None
+        if len(sizes) > 1 and sizes[0][1] == "url_o":
+            extra = json.dumps({"other_url": sizes[1][0], "other_size": SIZES[sizes[1][1]]})
         description = photo.get("description")
         x, y = degrees_of(photo.get("longitude"), 180), degrees_of(photo.get("latitude"), 180)
         located = (x, y) != (0.0, 0.0)  # what Flickr writes for an unknown position
         return {
             "id": str(photo["id"]),
             "row": row,
-            "url": next((url for name in wanted if (url := text_of(photo.get(name)))), None),
+            "url": sizes[0][0] if sizes else None,
             "uploaded": uploaded,
             "taken": None if str(photo.get("datetakenunknown", "0")) == "1" else _taken(photo.get("datetaken")),
             "user": owner,
@@ -230,6 +239,7 @@ class Flickr(Source):
             "media": "video" if photo.get("media") == "video" else "photo",
             "longitude": x if located else None,
             "latitude": y if located else None,
+            "extra": extra,
         }
 
 

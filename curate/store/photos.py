@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.outcome import NETWORK_REASONS
 from driftline.curate.images.changes import NONE
@@ -61,8 +62,8 @@ class Asked:
 
 
 def address_key(url: str) -> bytes:
-    """16 bytes for an address."""
-    return hashlib.sha256(url.encode("utf-8", "surrogatepass")).digest()[:16]
+    """16 bytes for an address in one form."""
+    return hashlib.sha256((one_address(url) or url).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 SELECT = """SELECT a.rules, a.time, a.fault, a.detail, a.validator, i.sha, i.suffix, i.width, i.height,

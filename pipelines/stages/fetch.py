@@ -36,7 +36,10 @@ class Fetch(Stage):
         if (store := context.store()) is not None:
             with open_store(store.folder) as base:
                 register_run(base, context.root)
-        contact = getattr(context.config.collection, "contact", "")  # of sources that ask for one
-        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again, store, contact)
+        source = context.config.collection
+        contact, others = getattr(source, "contact", ""), source.lists_others()  # a contact, if the source asks for one
+        counts = fetch(
+            parts, out, context.config.fetch, context.run_log, context.executor, again, store, contact, others
+        )
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)

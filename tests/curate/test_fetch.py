@@ -27,6 +27,7 @@ from driftline.curate.fetch.shard import COLUMNS
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.local_files import cell_path
 from driftline.curate.images.shards import read_images, read_tar, write_tar
+from driftline.curate.store.database import Place
 
 QUIET = RunLog(quiet=True)
 RULES = FetchSettings(
@@ -175,6 +176,8 @@ SPELLINGS = (
     "0177.0.0.1",
     "2130706433",
     "ⓛocalhost",
+    "%31%32%37.0.0.1",
+    "１２７.１",
 )
 
 
@@ -197,11 +200,12 @@ def test_a_collection_on_the_own_network_opens_neither_metadata_nor_redirects(
     try:
         other_good = f"http://127.0.0.1:{other.port}/good/1"
         server.targets["away"] = other_good
-        urls: list[str | None] = [f"{server.base}/{kind}/1" for kind in ("good", "moved", "away")]
+        server.targets["away-by-idn"] = other_good.replace("127.0.0.1", "①②⑦.⓪.⓪.①")
+        urls: list[str | None] = [f"{server.base}/{kind}/1" for kind in ("good", "moved", "away", "away-by-idn")]
         urls += ["http://169.254.169.254/latest/meta-data"]
         rules = RULES.model_copy(update={"private_addresses": "auto", "downloader": way})
         counts = fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, RunLog())
-        assert counts == {"": 2, "private_address": 2}
+        assert counts == {"": 2, "private_address": 3}
         assert not other.asked
         assert "in a private network: such addresses are allowed" in capsys.readouterr().err
     finally:
@@ -232,6 +236,56 @@ def test_only_http_is_spoken(way: str, tmp_path: Path) -> None:
     urls: list[str | None] = [f"file://{secret}", "ftp://127.0.0.1/a.jpg", "data:image/png;base64,AAAA", "http://"]
     rules = RULES.model_copy(update={"downloader": way})
     assert fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, QUIET) == {"malformed_url": 4}
+
+
+ODD = {  # after the server's address → what the server is asked for
+    "/good/a b": "/good/a%20b",
+    "/good/테?q=ä": "/good/%ED%85%8C?q=%C3%A4",
+    "/good/a%2Fb%7e%2f": "/good/a%2Fb%7e%2f",
+    "/good/1#x y": "/good/1",
+    "/space/1": "/good/c%20d",
+    "/script/1": "/good/%ED%85%8C",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_case_26_blanks_and_other_scripts_are_fetched_and_escapes_stay(
+    way: str, server: FaultServer, tmp_path: Path
+) -> None:
+    server.targets |= {"space": "/good/c d", "script": f"http://ⓛocalhost:{server.port}/good/테"}
+    urls: list[str | None] = [server.base + rest for rest in ODD] + [f"HTTP://ⓛOCALHOST:{server.port}/good/2"]
+    server.asked.clear()
+    assert fetch(part(tmp_path / "t", urls), tmp_path / "a", RULES.model_copy(update={"downloader": way}), QUIET) == {
+        "": len(urls)
+    }
+    assert set(server.asked) == {*ODD.values(), "/good/2", "/space/1", "/script/1"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_case_26_a_password_is_not_used_and_not_in_the_index(way: str, server: FaultServer, tmp_path: Path) -> None:
+    host = f"127.0.0.1:{server.port}"
+    server.targets |= {
+        "user": f"http://name:secret@{host}/good/1",
+        "user-gone": "//name:secret@h/photo_unavailable.gif",
+    }
+    urls: list[str | None] = [
+        f"http://name:secret@{host}/good/1",
+        f"{server.base}/user/1",
+        f"{server.base}/user-gone/1",
+    ]
+    counts = fetch(part(tmp_path / "t", urls), tmp_path / "a", RULES.model_copy(update={"downloader": way}), QUIET)
+    assert counts == {"malformed_url": 2, "placeholder": 1}
+    assert "secret" not in str(load_index(tmp_path / "a").to_pylist())
+
+
+def test_case_26_the_store_has_one_key_for_one_address(server: FaultServer, tmp_path: Path) -> None:
+    host = f"127.0.0.1:{server.port}/good"
+    for i, url in enumerate([f"HTTP://{host}/a b.jpg", f"http://{host}/a%20b.jpg#x", f"http://{host}/A%20b.jpg"]):
+        table = part(tmp_path / f"t{i}", [url])
+        server.asked.clear()
+        assert fetch(table, tmp_path / f"a{i}", RULES, QUIET, store=Place(tmp_path / "store")) == {"": 1}
+        assert sum(server.asked.values()) == (i != 1)
+        assert pq.read_table(table[0])["url"].to_pylist() == [url], "the record has it as the source gave it"
 
 
 def test_a_dead_address_is_looked_for_in_the_mirror(server: FaultServer, tmp_path: Path) -> None:
@@ -343,7 +397,7 @@ def test_photos_wait_in_memory_and_on_disk_only_if_they_are_too_many(
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **how: on_disk.append(how["dir"]) or made(**how))
     fetch(parts, tmp_path / "a", RULES, QUIET)
     assert not on_disk, "each photo is written once, into its shard"
-    monkeypatch.setattr("driftline.curate.fetch.shard.IN_MEMORY", len(picture()) * 2)
+    monkeypatch.setattr("driftline.curate.fetch.spool.IN_MEMORY", len(picture()) * 2)
     fetch(parts, tmp_path / "b", RULES, QUIET)
     assert on_disk == [str(tmp_path / "b")]
     assert same_files(tmp_path / "a", tmp_path / "b")

@@ -46,7 +46,7 @@ def outcome(rules: FilterSettings | None = None, **changes: object) -> str:
         ({"url": None, "path": "/photos/a.jpg"}, "kept"),
         ({"url": "file:///etc/passwd"}, "malformed_url"),
         ({"url": "http://"}, "malformed_url"),
-        ({"url": "http://host/a b.jpg"}, "malformed_url"),
+        ({"url": "http://ho st/a.jpg"}, "malformed_url"),
         ({"url": "http://[bad/a.jpg"}, "malformed_url"),
         ({"uploaded": None}, "no_upload_date"),
         ({"uploaded": 0}, "impossible_upload_date"),
@@ -76,6 +76,17 @@ def test_each_fault_by_name(changes: dict[str, object], expected: str) -> None:
         ("HTTPS://H/a.jpg", "kept"),
         ("https://h/a%2Fb.jpg", "kept"),
         ("https://h:443/a.jpg?user=u:p@h", "kept"),
+        ("https://h/a b.jpg", "kept"),
+        ("https://h/a.jpg?place=Köln Süd", "kept"),
+        ("https://h/테스트.jpg", "kept"),
+        ("https://öx.de/a.jpg", "kept"),
+        ("https://例え.テスト/画像 1.jpg", "kept"),
+        ("https://ü:p@öx.de/a b.jpg", "malformed_url"),
+        ("https://ö x.de/a.jpg", "malformed_url"),
+        ("https://öx／a.jpg", "malformed_url"),  # a slash of another script
+        ("https://%C3%B6x.de/a.jpg", "malformed_url"),
+        ("https://h/a\tb.jpg", "malformed_url"),
+        ("https://h:65536/a.jpg", "malformed_url"),
     ],
 )
 def test_case_26_what_is_no_address_or_has_a_password_is_never_asked_for(url: str, expected: str) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from support.faults import FaultServer, picture
 from support.flickr_server import FlickrServer, photo
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
 from driftline.curate.core.outside import http
+from driftline.curate.core.run_log import RunLog
 from driftline.curate.sources import flickr
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.state import folder_of
 
 START = 1_300_000_000
 Serve = Callable[..., FlickrServer]
@@ -182,3 +190,48 @@ def test_photos_that_are_none_keep_their_place(serve: Serve, tmp_path: Path) -> 
 def test_a_span_without_photos_is_an_error(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no photos"):
         read(serve([]), tmp_path)
+
+
+SIZES = {  # what the API lists → reason, record of changes, what the servers of the photos are asked for
+    "/403/1 /good/2 /good/3": (None, "requested at no more than 1024 pixels", "/403/1 /good/2"),
+    "/410/1 - /good/4": (None, "requested at no more than 500 pixels", "/410/1 /good/4"),
+    "/gone/1 /good/5 -": (None, "requested at no more than 1024 pixels", "/gone/1 /good/5"),
+    "/good/6 /good/7 /good/8": (None, "requested at no more than 1024 pixels", "/good/6 /good/7"),  # a placeholder
+    "/good/9 /good/10 /good/11": (None, "none", "/good/9"),
+    "/404/2 /410/3 /good/12": ("http_404", None, "/404/2 /410/3"),
+    "/404/4 - -": ("http_404", None, "/404/4"),
+    "/500/5 /good/13 -": ("http_5xx", None, "/500/5"),
+    "- /404/6 /good/14": ("http_404", None, "/404/6"),
+}
+
+
+@pytest.mark.parametrize("size", ["original", "large"])
+def test_case_28_a_smaller_size_is_fetched_where_the_original_is_gone(serve: Serve, tmp_path: Path, size: str) -> None:
+    images = FaultServer()
+    listed = []
+    for i, line in enumerate(SIZES):
+        addresses = {f"url_{letter}": path for letter, path in zip("olm", line.split(), strict=True)}
+        listed.append(photo(i, START + i, url_m=None) | {k: images.base + v for k, v in addresses.items() if v != "-"})
+    root = tmp_path / "run"
+    root.mkdir()
+    try:
+        (root / "driftline.yaml").write_text(
+            f"collection: {{source: flickr, start: {START}, end: {START + 1000}, size: {size}, rate: 36000000, "
+            f"endpoint: '{serve(listed).address}'}}\nembed: {{model: driftline-photo-world}}\n"
+            f"retrieve: {{concepts: [car]}}\nstore: {{path: {tmp_path / 'store'}}}\n"
+            "fetch: {private_addresses: allow, retries: 0, outage: 1, "
+            f"placeholders: [{hashlib.sha256(picture(seed=6)).hexdigest()}]}}\n"
+        )
+        config = load(root / "driftline.yaml", ())
+        run(Context(root, config, RunLog(quiet=True), changes=()), until="fetch")
+    finally:
+        images.close()
+    index = pq.read_table(folder_of(root, "fetch") / "index.parquet").to_pylist()
+    asked = {path for path in images.asked if "unavailable" not in path}
+    if size == "large":
+        assert not asked & {line.split()[0] for line in SIZES}
+        return
+    assert [(row["fault"], row["changes"]) for row in index] == [(fault, said) for fault, said, _ in SIZES.values()]
+    assert asked == {path for *_, paths in SIZES.values() for path in paths.split()}
+    assert index[0]["detail"] == "from the smaller size; http_403 at its own address"
+    assert index[5]["detail"] == "404 X; smaller size: 410 X"

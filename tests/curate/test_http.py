@@ -17,7 +17,16 @@ from support.serving import serving
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
 from driftline.curate.core.journal import Journal
 from driftline.curate.core.outside import http
-from driftline.curate.core.outside.http import Client, Policy, Reply, Temporary, repeat, repeat_async, seconds_after
+from driftline.curate.core.outside.http import (
+    Client,
+    Policy,
+    Reply,
+    Temporary,
+    one_address,
+    repeat,
+    repeat_async,
+    seconds_after,
+)
 from driftline.curate.core.outside.json_api import JsonApi
 from driftline.curate.fetch.address_guard import leaves_public
 
@@ -242,3 +251,36 @@ class TestJournal:
         journal = Steps(path)
         journal.add(name="c")
         assert synced == [4]
+
+
+@pytest.mark.parametrize(
+    ("url", "form"),
+    [
+        ("https://h/a b.jpg", "https://h/a%20b.jpg"),
+        ("https://h/테.jpg?q=ä&r=\u00a0", "https://h/%ED%85%8C.jpg?q=%C3%A4&r=%C2%A0"),
+        ("https://ÖX.de/a.jpg", "https://xn--x-0ga.de/a.jpg"),
+        ("https://straße.de/a.jpg", "https://xn--strae-oqa.de/a.jpg"),
+        ("HTTPS://H/A.jpg", "https://h/A.jpg"),
+        ("https://h:0443/a.jpg", "https://h/a.jpg"),
+        ("http://h:443/a.jpg", "http://h:443/a.jpg"),
+        ("https://h/a.jpg?x#y?z", "https://h/a.jpg?x"),
+        ("http://①②⑦。0.0.1/a.jpg", "http://127.0.0.1/a.jpg"),
+        ("http://[::FFFF:7f00:1]:80/a.jpg", "http://[::ffff:7f00:1]/a.jpg"),
+    ],
+)
+def test_case_26_an_address_has_one_form(url: str, form: str) -> None:
+    assert one_address(url) == form
+    assert one_address(form) == form
+
+
+@pytest.mark.parametrize("rest", ["", "/", "?a", "/a%2Fb%20%zz.jpg", "/a{1}[2]|`^~'\"<>\\.jpg?b=%C3&c=d+e;f@g:h"])
+def test_case_26_a_plain_address_and_its_escapes_stay_as_they_are(rest: str) -> None:
+    assert one_address(f"https://a_b.h-1.de{rest}") == f"https://a_b.h-1.de{rest}"
+
+
+@pytest.mark.parametrize(
+    "url", ["//h/a", "h/a", "", "https:///a", "https://u:p@h/a", "https://ü@h/a", "https://%6c/a", "https://h:x/a",
+            "https://h/a\nb", "https://\udc80/a", "https://℀.de/a", "httpſ://h/a", "https://[::1/a", "https://[ö]/a"],
+)  # fmt: skip
+def test_case_26_what_has_a_user_or_no_host_has_no_form(url: str) -> None:
+    assert one_address(url) is None

@@ -764,11 +764,16 @@ def state_of_a_run(folder: Path) -> None:
 
 
 @reader(
-    files({"head": "noai, max-image-preview:large\n3\nhttp://u@[::1]:80/a\n127.0.0.1\nSun, 06 Nov 1994 08:49:37 GMT"})
+    files(
+        {
+            "head": "noai, max-image-preview:large\n3\nhttp://u@[::1]:80/a\nHTTP://ÖX.de:80/a b%2F\n127.0.0.1\n"
+            "Sun, 06 Nov 1994 08:49:37 GMT"
+        }
+    )
 )
 def heads(folder: Path) -> None:
     """Values of answers' heads and addresses."""
-    from driftline.curate.core.outside.http import seconds_after
+    from driftline.curate.core.outside.http import one_address, seconds_after
     from driftline.curate.fetch.address_guard import is_private_host, origin
     from driftline.curate.fetch.native import _host
     from driftline.curate.fetch.outcome import opted_out
@@ -777,5 +782,8 @@ def heads(folder: Path) -> None:
         opted_out([line])
         assert 0 <= seconds_after(line) <= 120
         is_private_host(line)
+        if (form := one_address(line)) is not None:
+            assert form.isascii()
+            assert one_address(form) == form
         if _host(line):
             origin(line)

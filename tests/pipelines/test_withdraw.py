@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -106,3 +107,16 @@ def test_without_addresses_no_url_is_hashed() -> None:
     rows = [Withdrawal("", "", "", "", address_digest("http://h/b.jpg"))]
     assert was_withdrawn(rows)(batch).to_pylist() == [False, True]
     assert was_withdrawn([rows[0]._replace(id="a", address="")])(batch).to_pylist() == [True, False]
+
+
+@pytest.mark.parametrize("url", ["http://öx.de/a b.jpg", "HTTP://xn--x-0ga.de:80/a%20b.jpg", "http://ÖX.de/a b.jpg#x"])
+def test_case_26_a_withdrawn_address_is_refused_in_every_spelling(url: str) -> None:
+    batch = batch_of([{"id": "a", "url": url}, {"id": "b", "url": "http://öx.de/A b.jpg"}], TABLE)
+    rows = [Withdrawal("", "", "", "", address_digest("http://öx.de:80/a b.jpg"))]
+    assert was_withdrawn(rows)(batch).to_pylist() == [True, False]
+
+
+def test_a_list_of_an_older_version_has_digests_of_addresses_as_written() -> None:
+    batch = batch_of([{"id": "a", "url": "HTTP://H/a.jpg"}, {"id": "b", "url": "http://h/b.jpg"}], TABLE)
+    rows = [Withdrawal("", "", "", "", hashlib.sha256(b"HTTP://H/a.jpg").hexdigest()[:32])]
+    assert was_withdrawn(rows)(batch).to_pylist() == [True, False]

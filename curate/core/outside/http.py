@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, shortened
 
@@ -24,6 +25,40 @@ T = TypeVar("T")
 LARGEST = 32 << 20  # bytes of one answer
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # statuses that another request may change
 YEAR = 366 * 86_400.0
+PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+_HOST = r"[a-z0-9_.-]+|\[[0-9a-f:.]+\]"
+_ADDRESS = re.compile(r"(?ai)(https?)://(\[[^]/?#@]+\]|[^/?#@:[]+)(?::0*([1-9][0-9]{0,4}))?([/?][^#]*)?(#.*)?")
+
+
+def one_address(url: str) -> str | None:
+    """The form in which a web address is requested and compared; None for what is none, or names a user.
+
+    Scheme and host are in lower case, the host by IDNA [UTS 46], without the scheme's own port and the fragment. Path
+    and query are percent-encoded UTF-8 where they are not printable ASCII; what is stays as it is, also its escapes.
+
+    >>> one_address("HTTPS://ÖX.de:443/a b%2Fc.jpg#x"), one_address("https://h/a.jpg"), one_address("https://u:p@h/a.jpg")
+    ('https://xn--x-0ga.de/a%20b%2Fc.jpg', 'https://h/a.jpg', None)
+    """
+    match = _ADDRESS.fullmatch(url)
+    if match is None or re.search(r"[\x00-\x1f\x7f]", url):
+        return None
+    scheme, host, port, rest = match[1].lower(), match[2].lower(), int(match[3] or 0), match[4] or ""
+    if not host.isascii():
+        from yarl import URL  # of aiohttp, which requests addresses
+
+        try:
+            host = URL.build(scheme=scheme, host=host).raw_host or ""
+        except ValueError:
+            return None
+    if port > 0xFFFF or not re.fullmatch(_HOST, host):
+        return None
+    shown = f":{port}" if port not in (0, {"http": 80, "https": 443}[scheme]) else ""
+    return f"{scheme}://{host}{shown}{quote(rest, safe=PRINTABLE, errors='surrogatepass')}"
+
+
+def without_user(text: str) -> str:
+    """The text without user and password of an address."""
+    return re.sub(r"//[^/@\s]*@", "//…@", text)
 
 
 class Temporary(Exception):
@@ -186,5 +221,5 @@ class Client:
 
     def hidden(self, text: str) -> str:
         """The text without the secret, and without user and password of an address."""
-        text = re.sub(r"//[^/@\s]*@", "//…@", text)
+        text = without_user(text)
         return text.replace(self._secret, "…") if self._secret else text
