@@ -39,7 +39,15 @@ class Fetch(Stage):
         source = context.config.collection
         contact, others = getattr(source, "contact", ""), source.lists_others()  # a contact, if the source asks for one
         counts = fetch(
-            parts, out, context.config.fetch, context.run_log, context.executor, again, store, contact, others
+            parts,
+            out,
+            context.config.fetch,
+            context.run_log,
+            context.executor,
+            again,
+            store,
+            contact=contact,
+            others=others,
         )
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)

@@ -349,7 +349,9 @@ def test_a_width_that_is_rounded_is_in_the_plan_and_the_run(
 def test_the_contact_of_a_source_reaches_the_requests_of_images(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Case 27."""
     contacts: list[Any] = []
-    monkeypatch.setattr("driftline.curate.fetch.run.fetch", lambda *args: contacts.append(args[-1]) or Counter({"": 1}))
+    monkeypatch.setattr(
+        "driftline.curate.fetch.run.fetch", lambda *_, contact, others: contacts.append(contact) or Counter({"": 1})
+    )
     (own / "filter" / "table").mkdir(parents=True)
     for changes in ((f"collection={COMMONS}}}",), ()):
         Fetch(context(own, *changes)).run({"filter": own / "filter"}, own / "out")
