@@ -30,6 +30,23 @@ class Times(NamedTuple):
 def settled_dates(path: Path) -> dict[str, Date]:
     """Id → its date, of a CSV file with the columns id and date (2012, 2012-05, 2012-05-01, 2012-05-01T10:00+02:00);
     empty without the file. The last row of an id counts. Raises BadInput, naming the row."""
+    return {id_: clock(text) for id_, text in _texts(path).items()}
+
+
+def settle(path: Path, id_: str, text: str) -> None:
+    """Add a date to the file, in place of an earlier one of the photo; "" takes it back. Raises BadInput."""
+    texts = {name: date for name, date in _texts(path).items() if name != id_}
+    if text.strip():
+        try:
+            clock(text)
+        except ValueError:
+            raise BadInput(f"The date is {text!r}.", "Expected one as 2012, 2012-05 or 2012-05-01.") from None
+        texts[id_] = text.strip()
+    write_text(path, csv_text(COLUMNS, sorted(texts.items())))
+
+
+def _texts(path: Path) -> dict[str, str]:
+    """Id → its date as it was written, which `clock` reads."""
     if not path.is_file():
         return {}
     try:
@@ -38,35 +55,17 @@ def settled_dates(path: Path) -> dict[str, Date]:
         raise BadInput(f"{path} cannot be read as CSV ({error}).", "Expected UTF-8 text.") from None
     if not rows or tuple(rows[0]) != COLUMNS:
         raise BadInput(f"{path} begins with {','.join(rows[0]) if rows else 'nothing'}.", "Expected id,date.")
-    dates = {}
+    texts = {}
     for number, row in enumerate(rows[1:], 2):
         try:
             id_, text = row
-            dates[id_] = clock(text)
+            clock(text)
         except ValueError:
             raise BadInput(
                 f"{path}: row {number} is {','.join(row)!r}.", "Expected an id and a date, as in 2012-05."
             ) from None
-    return dates
-
-
-def settle(path: Path, id_: str, text: str) -> None:
-    """Add a date to the file, in place of an earlier one of the photo; "" takes it back. Raises BadInput."""
-    dates = settled_dates(path)
-    rows = {name: row for name, row in _rows(path).items() if name in dates and name != id_}
-    if text.strip():
-        try:
-            clock(text)
-        except ValueError:
-            raise BadInput(f"The date is {text!r}.", "Expected one as 2012, 2012-05 or 2012-05-01.") from None
-        rows[id_] = text.strip()
-    write_text(path, csv_text(COLUMNS, sorted(rows.items())))
-
-
-def _rows(path: Path) -> Mapping[str, str]:
-    if not path.is_file():
-        return {}
-    return dict(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()[1:]))
+        texts[id_] = text
+    return texts
 
 
 def times_of(table: pa.Table, settled: Mapping[str, Date]) -> Times:

@@ -20,12 +20,12 @@ def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict
     """
     release = folder_of(root, "publish") / "release"
     opened = Release.open(release) if (release / "release.json").is_file() else None
-    held = set() if opened is None else set(opened.table["id"].to_pylist())
+    released = set() if opened is None else set(opened.table["id"].to_pylist())
     rows = []
     for photo in photos:
         history = trace(root, photo)
         url = next((event["url"] for event in history["events"] if event.get("url")), None)
-        version = opened.facts["version"] if opened is not None and history["id"] in held else ""
+        version = opened.facts["version"] if opened is not None and history["id"] in released else ""
         digest = "" if url is None else address_digest(url)
         rows.append(Withdrawal(history["id"], today(), " ".join(reason.split()), version, digest))
     new = {one.id for one in withdraw(root / NAME, rows)}
