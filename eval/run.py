@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from driftline.curate.core.atomic_io import fingerprint, locked
+from driftline.curate.core.atomic_io import locked
 from driftline.curate.core.digests import code_of
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
@@ -279,14 +279,14 @@ def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dic
     same, identity = identity, identity | {"code_of": code_or_name(learner, grid.protocol)}
     if grid.out is None:
         return identity, None
-    folder, name = grid.out / folder_name(grid.name), f"{folder_name(job.name)}-seed{job.seed}"
+    folder, name = grid.out / folder_name(grid.name), row_files.stored_name(identity)
     if grid.any_code:
         wanted = json.loads(json.dumps(same))
-        for other in sorted(folder.glob(f"{glob.escape(name)}-*")):
+        for other in sorted(folder.glob(f"{glob.escape(name.rpartition('-')[0])}-*")):
             record = row_files.record(other) if _finished(other, grid) else {}
             if all(record.get(key) == value for key, value in wanted.items()):
                 return identity, other
-    return identity, folder / f"{name}-{fingerprint(identity)[:12]}"
+    return identity, folder / name
 
 
 @dataclasses.dataclass(frozen=True)
