@@ -14,6 +14,7 @@ from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import read_arrays
 from driftline.curate.core.outside.limits import CLASSES
 from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.importers.dated import moments_of
 from driftline.stream_builder.splitting import no_test, numbered
 from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from driftline.stream_builder.ties import FACT, KEPT
@@ -177,7 +178,7 @@ def _samples(x: Array, what: str) -> Array:
 
 def _array(values: Any) -> Array:
     """Objects that are all texts, as pandas has them, are text."""
-    array = np.asarray(values)
+    array = np.asarray(moments_of(values))
     if array.dtype.kind == "O" and array.size and all(isinstance(value, str) for value in array.flat):
         return array.astype(np.str_)
     return array
