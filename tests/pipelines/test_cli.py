@@ -423,8 +423,15 @@ class TestList:
         assert "Did you mean 'ocrr'" in message(driftline("list", "learners", "--protocol", "ocr"), 2)
 
     def test_columns_are_aligned(self) -> None:
-        lines = driftline("list", "exports").stdout.splitlines()
+        lines = [line for line in driftline("list", "exports").stdout.splitlines() if line[0] != " "]
         assert len({line.index("driftline") for line in lines}) == 1
+
+    def test_a_row_is_wrapped_and_ends_at_a_whole_sentence(self) -> None:
+        text = driftline("list", "presets").stdout
+        assert max(map(len, text.splitlines())) <= 80
+        assert "weight_decay=0.0001; protocols: near-future; rules: batch=128," in " ".join(text.split())
+        for kind in ("presets", "learners", "protocols", "recipes"):
+            assert all(row["summary"].endswith((".", ")")) for row in answer("list", kind, "--json")), kind
 
     def test_a_broken_plugin_is_named_and_the_others_are_listed(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
