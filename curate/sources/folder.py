@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,6 +20,8 @@ from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+NAMED = 5  # photos that a warning names
 
 
 class Folder(FileSource):
@@ -74,12 +77,15 @@ class Folder(FileSource):
         beside = {path.parent for path in files.others if path.suffix.lower() in (".json", ".xmp")}
         for start in range(skip, len(photos), rows):
             chunk = photos[start : start + rows]
-            yield batch_of(
-                [
-                    self._record(root, path, kind, start + i, path.parent in beside)
-                    for i, (path, kind) in enumerate(chunk)
-                ]
-            )
+            warned: dict[str, list[str]] = {}
+            records = [
+                self._record(root, path, kind, start + i, path.parent in beside, warned)
+                for i, (path, kind) in enumerate(chunk)
+            ]
+            for text, names in warned.items():
+                more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+                warnings.warn(f"{', '.join(names[:NAMED])}{more}: {text}", stacklevel=2)
+            yield batch_of(records)
 
     def files(self, at: Workplace = HERE) -> Files:
         """Every file below the folder."""
@@ -94,7 +100,10 @@ class Folder(FileSource):
             for path, (why, suffix) in files.others.items()
         ]
 
-    def _record(self, root: Path, path: Path, kind: str | None, row: int, sidecars: bool) -> dict[str, Any]:
+    def _record(
+        self, root: Path, path: Path, kind: str | None, row: int, sidecars: bool, warned: dict[str, list[str]]
+    ) -> dict[str, Any]:
+        """warned: warning of Pillow → names of photos, which it extends."""
         name = path.relative_to(root).as_posix()
         if not is_utf8(name):
             return {"id": safe_id(printable(name)), "row": row, "fault": "not_utf8", "raw": printable(name)}
@@ -104,6 +113,8 @@ class Folder(FileSource):
             tags = _exif(path, kind)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
+        for text in tags.warned:
+            warned.setdefault(text, []).append(name)
         witnesses = self._witnesses(path, name, tags, sidecars)
         place, date = next(iter(witnesses.items()), ("", None))
         extra: dict[str, Any] = {}

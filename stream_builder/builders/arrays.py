@@ -14,7 +14,6 @@ from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import read_arrays
 from driftline.curate.core.outside.limits import CLASSES
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.importers.dated import moments_of
 from driftline.stream_builder.splitting import no_test, numbered
 from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from driftline.stream_builder.ties import FACT, KEPT
@@ -174,6 +173,11 @@ def _samples(x: Array, what: str) -> Array:
             return x.astype(np.float32)
     except (TypeError, ValueError) as error:
         raise BadArray(f"{what}: x has values that are no numbers ({reason(error)}).", "Expected numbers.") from None
+
+
+def moments_of(column: Any) -> Any:
+    """Periods of pandas as their first moment; other columns as they are."""
+    return column.dt.to_timestamp() if str(getattr(column, "dtype", "")).startswith("period[") else column
 
 
 def _array(values: Any) -> Array:

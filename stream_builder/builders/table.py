@@ -14,8 +14,9 @@ from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reaso
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.documents import check_encoding
 from driftline.curate.core.outside.tables import read_parquet, readable
+from driftline.stream_builder.builders.arrays import moments_of
 from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_hdf5
-from driftline.stream_builder.importers.dated import column_of, moments_of, seconds_of_column, texts_of
+from driftline.stream_builder.importers.dated import column_of, seconds_of_column, texts_of
 from driftline.stream_builder.lazy_images import from_download
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Stream

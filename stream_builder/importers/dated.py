@@ -183,11 +183,6 @@ def seconds_of_column(column: pa.ChunkedArray, row_of: Callable[[int], str]) -> 
     return values // per_second(int(np.abs(values).max()))
 
 
-def moments_of(column: Any) -> Any:
-    """Periods of pandas as their first moment; other columns as they are."""
-    return column.dt.to_timestamp() if str(getattr(column, "dtype", "")).startswith("period[") else column
-
-
 def _moments(column: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
     """As `times_of`, of a column without gaps whose type is a time or which is ISO 8601 text of one form, a hundred
     times as fast; None for others."""
