@@ -249,8 +249,8 @@ class _Work:
         from driftline.stream_builder.stream import Stream
 
         parts = [(Stream.load(folder), [seed]) for seed, folder in draws.items()] or [(stream, self.seeds)]
-        settings, inapplicable = dict(self.settings), {}
-        planned, because = [], ""
+        settings, planned, because = dict(self.settings), [], ""
+        inapplicable: dict[str, Inapplicable] = {}
         while True:
             try:
                 planned = [plan(on, name, learners, seeds, **self._common(settings)) for on, seeds in parts]

@@ -38,8 +38,9 @@ def open_classes(path: Path, options: Options) -> Dataset:
     whole = _samples(path, _classes(path), options.size)
     test = draw_sides((whole.y,), whole.index, SHARE, rng_for(0, "test"))
     warnings.warn(f"{path} has no folder train: {SHARE:.0%} of each class, at random, are test samples.", stacklevel=2)
-    sides = [Samples(whole.x.select(rows), whole.y[rows], rows) for rows in map(np.flatnonzero, (~test, test))]
-    return Dataset(path.name, *sides, _classes(path))
+    rows = map(np.flatnonzero, (~test, test))
+    train, held_out = (Samples(whole.x.select(of_side), whole.y[of_side], of_side) for of_side in rows)
+    return Dataset(path.name, train, held_out, _classes(path))
 
 
 def _classes(path: Path) -> list[str]:

@@ -21,7 +21,7 @@ def open_stream(path: Path, options: Options) -> Dataset:
             raise IncompatibleStream(f"The stream {stream.name!r} has no {names[0]} split.", "Expected train and test.")
         split = join(splits)
         sides.append(Samples(split.x, split.y, np.arange(len(split))))
-    return Dataset(stream.name, *sides, [str(name) for name in stream.classes])
+    return Dataset(stream.name, sides[0], sides[1], [str(name) for name in stream.classes])
 
 
 FORMAT = Format(lambda path: (path / "stream.json").is_file(), open_stream)
