@@ -20,8 +20,8 @@ from driftline.curate.core.atomic_io import TEMPORARY, json_value
 from driftline.curate.core.errors import BadConfig, BadInput, Unfinished
 from driftline.curate.core.outside.http import Client, Policy, Reply, Temporary
 from driftline.curate.publishing.plan import Plan, Published, Settings, token_of
+from driftline.curate.release.croissant.provenance import maker
 from driftline.curate.release.licences import NOT_STATED
-from driftline.curate.release.responsible import maker
 
 HOME = "https://zenodo.org"
 MOST_FILES, MOST_BYTES = 100, 50_000_000_000

@@ -1,7 +1,4 @@
-"""The licences of a release: what its records say, and what they allow in ODRL 2.2, ccREL, DUO and on the Hub.
-
-Terms are claimed for Creative Commons licences alone, from their address; every other licence is named, without terms.
-"""
+"""The licences of a release: names and addresses that its records have, for card, Croissant and the Hub."""
 
 from __future__ import annotations
 
@@ -15,17 +12,6 @@ ADDRESS = re.compile(r"https?://[^\s/]+\S*")
 DEED = re.compile(
     r"https?://creativecommons\.org/(?:licenses|publicdomain)/((?:by|nc|nd|sa)(?:-(?:by|nc|nd|sa))*|zero|mark)/([\d.]+)"
 )
-RESEARCH, NO_RESTRICTION, NON_COMMERCIAL = (
-    ("DUO_0000042", "general research use"), ("DUO_0000004", "no restriction"),
-    ("DUO_0000046", "non-commercial use only"),
-)  # fmt: skip
-TERMS: dict[str, tuple[str, str]] = {  # part of a deed's address → ODRL rule, and its action in ccREL
-    "by": ("odrl:duty", "cc:Attribution"),
-    "sa": ("odrl:duty", "cc:ShareAlike"),
-    "nc": ("odrl:prohibition", "cc:CommercialUse"),
-    "nd": ("odrl:prohibition", "cc:DerivativeWorks"),
-}  # zero and mark have none
-ALLOWED = ("cc:Reproduction", "cc:Distribution", "cc:DerivativeWorks")  # by every deed, less what it prohibits
 HUB = {  # identifiers that the Hugging Face Hub lists (huggingface.co/docs/hub/repositories-licenses)
     "cc0-1.0", "cc-by-2.0", "cc-by-2.5", "cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc-by-nc-2.0",
     "cc-by-nc-3.0", "cc-by-nc-4.0", "cc-by-nd-4.0", "cc-by-nc-nd-3.0", "cc-by-nc-nd-4.0", "cc-by-nc-sa-2.0",
@@ -59,12 +45,12 @@ def listed(facts: Mapping[str, Any]) -> Sequence[Entry]:
 
 def labels(entries: Iterable[Entry]) -> list[str]:
     """The address of each licence, or its name; each once."""
-    return list(dict.fromkeys(map(_label, entries)))
+    return list(dict.fromkeys(map(label_of, entries)))
 
 
 def hub_licences(entries: Iterable[Entry]) -> list[str]:
     """The Hub's identifier of each licence; "other" for those that it does not list."""
-    codes = (f"cc-{'-'.join(deed[0])}-{deed[1]}" if (deed := _deed(entry)) else "" for entry in entries)
+    codes = (f"cc-{'-'.join(parts[0])}-{parts[1]}" if (parts := deed(entry)) else "" for entry in entries)
     names = (code.replace("cc-zero", "cc0") for code in codes)
     return sorted({name if name in HUB else "other" for name in names}, key=lambda name: (name == "other", name))
 
@@ -77,50 +63,17 @@ def licence_nodes(entries: Iterable[Entry]) -> Any:
     return nodes[0] if len(nodes) == 1 else nodes
 
 
-def usage(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """The property `usageInfo` (Croissant 1.1, "Data Use Conditions"): DUO terms that hold for every image, if all
-    licences are Creative Commons', and one ODRL offer a licence."""
-    deeds = [_deed(entry) for entry in entries]
-    parts = {part for deed in deeds if deed for part in deed[0]}
-    terms = [RESEARCH if parts & TERMS.keys() else NO_RESTRICTION] if None not in deeds else []
-    terms += [NON_COMMERCIAL] if "nc" in parts else []  # a set is as restricted as its most restricted image
-    return [*map(_defined_term, terms), *map(_offer, {_label(entry): entry for entry in entries}.values())]
-
-
 def no_derivatives(licence: Sequence[str]) -> bool:
     """Whether a Creative Commons licence forbids altered copies. licence: its name and address, as far as known."""
     return any("noderiv" in text.lower().replace("-", "").replace(" ", "") or "-nd" in text.lower() for text in licence)
 
 
-def _label(entry: Entry) -> str:
+def label_of(entry: Entry) -> str:
+    """The address of a licence, or its name."""
     return str(entry["url"] or entry["name"])
 
 
-def _deed(entry: Entry) -> tuple[list[str], str] | None:
+def deed(entry: Entry) -> tuple[list[str], str] | None:
     """Parts and version of a Creative Commons licence, by its address."""
     match = DEED.match((entry["url"] or "").lower())
     return (match[1].split("-"), match[2].strip(".")) if match else None
-
-
-def _defined_term(term: tuple[str, str]) -> dict[str, Any]:
-    code, name = term
-    url = f"http://purl.obolibrary.org/obo/{code}"
-    return {"@type": "sc:DefinedTerm", "name": name, "termCode": code, "url": url}
-
-
-def _offer(entry: Entry) -> dict[str, Any]:
-    """What one licence allows; nothing is claimed of a licence without a deed."""
-    offer = {"@type": "sc:CreativeWork", "name": entry["name"]} | ({"url": entry["url"]} if entry["url"] else {})
-    if (deed := _deed(entry)) is None:
-        return offer | {"description": "The terms of this licence are not known."}
-    rules = [TERMS[part] for part in deed[0] if part in TERMS]
-    prohibited = [action for rule, action in rules if rule == "odrl:prohibition"]
-    duties = [action for rule, action in rules if rule == "odrl:duty"]
-    permission = _rule("odrl:Permission", [action for action in ALLOWED if action not in prohibited])
-    permission |= {"odrl:duty": _rule("odrl:Duty", duties)} if duties else {}
-    offer |= {"@type": ["sc:CreativeWork", "odrl:Offer"], "odrl:permission": permission}
-    return offer | ({"odrl:prohibition": _rule("odrl:Prohibition", prohibited)} if prohibited else {})
-
-
-def _rule(kind: str, actions: Iterable[str]) -> dict[str, Any]:
-    return {"@type": kind, "odrl:action": [{"@id": action} for action in actions]}

@@ -106,8 +106,7 @@ def write_release(
     if changes is not None:
         write_text(out / "CHANGES.md", changes_markdown(changes, settings.version))
     tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}
-    ids = {row["id"] for row in rows}
-    twice = any(stone.id in ids and stone.tar in tars for stone in tombstones)
+    twice = {row["id"] for row in rows} & {stone.id for stone in tombstones if stone.tar in tars}
     write_croissant(out, facts, table, tars, not twice)
     write_text(out / "README.md", card(facts, template=template))
     seal(out, tars | {f"unlabelled/{name}": digest for name, digest in further.sums.items()})

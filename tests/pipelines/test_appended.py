@@ -132,9 +132,8 @@ def croissant_ids(release: Release) -> list[str]:
     return [id_.decode() if isinstance(id_, bytes) else id_ for id_ in (record["images/id"] for record in records)]
 
 
-def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("croissant_cache")
+def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours(folder: Path, tmp_path: Path) -> None:
     """Also Case 42: a withdrawn photo in an old tar, whose checksum stays in the Croissant of what has grown."""
     before = Release.open(folder)
     assert not read_json(before.path / "croissant.json")["isLiveDataset"]
@@ -157,7 +156,6 @@ def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours
     digests = {node["@id"]: node.get("sha256") for node in document["distribution"]}
     assert {digests[name] == digest for name, digest in old.items() if name.startswith("shards/")} == {True}
     assert [node["prov:label"] for node in document["prov:wasDerivedFrom"]] == ["folder", "unnamed 1.0.0"]
-    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
     assert len(croissant_ids(after)) == len(after.table) == len(before.table) - 1
     assert set(croissant_ids(after)) == set(after.table["id"].to_pylist())
     for name in EXPORTS:

@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftline.curate.release.licences import NOT_STATED, licence_nodes, listed, usage
-from driftline.curate.release.responsible import maker, provenance_nodes, responsible, time_span
+from driftline.curate.release.croissant.provenance import maker, provenance_nodes
+from driftline.curate.release.croissant.responsible import responsible, time_span
+from driftline.curate.release.croissant.terms import usage
+from driftline.curate.release.licences import NOT_STATED, licence_nodes, listed
 
 CONTEXT: dict[str, Any] = {
     "@language": "en",
