@@ -12,7 +12,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.images.changes import KINDS, alters, kinds_of
 from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
 from driftline.curate.release.croissant.provenance import maker
-from driftline.curate.release.croissant.responsible import time_span
+from driftline.curate.release.croissant.responsible import coverage
 from driftline.curate.release.licences import Entry, hub_licences, labels, listed
 from driftline.curate.release.selection import absences
 from driftline.curate.validation.answers.rule_text import agreement_texts, answers_text, rule_text
@@ -63,7 +63,7 @@ def card(
             licence_header=_licence_header(complete["licence_list"]),
             creator=creator,
             contact=contact,
-            time_span="/".join(time_span(facts)),
+            time_span=coverage(facts),
             agreement_texts=agreement_texts(facts["provenance"].get("agreement")),
             judged=section_text(judgement),
             judged_otherwise=parse_judgement(judgement).get("", ""),

@@ -140,7 +140,7 @@ def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours
     gone, old = before.table["id"][0].as_py(), tars_of(before)
     hidden = pq.read_table(before.path / "unlabelled.parquet")["id"][0].as_py()
     write_text(folder / "withdrawn.csv", f"id\n{gone}\n{hidden}\n")
-    after = append(folder, "1.1.0", "release.withdrawn=withdrawn.csv")
+    after = append(folder, "1.1.0", "release.withdrawn=withdrawn.csv", "release.author=A Lab <a@example.org>")
     dead = {(s.id, s.reason) for s in after.tombstones()}
     assert {(gone, "withdrawn"), (hidden, "withdrawn")} <= dead
     assert {name: tars_of(after)[name] for name in old} == old
@@ -153,6 +153,7 @@ def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours
     from_release(after, "images:8")
     document = read_json(after.path / "croissant.json")
     assert document["isLiveDataset"]
+    assert document["creator"] == {"@type": "sc:Organization", "name": "A Lab", "email": "a@example.org"}
     digests = {node["@id"]: node.get("sha256") for node in document["distribution"]}
     assert {digests[name] == digest for name, digest in old.items() if name.startswith("shards/")} == {True}
     assert [node["prov:label"] for node in document["prov:wasDerivedFrom"]] == ["folder", "unnamed 1.0.0"]

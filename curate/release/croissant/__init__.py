@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.curate.release.croissant.provenance import maker, provenance_nodes
-from driftline.curate.release.croissant.responsible import responsible, time_span
+from driftline.curate.release.croissant.responsible import coverage, responsible
 from driftline.curate.release.croissant.terms import usage
 from driftline.curate.release.licences import NOT_STATED, licence_nodes, listed
 
@@ -133,8 +133,8 @@ def _document(
         "distribution": distribution,
         "recordSet": records,
     }
-    if len(span := time_span(facts)) == 2:
-        document["temporalCoverage"] = "/".join(span)
+    if span := coverage(facts):
+        document["temporalCoverage"] = span
     if provenance.get("published"):  # a setting, because the current date would make equal runs differ
         document["datePublished"] = provenance["published"]
     return document | responsible(facts) | provenance_nodes(facts)

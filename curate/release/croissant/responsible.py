@@ -77,6 +77,12 @@ def time_span(facts: Mapping[str, Any]) -> list[str]:
     return [*starts[:1], *ends[-1:]]
 
 
+def coverage(facts: Mapping[str, Any]) -> str:
+    """The time span as an interval of ISO 8601; "" if an end is not known."""
+    span = time_span(facts)
+    return "/".join(span) if len(span) == 2 else ""
+
+
 def judges_of(facts: Mapping[str, Any]) -> list[str]:
     """Names of the models that answered about published images."""
     agreement = facts["provenance"].get("agreement") or {}
