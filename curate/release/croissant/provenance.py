@@ -25,10 +25,10 @@ def provenance_nodes(facts: Mapping[str, Any]) -> dict[str, Any]:
     if former := (facts.get("changes") or {}).get("against"):
         entities.append(_node("Entity", "#previous-version", f"{former['name']} {former['version']}"))
     program = f"driftline {provenance['driftline']}, seed {provenance['seed']}"
-    software, encoder = (_node("SoftwareAgent", "#driftline", program),
-                         _node("SoftwareAgent", "#encoder", str(provenance["encoder"]["model"])))  # fmt: skip
+    software, encoder = (_node("Agent", "#driftline", program),
+                         _node("Agent", "#encoder", str(provenance["encoder"]["model"])))  # fmt: skip
     people = [_node("Agent", "#people", "people who answered")] if facts.get("answers", {}).get("people") else []
-    judges = [_node("SoftwareAgent", f"#judge-{i}", judge) for i, judge in enumerate(judges_of(facts))]
+    judges = [_node("Agent", f"#judge-{i}", judge) for i, judge in enumerate(judges_of(facts))]
     agents = ([software], [software, encoder], [software, *people, *judges])
     activities = []
     for (label, (item, stages)), own in zip(ACTIVITIES.items(), agents, strict=True):
