@@ -197,10 +197,7 @@ def evaluate(
         folders = draws.get(path, {})
         stream = streams.get(path) or Stream.load(next(iter(folders.values()), path))
         parts += [work.part(name, path, names, stream, folders, len(protocols) * len(paths) == 1) for name in protocols]
-    _check_used(settings, parts)
-    for part in parts:
-        work.announce(part)
-    documents = [work.document(part) for part in parts]
+    documents = work.documents(parts)
     following = next_step("report", out, "--out", "report") if any(d["results"] for d in documents) else ""
     lines = [*map(scores_text, documents), following]
     show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())
@@ -271,18 +268,23 @@ class _Work:
         more = {"out": self.out, "tune": self.grid, "preset": self.preset, "reuse": self.reuse}
         return {"settings": settings, **more}
 
-    def announce(self, part: _Part) -> None:
-        """Say how much there is to do, and by which settings."""
-        if part.because:
-            return
+    def documents(self, parts: Sequence[_Part]) -> list[dict[str, Any]]:
+        """The scores of each part. Before the first: raises BadConfig for a setting that none uses, and says how much
+        there is to do."""
+        _check_used(self.settings, parts)
+        for part in parts:
+            if not part.because:
+                self._announce(part)
+        return [self._document(part) for part in parts]
+
+    def _announce(self, part: _Part) -> None:
         self.run_log.say(_estimate(part.protocol, part.planned, self.executor.workers))
         for learner, text in filter(all, part.planned[0].settings.items()):
             self.run_log.say(f"  {learner}: {text}")
         for learner, code in part.planned[0].untold.items():
             self.run_log.say(f"  {learner}: finished runs are not used again: {code} cannot be read as a file.")
 
-    def document(self, part: _Part) -> dict[str, Any]:
-        """The scores by one protocol."""
+    def _document(self, part: _Part) -> dict[str, Any]:
         from driftline.eval.rows import keep_skipped
         from driftline.eval.run import evaluate, evaluate_draws
 
