@@ -71,14 +71,15 @@ def open_batch(context: Context) -> OpenBatch:
             f"Run: driftline run {context.root} --until ask.",
         )
     batch = OpenBatch(folder, 1, read_batch(folder))
+    last = batch.facts["batch"]
     if ((rest := round_folder(context.root, 1)) / "batch.json").is_file():  # what was not answered before
         facts = read_batch(rest)
-        batch = _after(batch, rest, 1, facts) if facts["after"] == batch.facts["batch"] else batch
+        batch = _after(batch, rest, 1, facts) if facts["after"] == last else batch
     while ((later := round_folder(context.root, batch.number + 1)) / "batch.json").is_file():
         facts = read_batch(later)
-        if facts["after"] != batch.facts["batch"]:  # it follows a batch of other settings
+        if facts["after"] != last:  # it follows a batch of other settings
             break
-        batch = _after(batch, later, batch.number + 1, facts)
+        batch, last = _after(batch, later, batch.number + 1, facts), facts["batch"]
     return batch
 
 

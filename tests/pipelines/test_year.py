@@ -105,6 +105,10 @@ class Year:
     def release(self, month: int) -> Release:
         return Release.open(self.releases / f"{month}")
 
+    def ids(self, month: int) -> list[str]:
+        ids: list[str] = self.release(month).table["id"].to_pylist()
+        return ids
+
     def compare(self, month: int, months: Sequence[str]) -> None:
         """What `compare` says of this month's release and the one before is what their tables say."""
         about = document("compare", self.releases / f"{month - 1}", self.releases / f"{month}")
@@ -134,7 +138,7 @@ def test_a_year_of_an_album_gives_twelve_releases_and_loses_no_answer(tmp_path: 
     for month, things in MONTHS.items():
         year.arrive(month, things)
         if month in WITHDRAWN:
-            gone.add(id_ := year.release(month - 1).table["id"].to_pylist()[month])
+            gone.add(id_ := year.ids(month - 1)[month])
             assert document("withdraw", year.root, id_)["withdrawn"] == [id_]
         year.configure(month)
         planned = document("grow", year.root, "--dry-run")
@@ -155,15 +159,16 @@ def test_a_year_of_an_album_gives_twelve_releases_and_loses_no_answer(tmp_path: 
         assert {stage["state"] for stage in document("status", year.root)["stages"]} == {"done"}
         shutil.copytree(folder_of(year.root, "publish") / "release", year.releases / f"{month}")
         year.release(month).verify()
-        assert gone.isdisjoint(year.release(month).table["id"].to_pylist())
+        assert gone.isdisjoint(year.ids(month))
         if month > 1:
             year.compare(month, months)
+            assert {*year.ids(month - 1)} - gone <= {*year.ids(month)}
 
     assert set(year.typed.values()) == {1}, "asked twice"
     last = year.release(12)
     assert last.facts["answers"]["people"] == {f"{len(PEOPLE)}": len(last.table)}
     answered = {id_ for _, id_ in year.typed} - gone
-    assert {id_ for id_ in answered if year.truth[id_] != "lamp"} >= set(last.table["id"].to_pylist())
+    assert {id_ for id_ in answered if year.truth[id_] != "lamp"} >= {*year.ids(12)}
     answers = pq.read_table(folder_of(year.root, "tally") / "answers.parquet")
     assert answers["fault"].null_count == len(answers)
     assert Counter(answers["id"].to_pylist()) == Counter(id_ for _, id_ in year.typed if id_ not in gone)
