@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import OUTSIDE, UNDECIDED, assign
+from driftline.curate.bucketing.assign import OUTSIDE, THIN, UNDECIDED, assign
 from driftline.curate.bucketing.frozen import assign_frozen
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.bucketing.settled import settled_dates, times_of
@@ -70,13 +70,15 @@ class Cut:
     """The photos of a sample in buckets."""
 
     number: npt.NDArray[np.int64]
-    """(N,) bucket of each, or OUTSIDE, or UNDECIDED"""
+    """(N,) bucket of each, or OUTSIDE, UNDECIDED or THIN"""
     labelled: dict[int, str]
     """number and name of each labelled bucket"""
     sizes: list[dict[str, Any]]
     """name and photos of each of these"""
     undecided: int | None = None
     """photos that may be in several; None: the stage bucket is done"""
+    thin: int | None = None
+    """photos that wait for others of their period; likewise"""
     near_borders: int | None = None
     """photos of a folder whose clock, of unknown offset, shows a time within 14 hours of a bucket's border: only these
     may be in the wrong bucket. None: another source, or the stage is done"""
@@ -87,6 +89,7 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
     again: by the settings, or the borders that the run keeps; else as the finished stage did. borders: instead of
     these. Raises Shortage if no photo is in a bucket."""
     settings, ids = context.config.buckets, whole(table["id"])
+    settings = settings.model_copy(update={"min_photos": max(1, round(settings.min_photos / share))})  # of a sample
     if not again:
         folder = folder_of(context.root, "bucket")
         of = dict(rows_of(pq.ParquetFile(folder / "members.parquet").read(["id", "bucket"]), "id", "bucket"))
@@ -99,7 +102,7 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
         number, buckets = assign(times.first, ids, settings, times.last)
     else:
         number, buckets = assign_frozen(times.first, ids, borders, settings, times.last)
-    undecided = int((number == UNDECIDED).sum())
+    undecided, thin = (round(int((number == why).sum()) * share) for why in (UNDECIDED, THIN))
     if not (number >= 0).any():
         problem = f"None of {len(table):,} photos is in a bucket (date_undecided {undecided:,})."
         raise Shortage(problem, "", "Compare buckets with the dates of the photos.")
@@ -111,7 +114,7 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
         first = np.searchsorted(at_borders, clocks - ZONES, "left")
         near = int((first < np.searchsorted(at_borders, clocks + ZONES, "right")).sum())
     plain = [bucket.plain() for bucket in buckets]
-    return Cut(number, *_labelled(settings, plain, share), round(undecided * share), near)
+    return Cut(number, *_labelled(settings, plain, share), undecided, thin, near)
 
 
 def _labelled(

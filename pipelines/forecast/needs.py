@@ -119,6 +119,7 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
         "contradicted_dates": {} if sample is None else sample.contradicted,
         "near_borders": None if pieces is None else pieces.near_borders,
         "undecided": None if pieces is None else pieces.undecided,
+        "thin": None if pieces is None else pieces.thin,
         "buckets": buckets,
         "classes": classes,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 from support.albums import ALBUMS, LEARNERS, journey
-from support.console import inside
+from support.console import document, inside
 from support.helpers import album, photo_config
 from support.living import context
 
@@ -69,3 +71,32 @@ def test_a_class_in_one_year_a_year_without_and_a_thin_year(tmp_path: Path) -> N
     assert stream.facts["gaps"] == ["1", "2"]
     assert [entry["name"] for entry in stream.facts["buckets"]] == ["0", "3"]
     release.verify()
+
+
+def test_thin_years_are_joined_and_new_ones_wait_as_plan_and_card_say(tmp_path: Path) -> None:
+    photos = album(tmp_path / "photos", 4)
+    for photo in photos.glob("*/2011-05-0[234]*"):
+        photo.unlink()
+    config = photo_config("  per_class: 4").replace("{kind: calendar", "{kind: calendar, min_photos: 5")
+    (tmp_path / "driftline.yaml").write_text(config)
+    assert "buckets    2010: 8, 2011 to 2012: 10" in inside("plan", tmp_path).stdout
+    run(context(tmp_path))
+    release = Release.open(tmp_path)
+    assert [bucket["name"] for bucket in release.facts["buckets"]] == ["2010", "2011 to 2012"]
+    assert "A year with fewer than 5 photos is joined with those that follow it." in (
+        (release.path / "README.md").read_text(encoding="utf-8")
+    )
+
+    def arrive(year: int, n: int) -> tuple[str, dict[str, Any]]:
+        for i, source in enumerate(sorted(photos.glob("*/2010*"))[:n]):
+            with Image.open(source) as image:
+                image.rotate(8 * (i + 1) + year % 7).save(source.with_name(f"{year}-05-{i + 1:02d}.jpg"))
+        return inside("grow", tmp_path, "--dry-run").stdout, document("grow", tmp_path)
+
+    told, grown = arrive(2013, 3)
+    assert "3 photos wait until their time has buckets.min_photos: thin_period" in told
+    assert grown["buckets"]["now"] == ["2010", "2011 to 2012"]
+    assert grown["stages"][3]["counts"]["dropped"] == {"thin_period": 3}
+    told, grown = arrive(2015, 4)
+    assert "2011 to 2012: 10, 2013 to 2015: 7\n" in told
+    assert grown["buckets"]["now"] == ["2010", "2011 to 2012", "2013 to 2015"]
