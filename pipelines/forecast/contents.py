@@ -44,15 +44,6 @@ def _here(context: Context) -> FileSource | None:
     return source if isinstance(source, FileSource) and "://" not in source.path else None
 
 
-def files(context: Context) -> dict[str, Any] | None:
-    """What is in a folder of photos: format → photos, and reason → suffix → files that are left out."""
-    source = _here(context)
-    if not isinstance(source, Folder):
-        return None
-    below = source.files(place_of(context))
-    return {"photos": below.formats(), "left_out": below.counts()}
-
-
 def column_notes(context: Context) -> list[str]:
     """What people should know of a table's ids, times and labels. Raises BadInput if they cannot be what they seem."""
     source = _here(context)
@@ -133,9 +124,10 @@ def all_taken(settings: RetrieveSettings, photos: int) -> bool:
     )
 
 
-def by_label(context: Context, table: pa.Table, pieces: Cut) -> list[str] | None:
+def by_label(context: Context, table: pa.Table, whole: bool, pieces: Cut) -> list[str] | None:
     """A sentence for each class and bucket that cannot have images, by the labels of the source; None where people give
-    the labels. table: all photos. Raises Shortage where a run would for lack of labels, whatever it retrieves."""
+    the labels. whole: whether the table has all photos, else the sentences say of how many they are. Raises Shortage
+    where a run would for lack of labels, whatever it retrieves."""
     config, settings = context.config, context.config.retrieve
     if config.validation.method != "catalogue":
         return None
@@ -150,17 +142,19 @@ def by_label(context: Context, table: pa.Table, pieces: Cut) -> list[str] | None
     if not any(counts[b, c] for b in photos for c in settings.classes):
         known = ", ".join(f"{label} {n:,}" for label, n in labels.most_common(6)) or "none"
         raise Shortage(
-            f"No photo has the label of a concept; labels of the photos: {known}.",
+            f"{'No photo' if whole else f'None of {len(table):,} photos'} has the label of a concept; labels of the "
+            f"photos: {known}.",
             f"Expected some of {', '.join(named)}.",
             "Change retrieve.concepts.",
         )
-    if config.release.short == "fail":
+    if config.release.short == "fail" and whole:
         wanted = {name: config.release.wanted(name) for name in settings.classes}
         cells = {(b, c): counts[b, c] for b in photos for c in wanted}
         check_enough(
             cells, wanted, "Too few photos have the label", "Lower release.per_class, or set release.short: fewer."
         )
-    return absences(counts, list(photos), sorted(settings.classes))
+    sentences = absences(counts, list(photos), sorted(settings.classes))
+    return sentences if whole else [f"{sentence[:-1]} (of {len(table):,} photos)." for sentence in sentences]
 
 
 def _without_offset(extra: str) -> bool:

@@ -25,7 +25,10 @@ class Tally(Stage):
     name: ClassVar[str] = "tally"
     records: ClassVar[Records] = (("answers.parquet", ""), ("verdicts.parquet", "verdict"))
     needs: ClassVar[tuple[str, ...]] = ("filter", "fetch", "bucket", "embed", "retrieve", "ask")
-    hint: ClassVar[str] = "No image shows a concept of retrieve.concepts: change them, or see driftline dropped."
+    hint: ClassVar[str] = (
+        "No image shows a concept of retrieve.concepts by its answers: change the concepts; of no_majority, settle the "
+        "conflicts on the page of driftline annotate. driftline dropped lists all."
+    )
 
     def settings(self) -> Any:
         """The rules of counting, the labels of the source's catalogue, and the sizes of classes that rounds fill."""
