@@ -220,13 +220,14 @@ def prolific_action(
     endpoint: str | None = None,
     file: Path | None = None,
 ) -> dict[str, Any]:
-    """One action on the open batch of a run folder, by Prolific's API; returns its result as plain data. Answers are
-    collected, approved and rejected of the studies of all batches.
+    """One action by Prolific's API; returns its result as plain data. `publish` is of the open batch of a run folder,
+    other actions are of the studies of all batches.
 
     workspace: id of the one that pays for `publish`. group: images in one submission. file: the CSV that `reject` and
     `bonus` need. Raises MissingFile if there is no batch.
     """
     from driftline.curate.validation.asking.platforms import prolific_api as api
+    from driftline.curate.validation.asking.platforms.prolific_bonus import bonus
 
     batch, section = open_batch(context), context.config.validation
     if old := [p for p in (context.root / "prolific").glob("study*.jsonl") if re.fullmatch(r"study(-\d\d)?", p.stem)]:
@@ -246,13 +247,13 @@ def prolific_action(
         concepts = context.config.retrieve.complete_concepts()
         return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_usd=max_usd)
     if action == "status":
-        return api.status(service, journal)
+        return {name: api.status(service, one) for name, one in studies.items()}
     if action == "collect":
         out = context.root / section.answers
         n = sum(api.collect(service, one, name, out / f"prolific-{name}.csv") for name, one in studies.items())
         return {"answers": n, "out": str(out)}
     if action == "bonus" and file is not None:
-        return api.bonus(service, journal, file, max_usd)
+        return bonus(service, list(studies.values()), file, max_usd)
     rejected, counts = {} if file is None else api.read_rejections(file), Counter[str](approved=0, rejected=0)
     for one in studies.values():
         counts.update(api.decide(service, one, rejected, action == "approve"))
