@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import check_format
 from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName, did_you_mean
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.outside.s3 import client as s3_client
+from driftline.curate.core.parsing import rows_of
 from driftline.curate.store.answers import merged
 from driftline.curate.validation.answers.answers import read_answers, read_lines, worker_key
 from driftline.curate.validation.asking.batches import read_batch
@@ -86,6 +89,20 @@ def open_batch(context: Context) -> OpenBatch:
 def _after(batch: OpenBatch, folder: Path, number: int, facts: dict[str, Any]) -> OpenBatch:
     before = batch.before.union(batch.facts["items"].values()).difference(facts["items"].values())
     return OpenBatch(folder, number, facts, before)
+
+
+def grids_of(context: Context) -> dict[str, list[str]]:
+    """Id → the concepts in whose grids a candidate stands: those for which it is asked, of others for which it may be
+    asked in a later round."""
+    table = pq.read_table(folder_of(context.root, "retrieve") / "candidates.parquet", columns=["id", "concept", "fate"])
+    expected: dict[str, list[str]] = {}
+    for fates in (("kept", "background"), ("surplus", "reserve")):
+        rows = table.filter(pc.is_in(table["fate"], value_set=pa.array(fates)))
+        new: dict[str, list[str]] = {}
+        for id_, concept in rows_of(rows, "id", "concept"):
+            new.setdefault(id_, []).append(concept)
+        expected = new | expected
+    return expected
 
 
 def local_files(context: Context) -> list[tuple[Path, Path]]:
