@@ -351,6 +351,7 @@ class AnswerStore:
         return [
             {"photo": self.batch["items"][i], "annotator": who, "comment": text, "flagged": bool(flagged)}
             for i, who, text, flagged in self._database.execute(query)
+            if i in self.batch["items"]  # it may have been withdrawn
         ]
 
     def rows(self) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName, di
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.outside.s3 import client as s3_client
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.store.answers import merged
 from driftline.curate.validation.answers.answers import read_answers, read_lines, worker_key
 from driftline.curate.validation.asking.batches import read_batch
@@ -61,11 +62,12 @@ class OpenBatch:
         """item → image file, in the order in which the items are asked."""
         files = {p.stem: p for p in (self.folder / "images").iterdir()}
         with (self.folder / "batch.csv").open(newline="", encoding="utf-8") as file:
-            return {row["item"]: files[row["item"]] for row in csv.DictReader(file)}
+            items = [row["item"] for row in csv.DictReader(file)]
+        return {item: files[item] for item in items if item in self.facts["items"]}
 
 
 def open_batch(context: Context) -> OpenBatch:
-    """The batch of the last round. Raises MissingFile if there is no batch."""
+    """The batch of the last round, without photos that were withdrawn since. Raises MissingFile without a batch."""
     folder = folder_of(context.root, "ask")
     if not (folder / "batch.json").is_file():
         raise MissingFile(
@@ -83,6 +85,9 @@ def open_batch(context: Context) -> OpenBatch:
         if facts["after"] != last:  # it follows a batch of other settings
             break
         batch, last = _after(batch, later, batch.number + 1, facts), facts["batch"]
+    if gone := {one.id for one in withdrawals(context.root / NAME)}:
+        items = {item: id_ for item, id_ in batch.facts["items"].items() if id_ not in gone}
+        batch = replace(batch, facts=batch.facts | {"items": items})
     return batch
 
 
@@ -137,7 +142,8 @@ def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[s
     own = lines.get(facts["batch"], [])
     stored = answers_of(context, folder_of(context.root, "bucket"))
     is_there = (stored.place.folder / "index.sqlite").is_file()  # a plan makes no store
-    table = read_answers(own, facts, worker_key(context.config.seed))
+    shown = [line for line in own if line[1].get("Input.item") in facts["items"]]  # not what was withdrawn since
+    table = read_answers(shown, facts, worker_key(context.config.seed))
     if is_there:
         table = merged(table, stored.earlier(facts, lines))
     return [row for row in table.to_pylist() if row["fault"] is None], bool(own)

@@ -26,10 +26,18 @@ from support.worlds import across_seeds
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.metadata.withdrawals import NAME, Withdrawal, withdraw
 from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines, worker_key
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import grids_of
-from driftline.pipelines.annotation.server import answer_store_of, application, person_name, study_address, study_of
+from driftline.pipelines.annotation.server import (
+    Pages,
+    answer_store_of,
+    application,
+    person_name,
+    study_address,
+    study_of,
+)
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
@@ -549,6 +557,21 @@ class TestStudy:
     def test_what_prolific_would_refuse_is_one_sentence(self, code: str, public: str) -> None:
         with pytest.raises(BadConfig, match="Expected"):
             study_of(code, 20, public)
+
+
+def test_a_photo_that_was_withdrawn_since_is_shown_to_nobody_and_its_answers_stay(folder: Path) -> None:
+    items = read_json(folder_of(folder, "ask") / "batch.json")["items"]
+    (item, gone), *_ = items.items()
+    store = answer_store_of(context_of(folder))
+    store.answer("ann", item, ["none"], False, 1)
+    store.flag("ann", item, "mine")
+    withdraw(folder / NAME, [Withdrawal(gone, "2026-11-27", "", "", "")])
+    pages = Pages(context_of(folder), None, None)
+    assert len(pages.store.batch["items"]) == len(pages.images) == len(items) - 1
+    assert not any(item in of_concept for of_concept in pages.candidates.values())
+    assert item not in pages.store.following("bob", len(items))
+    assert pages.store.comments() == []
+    assert pages.store.export(folder / "answers" / "a.csv") == 1
 
 
 def test_a_photo_stands_in_the_grids_of_the_concepts_that_ask_for_it(folder: Path) -> None:
