@@ -14,7 +14,11 @@ from support.console import document, inside
 from support.helpers import album, photo_config
 from support.living import context
 
+from driftline.curate.core.atomic_io import csv_text, write_text
+from driftline.curate.core.errors import Shortage
+from driftline.curate.metadata.columns import safe_id
 from driftline.curate.release import Release
+from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.run.runner import run
 from driftline.stream_builder.builders.release import from_release
 
@@ -100,3 +104,31 @@ def test_thin_years_are_joined_and_new_ones_wait_as_plan_and_card_say(tmp_path: 
     told, grown = arrive(2015, 4)
     assert "2011 to 2012: 10, 2013 to 2015: 7\n" in told
     assert grown["buckets"]["now"] == ["2010", "2011 to 2012", "2013 to 2015"]
+
+
+def test_a_concept_that_people_accept_for_no_photo_is_a_gap_and_none_at_all_is_a_sentence(tmp_path: Path) -> None:
+    photos = album(tmp_path / "photos", 3)
+    config = photo_config("  per_class: 3").replace("method: catalogue", "method: crowd, workers: 2, agree: 2")
+    (tmp_path / "driftline.yaml").write_text(config)
+    run(context(tmp_path), until="ask")
+    facts = open_batch(context(tmp_path)).facts
+    ids = {safe_id(path.relative_to(photos).as_posix()): path.parent.name for path in photos.glob("*/*.jpg")}
+
+    def answer(second: str) -> None:
+        rows = [
+            (facts["batch"], item, who, label if ids[id_] == "bus" else "none")
+            for item, id_ in facts["items"].items()
+            for who, label in (("ann", "bus"), ("bob", second))
+        ]
+        text = csv_text(("Input.batch", "Input.item", "WorkerId", "Answer.labels"), rows)
+        write_text(tmp_path / "answers" / "a.csv", text)
+
+    answer("car")
+    with pytest.raises(Shortage, match=r"no_majority \d+.*settle the conflicts on the page of driftline annotate"):
+        run(context(tmp_path))
+    answer("bus")
+    run(context(tmp_path))
+    release = Release.open(tmp_path)
+    assert set(release.table["class"].to_pylist()) == {"bus"}
+    assert "\ncar: no image.\n" in (release.path / "README.md").read_text()
+    assert len(from_release(release).steps) == 3
