@@ -170,6 +170,9 @@ class Protocol(ABC):
     """needs that give a learner more than the others get: its scores are upper bounds, and it is no rival of theirs"""
     corrects: ClassVar[bool] = True
     """whether it may bring corrections, one by one; False: `Learner.of_corrections` may not be changed"""
+    late_labels: ClassVar[bool] = False
+    """True: shows labels in the order of a stream's label_time (see `driftline.eval.reveals`); False: does not use it,
+    and a run's record says so"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """as for learners: setting → what it names outside the run"""
 

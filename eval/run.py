@@ -29,6 +29,7 @@ from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
 from driftline.eval.protocol_abilities import facts, learners_per_pass, run_many, training_sizes
 from driftline.eval.results import Results
+from driftline.eval.reveals import label_time_note
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring import timeline, versions
 from driftline.eval.scoring.aggregate import summary
@@ -225,6 +226,8 @@ class Workload:
     """learner → its settings that are not defaults, and where each comes from"""
     untold: dict[str, str]
     """learner → the part of its code that cannot be read, so that its finished runs are not used again"""
+    label_time: str = ""
+    """whether the protocol uses the stream's label_time; "" for a stream without it"""
 
 
 def plan(
@@ -257,7 +260,8 @@ def plan(
     past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
     sizes = None if tune else training_sizes(grid.protocol, stream)
     seconds = None if sizes is None else core_seconds(stream, left, sizes, past)
-    return Workload(len(jobs), sum(done), seconds, shown, untold)
+    late = label_time_note(grid.name, grid.protocol.late_labels, stream)
+    return Workload(len(jobs), sum(done), seconds, shown, untold, late)
 
 
 def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
@@ -358,6 +362,7 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
         "learner_facts": metadata(learner),
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
+        "label_time": label_time_note(grid.name, protocol.late_labels, stream),
         "probabilities": grid.most_probable,
         "settings_from": run.origin,
         "rules": "own" if run.own_rules else "",

@@ -53,7 +53,7 @@ def shown(
         "recalls": _recall_table(part),
         "texts": page,
         "figures": page.figures(part) if results else [],
-        "note": page.note(part) if results else "",
+        "note": " ".join(filter(None, [page.note(part), results[0].get("label_time")])) if results else "",
         "scale": _scale(results),
         "names": names_of(part, stream),
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),

@@ -36,7 +36,7 @@ def summary(
         if unknown := sorted(set(about["protocol_settings"]) - set(setting_names(kind))):
             problem = f"A run of {about['learner']} has the protocol setting {shortened(unknown[0])!r}."
             raise BadInput(problem, f"Expected settings of {about['protocol']}.", "Evaluate again.")
-        copied = ("told", "budget", "learner_facts", "rules")
+        copied = ("told", "budget", "learner_facts", "rules", "label_time")
         notes: dict[str, Any] = {key: about[key] for key in copied if key in about}
         instance = kind(**about["protocol_settings"])
         scored = [_score(instance, run) for run in group]

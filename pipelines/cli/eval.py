@@ -240,6 +240,8 @@ class _Work:
                 yield {"protocol": name, "stream": about, "results": [], "skipped": skipped}
                 continue
             self.run_log.say(_estimate(name, planned, self.executor.workers))
+            if late := planned[0].label_time:
+                self.run_log.say(f"  {late}")
             for learner, text in filter(all, planned[0].settings.items()):
                 self.run_log.say(f"  {learner}: {text}")
             for learner, part in planned[0].untold.items():
