@@ -127,6 +127,18 @@ class Ran:
     """what the run's record says beside its rows"""
 
 
+def shares(right: Floats, n: Floats) -> Floats:
+    """Right answers and samples of tests (...) → accuracies (...); NaN where a bootstrap replicate, or what is left
+    without a cluster, has no sample of a small test."""
+    return np.divide(right, n, out=np.full(np.shape(n), np.nan), where=n > 0)
+
+
+def mean_of_tests(right: Floats, n: Floats) -> Floats:
+    """The same (..., R) → mean of the accuracies (...) of the tests with samples; NaN if none has any."""
+    tests = (n > 0).sum(-1)
+    return np.where(tests > 0, np.nansum(shares(right, n), -1) / np.maximum(tests, 1), np.nan)
+
+
 @dataclass(frozen=True)
 class Roles:
     """What the rows of a protocol are for. Without it a protocol has scores and a curve, but no accuracy by age, no

@@ -26,7 +26,7 @@ from driftline.eval.learner import Learner
 from driftline.eval.outcomes import Tally
 from driftline.eval.protocol import Ran, skip_reason
 from driftline.eval.reveals import Reveals, reveals
-from driftline.eval.rows import Row
+from driftline.eval.rows import Row, changed
 from driftline.stream_builder.stream import Split, Stream
 
 Labels = npt.NDArray[np.int64]
@@ -133,8 +133,7 @@ def advance(
                 state.seconds += time.process_time() - begun
                 if (t + 1) % every == 0 or t + 1 == last:
                     _emit(state, plan, seen)
-                for j in periods:
-                    _retain(learner, state, stream, j, seen)
+                _retain(learner, state, stream, periods, seen)
                 state.done = t + 1
                 if (save := saves[i]) is not None:
                     save.keep(learner, state, final=t + 1 == last)
@@ -205,9 +204,13 @@ def _emit(state: Progress, plan: Plan, seen: int) -> None:
             state.rows.append(state.tallies.pop(name).row(seen=seen, seconds=state.seconds))
 
 
-def _retain(learner: Learner, state: Progress, stream: Stream, j: int, seen: int) -> None:
-    """After period j: the held-out samples of every period so far, if there are any."""
-    begun = time.process_time() - state.seconds
-    for i in range(j + 1 if "test" in stream.steps[j].splits else 0):
-        test = stream.steps[i]["test"]
-        state.rows.append(evaluate_split(learner, test, f"retention/{i}", begun, learned_to=j, seen=seen))
+def _retain(learner: Learner, state: Progress, stream: Stream, periods: Sequence[int], seen: int) -> None:
+    """After periods that end with one batch: for each, the held-out samples of every period so far, if there are any.
+    The model is the same for all of them, so each split is tested once."""
+    begun, tested = time.process_time() - state.seconds, dict[int, Row]()
+    for j in periods:
+        for i in range(j + 1 if "test" in stream.steps[j].splits else 0):
+            if i not in tested:
+                test = stream.steps[i]["test"]
+                tested[i] = evaluate_split(learner, test, f"retention/{i}", begun, learned_to=j, seen=seen)
+            state.rows.append(changed(tested[i], {"learned_to": j}))
