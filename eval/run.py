@@ -107,7 +107,7 @@ def evaluate(
     skipped = [{"learner": name, "because": failed[name]} for name in names if name in failed]
     if out is not None:
         keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), [*names, "all"], skipped)
-    scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream))
+    scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream), len(stream.classes))
     results = Results({**scored, "classes": list(stream.classes), "skipped": skipped})
     results.runs, results.on = runs, stream
     return results
@@ -148,7 +148,7 @@ def evaluate_draws(
         failed = {entry["learner"]: entry["because"] for entry in results["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
-    scored = summary(done, stream.name, str(stream.facts["family"]), results["protocol"])
+    scored = summary(done, stream.name, str(stream.facts["family"]), results["protocol"], classes=len(stream.classes))
     whole = Results({**scored, "classes": results["classes"], "skipped": skipped})
     whole.runs = done
     return whole
