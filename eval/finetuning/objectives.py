@@ -32,7 +32,7 @@ def irm(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
     """Σ over domains of the mean cross-entropy and λ g₁·g₂, where g are gradients of the losses of two random halves
     in a vector of ones that multiplies the scores [Arjovsky et al. 2019, appendix D; the paper's code]. A batch of one
     sample has no halves, and no penalty."""
-    total = 0.0
+    total: Any = 0.0
     for x, y, _ in domains:
         scores = widened(net(x))
         order = torch.from_numpy(halves.permutation(len(y))).to(y.device)

@@ -96,7 +96,7 @@ class NearFuture(Protocol):
                 raise IncompatibleStream(
                     f"Step {step.name!r} of {stream.name!r} has no test split.",
                     "near-future measures retention on held-out samples of every period.",
-                    "Use driftline stream from-order --held-out 0.1.",
+                    "Use driftline stream from-table --test-share 0.1.",
                 )
         check_label_time(stream)
         shown = self._shown(trains := self.trains(stream))
