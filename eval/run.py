@@ -29,6 +29,7 @@ from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
 from driftline.eval.protocol_abilities import facts, learners_per_pass, run_many, training_sizes
 from driftline.eval.results import Results
+from driftline.eval.reveals import label_time_note
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring import timeline, versions
 from driftline.eval.scoring.aggregate import summary
@@ -106,7 +107,7 @@ def evaluate(
     skipped = [{"learner": name, "because": failed[name]} for name in names if name in failed]
     if out is not None:
         keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), [*names, "all"], skipped)
-    scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream))
+    scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream), len(stream.classes))
     results = Results({**scored, "classes": list(stream.classes), "skipped": skipped})
     results.runs, results.on = runs, stream
     return results
@@ -147,7 +148,7 @@ def evaluate_draws(
         failed = {entry["learner"]: entry["because"] for entry in results["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
-    scored = summary(done, stream.name, str(stream.facts["family"]), results["protocol"])
+    scored = summary(done, stream.name, str(stream.facts["family"]), results["protocol"], classes=len(stream.classes))
     whole = Results({**scored, "classes": results["classes"], "skipped": skipped})
     whole.runs = done
     return whole
@@ -227,6 +228,8 @@ class Workload:
     """learner → its settings that are not defaults, and where each comes from"""
     untold: dict[str, str]
     """learner → the part of its code that cannot be read, so that its finished runs are not used again"""
+    label_time: str = ""
+    """whether the protocol uses the stream's label_time; "" for a stream without it"""
 
 
 def plan(
@@ -261,7 +264,8 @@ def plan(
     seconds = core_seconds(stream, [learner for _, learner in left], sizes, past)
     not_known = dict.fromkeys(name for (name, _), one in zip(left, seconds, strict=True) if one is None)
     known = sum(one for one in seconds if one is not None)
-    return Workload(len(jobs), sum(done), known, list(not_known), shown, untold)
+    late = label_time_note(grid.name, grid.protocol.late_labels, stream)
+    return Workload(len(jobs), sum(done), known, list(not_known), shown, untold, late)
 
 
 def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
@@ -362,6 +366,7 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
         "learner_facts": metadata(learner),
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
+        "label_time": label_time_note(grid.name, protocol.late_labels, stream),
         "probabilities": grid.most_probable,
         "settings_from": run.origin,
         "rules": "own" if run.own_rules else "",

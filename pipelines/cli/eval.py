@@ -279,6 +279,8 @@ class _Work:
 
     def _announce(self, part: _Part) -> None:
         self.run_log.say(_estimate(part.protocol, part.planned, self.executor.workers))
+        if late := part.planned[0].label_time:
+            self.run_log.say(f"  {late}")
         for learner, text in filter(all, part.planned[0].settings.items()):
             self.run_log.say(f"  {learner}: {text}")
         for learner, code in part.planned[0].untold.items():
