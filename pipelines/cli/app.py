@@ -25,6 +25,7 @@ from driftline.curate.core.errors import (
     shortened,
 )
 from driftline.curate.core.system.calls import collect_rarely
+from driftline.pipelines.cli.age import age_app
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, command, set_output
 from driftline.pipelines.cli.curation import curation_app
 from driftline.pipelines.cli.eval import eval_app
@@ -68,7 +69,7 @@ def version(value: bool) -> None:
 @app.callback(
     help=f"Measure how models age: build temporal datasets, compose streams, evaluate learners.\n\n"
     f"To see everything at work, offline:\n\n{EXAMPLE}driftline demo --quick\n\n"
-    "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 130 stopped with "
+    "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 4 a limit of age --alarm is crossed, 130 stopped with "
     "Ctrl-C."
 )
 def options(

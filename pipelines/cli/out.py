@@ -8,7 +8,7 @@ from typing import Literal
 
 from driftline.curate.core.errors import BadConfig
 
-Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "leaderboard", "model", "encoder"]
+Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "leaderboard", "model", "encoder", "age"]
 
 MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called, the files that only its command writes
     "stream": ("a stream", ("stream.json",)),
@@ -20,6 +20,7 @@ MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called
     "audit": ("an audit", ("audit.html", "audit.json")),
     "leaderboard": ("a leaderboard", ("lite.html",)),
     "model": ("a model", ("open_clip_config.json", "locked.json")),
+    "age": ("a page of driftline age", ("age.json",)),
     "encoder": ("a trained encoder", ("pretrain.json", "images.u8")),
 }
 SEALED: tuple[Kind, ...] = ("stream", "release")  # their content is hashed: nothing else is written into them

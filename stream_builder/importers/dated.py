@@ -174,7 +174,7 @@ def seconds_of_column(column: pa.ChunkedArray, row_of: Callable[[int], str]) -> 
     values = column.to_numpy().astype(np.int64)
     if not len(values) or (values.min() >= YEARS[0] and values.max() <= YEARS[1]):
         return (values - 1970).astype("datetime64[Y]").astype("datetime64[s]").astype(np.int64)
-    if (looks := _not_seconds(values)) is not None:
+    if (looks := not_seconds(values)) is not None:
         raise BadInput(
             f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970. It looks like {looks}.",
             "Expected dates, years, or seconds, milliseconds … since 1970.",
@@ -183,7 +183,7 @@ def seconds_of_column(column: pa.ChunkedArray, row_of: Callable[[int], str]) -> 
     return values // per_second(int(np.abs(values).max()))
 
 
-def _not_seconds(values: npt.NDArray[np.int64]) -> str | None:
+def not_seconds(values: npt.NDArray[np.int64]) -> str | None:
     """What whole numbers look like that are no seconds since 1970, if all look so."""
     days = values % 100, values // 100 % 100, values // 10_000
     if all(
