@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from driftline.eval.plotting.charts import SHADED, Figure, Section, lines
+from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.plotting.frames import SHADED
 from driftline.eval.plotting.panels import panels
 from driftline.eval.reporting import chance_note, counted, markup
 from driftline.eval.reporting.markup import Cell, render

@@ -143,11 +143,12 @@ def test_ties_are_letters_in_latex(runs: Path) -> None:
     assert "}^{a}$" in text
 
 
-def test_the_command_knows_the_streams_that_are_named(runs: Path, tmp_path: Path) -> None:
+def test_the_command_knows_the_streams_that_are_named_and_a_title(runs: Path, tmp_path: Path) -> None:
     stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
-    words = ("compare", runs / "a", runs / "b", "--stream", tmp_path / "S", "--out", tmp_path / "out")
+    words = ("compare", runs / "a", runs / "b", "--stream", tmp_path / "S", "--out", tmp_path / "out", "--title", "T")
     found = handed("driftline.eval.reporting.two_runs.two_runs", *words)
-    assert [each.sha256 for each in list(found.values())[-1]] == [stream.sha256]
+    assert [each.sha256 for each in found["streams"]] == [stream.sha256]
+    assert found["title"] == "T"
 
 
 def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: Path) -> None:
@@ -158,9 +159,8 @@ def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: 
 def test_charts_are_saved_with_the_names_and_dates_of_the_stream_that_is_named(runs: Path, tmp_path: Path) -> None:
     stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
     words = ("figure", "save", runs / "a", "retention", "--stream", tmp_path / "S", "--out", tmp_path / "out")
-    found = list(handed("driftline.eval.reporting.files.figures.save_figures", *words).values())
-    assert found[1:3] == [tmp_path / "out", ["retention"]]
-    assert [each.sha256 for each in found[3]] == [stream.sha256]
+    found = handed("driftline.eval.reporting.files.figures.charts_of", *words)
+    assert [each.sha256 for each in found["streams"]] == [stream.sha256]
 
 
 @pytest.mark.parametrize(("words", "reuse"), [((), "same"), (("--reuse", "any"), "any")])
