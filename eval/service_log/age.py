@@ -86,10 +86,11 @@ class Aged:
         return float(np.diff(self.periods.borders).mean()) / DAY
 
 
-def age_of(
-    sources: Sequence[Any],
+def age(
+    log: Any,
+    *,
     versions: Any = None,
-    labels: Sequence[Any] = (),
+    labels: Any = (),
     columns: Mapping[str, str] | None = None,
     period: str | int = "auto",
     until: str | int | None = None,
@@ -97,8 +98,11 @@ def age_of(
     cost_retrain: float | None = None,
     seed: int = 0,
 ) -> Aged:
-    """sources, labels, columns: as `read_log` has them. versions: as `read_versions` has them. period: month, week, day,
-    year, a number of parts, or auto: the longest of which the log has four. until: a date; what came later is not used.
+    """How fast a model in service ages, from its log.
+
+    log, labels: one or several files (Parquet, CSV, JSON lines), data frames, Arrow tables, rows, or columns by name,
+    as `read_log` has them. versions: as `read_versions` has them. period: month, week, day, year, a number of parts, or
+    auto: the longest of which the log has four. until: a date; what came later is not used.
     cost_error, cost_retrain: of one wrong answer and of one training, in one currency.
 
     Raises MissingFile, BadInput and BadConfig.
@@ -109,7 +113,7 @@ def age_of(
     if (cost_error is None) != (cost_retrain is None):
         raise BadInput("Only one of --cost-error and --cost-retrain was given.", "Expected both, or none.")
     end = None if until is None else _moment(until)
-    log = read_log(sources, columns, labels, end)
+    log = read_log(several(log), columns, several(labels), end)
     stated = {} if versions is None else read_versions(versions)
     cut = periods_of(log.time, _unit(log) if period == "auto" else period)
     order = sorted(range(len(log.versions)), key=lambda v: (_trained(log, stated, v), log.versions[v]))
@@ -124,8 +128,8 @@ def age_of(
     use = cells.usable
     if not use.any():
         raise BadInput(
-            f"No version has {LEAST} labels in a complete period: {log.counts['labelled']:,} of {len(log):,} predictions "
-            "have a label.",
+            f"No version has {LEAST} labels in a complete period: {log.counts['labelled']:,} of {len(log):,} "
+            "predictions have a label.",
             f"Expected {LEAST} labels at least in one period, after the version's training.",
             "Give late labels with --labels FILE, or a longer --period.",
         )
@@ -138,10 +142,19 @@ def age_of(
     return Aged(
         cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), since_first,
         cells, fit, decay(cells, fit, rng), change, causes, because, ahead,
-        advice(cells, fit, ahead, cost_error, cost_retrain), estimates(log, cells, cut, seed),
-        parts_of(log, cells, cut, log.label, log.classes), parts_of(log, cells, cut, log.group, log.groups),
-        confidence_of(log, cells, cut), audit_of(log, cells, cut), _counts(log, cells), tuple(_notes(log, stated, cells, since_first)), log,
+        advice(cells, fit, ahead, cost_error, cost_retrain), estimates(log, cells, seed),
+        parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),
+        confidence_of(log, cells), audit_of(log, cells), _counts(log, cells),
+        tuple(_notes(log, stated, cells, since_first)), log,
     )  # fmt: skip
+
+
+def several(sources: Any) -> list[Any]:
+    """One source, or a list of them; a list of rows is one."""
+    if isinstance(sources, list | tuple):
+        rows = all(isinstance(one, Mapping) for one in sources) and len(sources) > 0
+        return [list(sources)] if rows else list(sources)
+    return [sources]
 
 
 def _moment(until: str | int) -> int:
@@ -177,7 +190,9 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
     notes = []
     if since_first:
         names = ", ".join(since_first)
-        notes.append(f"No date of training is known of {names}: age counts from the first prediction, since deployment.")
+        notes.append(
+            f"No date of training is known of {names}: age counts from the first prediction, since deployment."
+        )
     if unused := sorted(set(stated) - set(log.versions)):
         notes.append(f"The log has no prediction of {', '.join(unused)}.")
     if n := int(cells.rows[cells.lag < 0].sum()):
@@ -187,11 +202,15 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
         notes.append(f"{int(few.sum())} cells have fewer than {LEAST} labels: they have no number.")
     if cells.pending.any():
         periods = len(np.unique(cells.period[cells.pending]))
-        notes.append(f"Labels of the last {periods} periods are still to come: early ones are not compared with old periods.")
+        notes.append(
+            f"Labels of the last {periods} periods are still to come: early ones are not compared with old periods."
+        )
     if (log.label_time == UNTIMED).any() and log.counts["labelled"] < len(log):
         notes.append("Labels have no times (label_time): how late they come is not known.")
     if cells.selective:
-        notes.append("Some predicted classes are labelled more often: each class counts by its share of the predictions.")
+        notes.append(
+            "Some predicted classes are labelled more often: each class counts by its share of the predictions."
+        )
     if never := _never_labelled(log):
         notes.append(f"Classes that were answered and are never a label: {', '.join(never)}.")
     return notes

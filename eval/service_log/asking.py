@@ -40,7 +40,9 @@ def rows_of(sources: Sequence[Any], columns: Mapping[str, str], ids: Array) -> l
         with opened(source, str(source)) as (relation, connection):
             kinds = {name: str(kind) for name, kind in zip(relation.columns, relation.types, strict=True)}
             of = {role: columns.get(role, role) for role in SHOWN}
-            chosen = [f"{text(column, kinds[column])} AS {quoted(role)}" for role, column in of.items() if column in kinds]
+            chosen = [
+                f"{text(column, kinds[column])} AS {quoted(role)}" for role, column in of.items() if column in kinds
+            ]
             wanted = pa.table({"wanted": ids})
             connection.register("asked", wanted)
             key = f"hash({text(of['id'], kinds[of['id']])})"

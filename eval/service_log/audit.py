@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.scoring.bands import Z, Floats
+from driftline.eval.scoring.bands import Floats, Z
 from driftline.eval.service_log.cells import LEAST, Cells
-from driftline.eval.service_log.parts import place_of
-from driftline.eval.service_log.periods import Periods
 from driftline.eval.service_log.reading import NONE, Log
 
 PRECISION = 0.02  # half a 95 % interval
@@ -31,22 +29,25 @@ class Audit:
     """the same with scores; None: none"""
 
 
-def audit_of(log: Log, cells: Cells, periods: Periods) -> Audit:
+def audit_of(log: Log, cells: Cells) -> Audit:
     """Prediction-powered intervals with power tuning [Angelopoulos et al. 2023, PPI++, eq. 3 and prop. 2]: the mean of
     all scores, corrected by what labels show of it. Labels must be drawn at random: NaN where they are selective."""
     size, use = len(cells), cells.usable
     value, low, high = (np.full(size, np.nan) for _ in range(3))
     p = float(np.average(cells.accuracy[use], weights=cells.labelled[use]))
-    design = float(np.median(cells.labelled[use] / cells.effective[use]))
-    alone = _labels(p * (1 - p) * max(design, 1.0))
+    designs = np.maximum(cells.labelled / np.maximum(cells.effective, 1e-9), 1.0)  # labels of one group say less
+    design = float(np.median(designs[use]))
+    alone = _labels(p * (1 - p) * design)
     if log.score is None or not np.isfinite(log.score).any():
         return Audit(value, low, high, alone, None)
-    place, scored = place_of(log, cells, periods), np.isfinite(log.score)
+    order = np.argsort(cells.of, kind="stable")
+    edges = np.searchsorted(cells.of[order], np.arange(size + 1))
     left = []
     for k in np.flatnonzero(use).tolist():
-        inside = (place == k) & scored
-        labelled = inside & (log.label != NONE)
-        n, rows = int(labelled.sum()), int(inside.sum())
+        inside = order[edges[k] : edges[k + 1]]
+        inside = inside[np.isfinite(log.score[inside])]
+        labelled = inside[log.label[inside] != NONE]
+        n, rows = len(labelled), len(inside)
         if n < LEAST:
             continue
         right = (log.label[labelled] == log.prediction[labelled]).astype(np.float64)
@@ -56,10 +57,12 @@ def audit_of(log: Log, cells: Cells, periods: Periods) -> Audit:
         rest = right - trust * score
         left.append((n, float(rest.var(ddof=1))))
         if n < rows and not cells.selective:
-            error = math.sqrt(float(rest.var(ddof=1)) / n + trust**2 * spread / rows)
+            error = math.sqrt((float(rest.var(ddof=1)) / n + trust**2 * spread / rows) * designs[k])
             value[k] = trust * float(all_scores.mean()) + float(rest.mean())
             low[k], high[k] = (float(np.clip(value[k] + side * Z * error, 0, 1)) for side in (-1, 1))
-    with_scores = _labels(float(np.average([v for _, v in left], weights=[n for n, _ in left]))) if left else None
+    with_scores = (
+        _labels(design * float(np.average([v for _, v in left], weights=[n for n, _ in left]))) if left else None
+    )
     return Audit(value, low, high, alone, with_scores)
 
 

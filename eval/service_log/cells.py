@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Z, Floats, student
+from driftline.eval.scoring.bands import Floats, Z, student
 from driftline.eval.service_log.periods import Periods
 from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log
 
@@ -19,6 +19,7 @@ UNLIKE = 0.5  # of the usual share of labels: a last period with less is pending
 BINS = 2048  # of delays
 STRATUM = 5  # labels of a stratum of its own
 SELECTIVE = 1e-3  # p of equal shares of labels among predicted classes
+CHUNK = 1 << 20  # predictions whose periods are found at once
 DENSE = 1 << 25  # numbers of a table of cells and classes
 
 
@@ -39,7 +40,8 @@ class Cells:
     right: Ints
     """(K,)"""
     accuracy: Floats
-    """(K,) of all predictions: weighted by predicted class where labels are selective; NaN: fewer than `LEAST` labels"""
+    """(K,) of all predictions: weighted by predicted class where labels are selective; NaN: fewer than `LEAST`
+    labels"""
     effective: Floats
     """(K,) as many independent labels say as much"""
     low: Floats
@@ -53,6 +55,8 @@ class Cells:
     """whether some predicted classes are labelled more often than others"""
     likeness: float
     """of two labels of one group: intraclass correlation of being right; 0 without groups"""
+    of: npt.NDArray[np.int32]
+    """(N,) number of the cell of each prediction of the log"""
 
     def __len__(self) -> int:
         return len(self.version)
@@ -66,15 +70,17 @@ class Cells:
 def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
     """trained (V,): number of the period in which each version's training data ends. now: seconds UTC."""
     width, parts = len(log.versions), len(periods)
-    place = log.version.astype(np.int64) * parts + periods.number(log.time)
-    rows_all = np.bincount(place, minlength=width * parts)
-    there = np.flatnonzero(rows_all)
-    cell = np.full(width * parts, NONE, np.int64)
+    number = np.empty(len(log), np.int32)
+    for start in range(0, len(log), CHUNK):
+        number[start : start + CHUNK] = periods.number(log.time[start : start + CHUNK])
+    of = log.version * np.int32(parts) + number
+    there = np.flatnonzero(np.bincount(of, minlength=width * parts))
+    cell = np.full(width * parts, NONE, np.int32)
     cell[there] = np.arange(len(there))
-    of = cell[place]
+    of = cell[of]
     labelled, size = log.label != NONE, len(there)
     version, period = there // parts, there % parts
-    pending = _pending(log, periods, period, now)
+    pending = _pending(log, number, len(periods), period, now)
     asked = np.bincount(of[labelled & log.audit], minlength=size) >= LEAST
     labelled &= ~(pending & asked)[of] | log.audit  # random labels speak for a period before the others have come
     pending &= ~asked
@@ -89,7 +95,7 @@ def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
     common = np.bincount(of[labelled & (log.label == often)], minlength=size)
     return Cells(
         version, period, period - trained[version], rows, n, right, accuracy, effective, low, high,
-        pending, _share(common, n), selective, likeness,
+        pending, _share(common, n), selective, likeness, of,
     )  # fmt: skip
 
 
@@ -113,7 +119,7 @@ def _share(part: Ints, n: Ints) -> Floats:
 
 
 def _accuracy(
-    log: Log, of: Ints, labelled: Bools, hit: Bools, rows: Ints, n: Ints, right: Ints
+    log: Log, of: npt.NDArray[np.int32], labelled: Bools, hit: Bools, rows: Ints, n: Ints, right: Ints
 ) -> tuple[Floats, Floats, bool]:
     """(K,) accuracy, (K,) how many independent labels it is worth, and whether labels are selective.
 
@@ -124,7 +130,7 @@ def _accuracy(
     plain = _share(right, n), n.astype(np.float64), False
     if (n == rows).all() or not n.any() or size * classes > DENSE:
         return plain
-    key = of * classes + log.prediction
+    key = of.astype(np.int64) * classes + log.prediction
     counts = [np.bincount(key[chosen], minlength=size * classes).reshape(size, classes)
               for chosen in (slice(None), labelled, hit)]  # fmt: skip
     if not _unequal(counts[0][n > 0].sum(0), counts[1][n > 0].sum(0)):
@@ -135,7 +141,9 @@ def _accuracy(
         np.concatenate([np.where(own, part, 0), np.where(own, 0, part).sum(1, keepdims=True)], 1)
         for part in (of_class, n_class, right_class)
     ]
-    weight = np.where(strata[1] > 0, strata[0], 0) / np.maximum(np.where(strata[1] > 0, strata[0], 0).sum(1), 1)[:, None]
+    weight = (
+        np.where(strata[1] > 0, strata[0], 0) / np.maximum(np.where(strata[1] > 0, strata[0], 0).sum(1), 1)[:, None]
+    )
     p = strata[2] / np.maximum(strata[1], 1)
     smooth = (strata[2] + 0.5) / (strata[1] + 1)  # a stratum without mistakes is not certain
     accuracy = np.where(n > 0, (weight * p).sum(1), np.nan)
@@ -159,12 +167,12 @@ def _unequal(rows: Ints, labelled: Ints) -> bool:
 
 
 def _clusters(
-    log: Log, of: Ints, labelled: Bools, hit: Bools, n: Ints, right: Ints
+    log: Log, of: npt.NDArray[np.int32], labelled: Bools, hit: Bools, n: Ints, right: Ints
 ) -> tuple[float, Floats, Floats]:
     """How alike labels of one group are, the design effect of each cell, and its number of groups as if of equal size.
 
-    The effect is 1 + (m − 1) ρ, with m the mean size of the group of a label [Kish 1965, sec. 5.4]; one ρ for all cells,
-    from the sums of squares over groups.
+    The effect is 1 + (m − 1) ρ, with m the mean size of the group of a label [Kish 1965, sec. 5.4]; one ρ for all
+    cells, from the sums of squares over groups.
     """
     size = len(n)
     if log.group is None:
@@ -172,7 +180,7 @@ def _clusters(
     alone = log.group[labelled] == NONE
     group = np.where(alone, len(log.groups) + np.cumsum(alone), log.group[labelled])
     at = of[labelled]
-    key, pair = np.unique(at * (int(group.max(initial=0)) + 1) + group, return_inverse=True)
+    key, pair = np.unique(at.astype(np.int64) * (int(group.max(initial=0)) + 1) + group, return_inverse=True)
     cell = np.zeros(len(key), np.int64)
     cell[pair] = at
     members, hits = np.bincount(pair).astype(np.float64), np.bincount(pair, hit[labelled])
@@ -189,11 +197,10 @@ def _clusters(
     return likeness, design, np.where(n > 0, n / np.maximum(mean_size, 1e-9), np.nan)
 
 
-def _pending(log: Log, periods: Periods, period: Ints, now: int) -> Bools:
+def _pending(log: Log, number: Ints, periods: int, period: Ints, now: int) -> Bools:
     """(K,) whether a good part of the labels of a period is still to come, by how late the labels of earlier
     predictions were (Kaplan–Meier); without times of labels, whether the last periods have far fewer labels."""
     timed = (log.label_time != UNTIMED) & (log.label_time != LATER) & ~log.audit
-    number = periods.number(log.time)
     if timed.any():
         span = max(1, now - int(log.time.min()) + 1)
         scale = BINS / span
@@ -204,10 +211,10 @@ def _pending(log: Log, periods: Periods, period: Ints, now: int) -> Bools:
         at_risk = np.cumsum((events + open_)[::-1])[::-1]
         left = np.cumprod(1 - events / np.maximum(at_risk, 1))
         come = (1 - left) / max(1 - left[-1], 1e-12)
-        share = np.bincount(number, come[age], len(periods)) / np.maximum(np.bincount(number, minlength=len(periods)), 1)
+        share = np.bincount(number, come[age], periods) / np.maximum(np.bincount(number, minlength=periods), 1)
         return np.asarray(share[period] < COMPLETE)
-    of_period = np.bincount(number, minlength=len(periods))
-    labels = np.bincount(number[log.label != NONE], minlength=len(periods))
+    of_period = np.bincount(number, minlength=periods)
+    labels = np.bincount(number[log.label != NONE], minlength=periods)
     shares = labels / np.maximum(of_period, 1)
     usual = float(np.median(shares[labels > 0])) if labels.any() else 0.0
     complete = np.flatnonzero(shares >= UNLIKE * usual)

@@ -107,7 +107,8 @@ def text(column: str, kind: str) -> str:
     c = quoted(column)
     if kind in ("DOUBLE", "FLOAT"):
         whole = f"isfinite({c}) AND {c} = floor({c}) AND abs({c}) < 9007199254740992"
-        return f"CASE WHEN isnan({c}) THEN NULL WHEN {whole} THEN CAST(CAST({c} AS BIGINT) AS VARCHAR) ELSE {c}::VARCHAR END"
+        of_whole = f"CAST(CAST({c} AS BIGINT) AS VARCHAR)"
+        return f"CASE WHEN isnan({c}) THEN NULL WHEN {whole} THEN {of_whole} ELSE {c}::VARCHAR END"
     return f"nullif(trim({c}::VARCHAR), '')"
 
 

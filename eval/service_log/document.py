@@ -28,7 +28,8 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
         "period": aged.periods.unit,
         "slope_per_period": {"value": number(fit.slope), "low": number(fit.low), "high": number(fit.high)},
         "curve": [
-            {"age_periods": int(lag), "value": number(value), "low": number(low), "high": number(high), "versions": int(n)}
+            {"age_periods": int(lag), "value": number(value), "low": number(low), "high": number(high),
+             "versions": int(n)}
             for lag, value, low, high, n in zip(
                 decay.lags, decay.accuracy, decay.low, decay.high, decay.versions, strict=True
             )
@@ -50,7 +51,7 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
         "advice": {
             "retrain": aged.advice.retrain,
             "payback_periods": number(aged.advice.payback),
-            "gain": None if aged.advice.gain is None else dict(zip(("value", "low", "high"), aged.advice.gain, strict=True)),
+            "gain": aged.advice.gain and dict(zip(("value", "low", "high"), aged.advice.gain, strict=True)),
             "because": aged.advice.because,
         },
         "estimates": _estimates(aged, names),

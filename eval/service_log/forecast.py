@@ -76,9 +76,9 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
 def advice(
     cells: Cells, fit: Line, ahead: list[Ahead], cost_error: float | None, cost_retrain: float | None
 ) -> Advice:  # fmt: skip
-    """cost_error, cost_retrain: of one wrong answer, and of training a version, in one currency. A fresh version is worth
-    what versions had at the youngest age, on average. Payback: what training costs over what it saves in one period:
-    errors of so many predictions [alpha = c / (e N), Regol et al. 2025, eq. 3]."""
+    """cost_error, cost_retrain: of one wrong answer, and of training a version, in one currency. A fresh version is
+    worth what versions had at the youngest age, on average. Payback: what training costs over what it saves in one
+    period: errors of so many predictions [alpha = c / (e N), Regol et al. 2025, eq. 3]."""
     use = cells.usable
     if not ahead:
         return Advice(None, None, None, "Too few complete cells: nothing can be forecast.")

@@ -140,7 +140,8 @@ def _versions(aged: Aged) -> Section:
         rows.append([version.name, *(date or "not stated" for date in dates), test, *values,
                      f"{int(cells.rows[cells.version == v].sum()):,}", f"{n:,}"])  # fmt: skip
     heads = ["version", "trained to", "deployed", "on its test set", "first", "last", "predictions", "labels"]
-    note = f"Accuracy in per cent, in the first and the last {of_period(aged)} with enough labels; ages in {of_period(aged)}s."
+    unit = of_period(aged)
+    note = f"Accuracy in per cent, in the first and the last {unit} with enough labels; ages in {unit}s."
     return Section("versions", "Versions side by side", table(heads, rows) + render("soft", note))
 
 
@@ -154,7 +155,8 @@ def _why(aged: Aged) -> Section:
     ]
     note = (
         f"Points lost since the version was young, over {aged.split.pairs} pairs of an old and a fresh version in one "
-        f"{of_period(aged)}: what fresh versions lose between the two times, and what the old one is behind the fresh one."
+        f"{of_period(aged)}: what fresh versions lose between the two times, and what the old one is behind the fresh "
+        "one."
     )
     return Section("why", "Why it falls", table(["cause", "points"], rows) + render("soft", note))
 
@@ -169,7 +171,10 @@ def _parts(anchor: str, title: str, aged: Aged, parts: Sequence[Part]) -> Sectio
         slope = Cell(points(one.fit.slope), ends(one.fit.low, one.fit.high, signed=True))
         rows.append([one.name, f"{one.n:,}", share(one.accuracy), slope])
     more = f" {PARTS} of {len(falling)}." if len(falling) > PARTS else ""
-    note = f"Points a {of_period(aged)} with 95 % intervals, the fastest first.{more} Many are compared: the first looks worse than it is."
+    note = (
+        f"Points a {of_period(aged)} with 95 % intervals, the fastest first.{more} Many are compared: the first looks "
+        "worse than it is."
+    )
     heads = ["class" if anchor == "classes" else "group", "labels", "accuracy", f"change a {of_period(aged)}"]
     return Section(anchor, title, table(heads, rows) + render("soft", note))
 
@@ -178,7 +183,13 @@ def _confidence(aged: Aged) -> Section | None:
     if not aged.confidence:
         return None
     rows = [
-        [f"{one.lag}", f"{one.n:,}", share(one.confidence), share(one.accuracy), Cell(points(one.gap), ends(one.low, one.high, signed=True))]
+        [
+            f"{one.lag}",
+            f"{one.n:,}",
+            share(one.confidence),
+            share(one.accuracy),
+            Cell(points(one.gap), ends(one.low, one.high, signed=True)),
+        ]
         for one in aged.confidence
     ]
     first, last = aged.confidence[0], aged.confidence[-1]
@@ -205,9 +216,9 @@ def _unlabelled(aged: Aged) -> Section:
                      *("–" if age not in by else f"± {100 * by[age]:.1f}" for age in ages[:HORIZON])])  # fmt: skip
     heads = ["method", "periods without labels", *(f"past error after {age}" for age in ages[:HORIZON])]
     note = (
-        "Estimates of accuracy without labels, from the version's first complete period. Past error: mean absolute error in "
-        "points on later periods of this log whose labels are here. All of them are blind to a change of what a class looks "
-        "like, which is what ageing mostly is: trust none beyond its past error."
+        "Estimates of accuracy without labels, from the version's first complete period. Past error: mean absolute "
+        "error in points on later periods of this log whose labels are here. All of them are blind to a change of what "
+        "a class looks like, which is what ageing mostly is: trust none beyond its past error."
     )
     return Section("unlabelled", "Without labels", table(heads, rows) + render("soft", note), folded=True)
 
@@ -218,12 +229,15 @@ def _settle(aged: Aged) -> Section:
     if audit.with_scores is not None:
         text += f"; together with the scores of all predictions, {audit.with_scores:,} do"
     rows = [
-        [aged.versions[v].name, _date(aged, p), share(aged.cells.accuracy[k]), ends(aged.cells.low[k], aged.cells.high[k]),
+        [aged.versions[v].name, _date(aged, p), share(aged.cells.accuracy[k]),
+         ends(aged.cells.low[k], aged.cells.high[k]),
          Cell(share(audit.value[k]), ends(audit.low[k], audit.high[k]))]
         for k in np.flatnonzero(np.isfinite(audit.value)).tolist()[-PARTS:]
         for v, p in [(int(aged.cells.version[k]), int(aged.cells.period[k]))]
     ]  # fmt: skip
-    html = render("soft", f"{text}. Draw them with --ask N: labels of what users complained about say nothing of the rest.")
+    html = render(
+        "soft", f"{text}. Draw them with --ask N: labels of what users complained about say nothing of the rest."
+    )
     if rows:
         html += table(["version", unit, "by labels", "", "with scores"], rows)
     return Section("settle", "Which labels would settle it", html)

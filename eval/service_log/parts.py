@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from driftline.eval.scoring.bands import Z
 from driftline.eval.service_log.cells import DENSE, LEAST, Cells
-from driftline.eval.service_log.periods import Periods
 from driftline.eval.service_log.reading import NONE, Log
 from driftline.eval.service_log.trend import Line, line
 
@@ -45,23 +44,14 @@ class Confidence:
     high: float
 
 
-def place_of(log: Log, cells: Cells, periods: Periods) -> npt.NDArray[np.int64]:
-    """(N,) number of the cell of each prediction."""
-    parts = len(periods)
-    key = cells.version * parts + cells.period
-    return np.searchsorted(key, log.version.astype(np.int64) * parts + periods.number(log.time))
-
-
-def parts_of(
-    log: Log, cells: Cells, periods: Periods, part: npt.NDArray[np.int32] | None, names: list[str]
-) -> list[Part]:
+def parts_of(log: Log, cells: Cells, part: npt.NDArray[np.int32] | None, names: list[str]) -> list[Part]:
     """Accuracy of each class or group, the one that falls fastest first. part (N,): its number."""
     size = len(cells)
     if part is None or len(names) < 2 or size * len(names) > DENSE:
         return []
     use = cells.usable
     of = (log.label != NONE) & (part != NONE)
-    key = place_of(log, cells, periods)[of] * len(names) + part[of]
+    key = cells.of[of].astype(np.int64) * len(names) + part[of]
     hit = log.label[of] == log.prediction[of]
     n, right = (np.bincount(key, weights, size * len(names)).reshape(size, -1)[use] for weights in (None, hit))
     often = np.argsort(-n.sum(0), kind="stable")[:SHOWN]
@@ -81,12 +71,12 @@ def _part(name: str, n: npt.NDArray[np.int64], right: npt.NDArray[np.float64], c
     return Part(name, int(n.sum()), float(right.sum() / n.sum()), fit)
 
 
-def confidence_of(log: Log, cells: Cells, periods: Periods) -> list[Confidence]:
+def confidence_of(log: Log, cells: Cells) -> list[Confidence]:
     """Mean confidence against accuracy by age; [] without scores."""
     if log.score is None:
         return []
     of = (log.label != NONE) & np.isfinite(log.score)
-    cell = place_of(log, cells, periods)[of]
+    cell = cells.of[of]
     counts = cells.usable[cell]
     cell, score = cell[counts], log.score[of][counts].astype(np.float64)
     gap = score - (log.label[of] == log.prediction[of])[counts]
@@ -100,5 +90,7 @@ def confidence_of(log: Log, cells: Cells, periods: Periods) -> list[Confidence]:
         design = max(float(cells.labelled[own].sum() / cells.effective[own].sum()), 1.0)
         half = Z * float(gap[at].std(ddof=1)) * (design / n) ** 0.5
         mean = float(gap[at].mean())
-        out.append(Confidence(lag, n, float(score[at].mean()), float((score - gap)[at].mean()), mean, mean - half, mean + half))
+        out.append(
+            Confidence(lag, n, float(score[at].mean()), float((score - gap)[at].mean()), mean, mean - half, mean + half)
+        )
     return out

@@ -53,7 +53,9 @@ def periods_of(time: npt.NDArray[np.int64], period: str | int) -> Periods:
     unit = str(period)
     if unit == "week":
         start = (first - MONDAY) // (7 * DAY) * 7 * DAY + MONDAY
-        return Periods(unit, np.arange(start, last + 7 * DAY + 1, 7 * DAY, dtype=np.int64)[: (last - start) // (7 * DAY) + 2])
+        return Periods(
+            unit, np.arange(start, last + 7 * DAY + 1, 7 * DAY, dtype=np.int64)[: (last - start) // (7 * DAY) + 2]
+        )
     code = CALENDAR[unit]
     ends = np.array([first, last]).astype("datetime64[s]").astype(f"datetime64[{code}]")
     borders = np.arange(ends[0], ends[1] + 2).astype("datetime64[s]").astype(np.int64)

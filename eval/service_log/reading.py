@@ -47,6 +47,15 @@ class Names:
         return np.array([*here, NONE], np.int32)[places]
 
 
+    def in_order(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """The texts, sorted, and the place of each number; behind them that of `NONE`. So the order of rows decides
+        nothing."""
+        texts = sorted(self.number)
+        place = np.full(len(texts) + 1, NONE, np.int32)
+        place[[self.number[one] for one in texts]] = np.arange(len(texts))
+        return texts, place
+
+
 @dataclass
 class Log:
     """N predictions in the order of the files."""
@@ -119,7 +128,11 @@ def read_log(
     came = (log.label != NONE) & (log.label_time <= (LATER - 1 if until is None else until))
     log.label[~came], log.label_time[~came] = NONE, LATER
     log.counts["labelled"] = int(came.sum())
-    log.versions, log.classes, log.groups = (list(names[role].number) for role in ("version", "class", "group"))
+    log.versions = list(names["version"].number)
+    log.classes, place = names["class"].in_order()
+    log.prediction, log.label = place[log.prediction], place[log.label]
+    log.groups, place = names["group"].in_order()
+    log.group = None if log.group is None else place[log.group]
     return log
 
 
@@ -135,7 +148,7 @@ def _predictions(sources: Sequence[Any], columns: Mapping[str, str], names: Mapp
         parts = [table.pop(role) for table in tables if role in table]
         if len(parts) not in (0, len(tables)):
             raise BadInput(f"Only some of the logs have a column for {role}.", "Expected it in all, or in none.")
-        joined[role] = np.concatenate(parts) if parts else None
+        joined[role] = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else None
     rows = len(joined["time"])
     if joined["label"] is None:
         joined["label"] = np.full(rows, NONE, np.int32)
@@ -166,8 +179,8 @@ def _table(
         for batch in relation.project(", ".join(_selected(of, kinds))).to_arrow_reader(BATCH):
             for role in of:
                 parts[role].append(_values(batch, role, names, what))
-    return {role: _moments(values, role, what, forms) if role in TIMES else np.concatenate(values) if values else EMPTY
-            for role, values in parts.items()}  # fmt: skip
+    # One column after the other: a log of 10⁷ rows is large.
+    return {role: _whole(parts.pop(role), role, what, forms) for role in tuple(parts)}
 
 
 def _selected(of: Mapping[str, str], kinds: Mapping[str, str]) -> Iterator[str]:
@@ -190,13 +203,13 @@ def _values(batch: pa.RecordBatch, role: str, names: Mapping[str, Names], what: 
     column = batch[role]
     if role in TIMES:
         forms = batch[f"{role}_form"].fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int8)
-        return column.fill_null(math.nan).to_numpy(zero_copy_only=False), forms
+        return np.array(column.fill_null(math.nan)), forms  # a copy: a view would hold the whole batch
     if role in TEXTS:
         return names[CLASS_OF.get(role, role)].codes(column)
     if role == "id":
-        return column.to_numpy()
+        return np.array(column)
     if role in TRUTHS:
-        return column.fill_null(TRUTHS[role]).to_numpy(zero_copy_only=False)
+        return np.array(column.fill_null(TRUTHS[role]))
     score = column.fill_null(math.nan).to_numpy(zero_copy_only=False).astype(np.float32)
     with np.errstate(invalid="ignore"):
         wrong = (score < 0) | (score > 1)
@@ -206,25 +219,35 @@ def _values(batch: pa.RecordBatch, role: str, names: Mapping[str, Names], what: 
     return score
 
 
-def _moments(parts: Sequence[tuple[Array, Array]], role: str, what: str, forms: set[int]) -> npt.NDArray[np.int64]:
+def _whole(parts: list[Any], role: str, what: str, forms: set[int]) -> Array:
+    if role in TIMES:
+        return _moments(parts, role, what, forms)
+    return np.concatenate(parts) if parts else EMPTY
+
+
+def _moments(parts: list[tuple[Array, Array]], role: str, what: str, forms: set[int]) -> npt.NDArray[np.int64]:
     """(N,) seconds UTC of a column of times; `LATER`: none, of a label `UNTIMED`."""
     if not parts:
         return EMPTY
     values, form = (np.concatenate(of) for of in zip(*parts, strict=True))
+    parts.clear()
     there = np.isfinite(values) & (form != NONE)
-    numbers = there & (form == 2)
-    if numbers.any():
+    if (form == 2).any():
+        numbers = there & (form == 2)
         whole = values[numbers].astype(np.int64)
         if (looks := not_seconds(whole)) is not None or 0 <= int(whole.max()) < YEAR:
             problem = f"{what}: the {role} is {whole[0]}; as seconds, all rows would lie in 1970."
             expected = "Expected dates, or seconds, milliseconds … since 1970."
             raise BadInput(f"{problem} It looks like {looks}." if looks else problem, expected)
         values[numbers] = values[numbers] // per_second(int(np.abs(whole).max()))
-    forms |= set(np.unique(form[there]).tolist())
-    out = np.full(len(values), LATER if role == "time" else UNTIMED, np.int64)
-    out[there] = np.floor(values[there]).astype(np.int64)
+    forms |= {one for one in range(len(FORMS)) if (form[there] == one).any()}
+    values[~there] = 0
+    out = np.floor(values, out=values).astype(np.int64)
     if (beyond := there & ((out < CALENDAR[0]) | (out > CALENDAR[1]))).any():
-        raise BadInput(f"{what}: the {role} {values[beyond.argmax()]:.0f} lies outside the calendar.", "Expected a date.")
+        raise BadInput(
+            f"{what}: the {role} {values[beyond.argmax()]:.0f} lies outside the calendar.", "Expected a date."
+        )
+    out[~there] = LATER if role == "time" else UNTIMED
     return out
 
 
@@ -232,7 +255,7 @@ def one_form(forms: set[int], what: str) -> None:
     """Raise BadInput if some times have a zone and others none: by how much they are apart is not known."""
     if len(forms) > 1:
         ways = " and ".join(FORMS[form] for form in sorted(forms))
-        raise BadInput(f"Times of {what} are written {ways}.", "Expected one form.", "Give all of them a zone.")
+        raise BadInput(f"Times of {what} are written {ways}.", "Expected one form.", "Give all a zone.")
 
 
 def _last_of_each(log: Log) -> None:

@@ -51,14 +51,18 @@ def _ageing(aged: Aged) -> Markup | str:
         verb = "fell" if change.change < 0 else "rose"
         size = f"{100 * abs(change.change):.1f} points ({ends(*sorted((abs(change.low), abs(change.high))))})"
         start = day_of(aged.start_of(change.period))
-        return Markup("Accuracy {} at once, by {}, in the {} from {}.").format(verb, render("strong", size), unit, start)
+        return Markup("Accuracy {} at once, by {}, in the {} from {}.").format(
+            verb, render("strong", size), unit, start
+        )
     if math.isnan(fit.slope):
         return "Each version was tested at one age only: how fast it ages cannot be said."
     if math.isnan(fit.low):
         return f"Accuracy changes by {points(fit.slope)} points a {unit}; the cells are too few for an interval."
     if fit.low <= 0 <= fit.high:
         span = ends(fit.low, fit.high, signed=True)
-        return Markup("{} Accuracy changes by {} points a {}.").format(render("strong", "No ageing is seen."), span, unit)
+        return Markup("{} Accuracy changes by {} points a {}.").format(
+            render("strong", "No ageing is seen."), span, unit
+        )
     verb = "loses" if fit.slope < 0 else "gains"
     size = f"{verb} {100 * abs(fit.slope):.1f} points a {unit}"
     of = "The model" if len(aged.versions) == 1 else "A version"

@@ -1,7 +1,7 @@
 """How fast versions of a model lose accuracy: slope, break, half-life, split of causes and forecast, from cells.
 
-A cell is one version in one period. Levels of versions are their own; the loss by age is one for all. Cells scatter more
-than their labels say, since periods differ: the variance between periods is estimated beside that of the labels.
+A cell is one version in one period. Levels of versions are their own; the loss by age is one for all. Cells scatter
+more than their labels say, since periods differ: the variance between periods is estimated beside that of labels.
 """
 
 from __future__ import annotations
@@ -144,7 +144,9 @@ def fading(cells: Cells, fit: Line) -> Fading | None:
             break
     coefficients = np.append(levels, rate)
     variance = loss / (fit.loss / fit.variance) if fit.variance > 0 else 0.0
-    return Fading(chance, replace(fit, coefficients=coefficients, covariance=inverse * variance, variance=variance, loss=loss))
+    return Fading(
+        chance, replace(fit, coefficients=coefficients, covariance=inverse * variance, variance=variance, loss=loss)
+    )
 
 
 def _of_labels(accuracy: Floats, effective: Floats) -> Floats:
@@ -291,7 +293,9 @@ def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
     of_labels = np.maximum(p * (1 - p), 1 / (n + 4)) / n
     period = np.unique(cells.period[use], return_inverse=True)[1]
     wide = student_at(fit.free) / Z if fit.free > 0 else 1.0
-    shared = rng.standard_normal((REPLICATES, int(period.max(initial=0)) + 1))[:, period] * math.sqrt(fit.between) * wide
+    shared = (
+        rng.standard_normal((REPLICATES, int(period.max(initial=0)) + 1))[:, period] * math.sqrt(fit.between) * wide
+    )
     return p + shared + rng.standard_normal((REPLICATES, len(p))) * np.sqrt(of_labels)
 
 
@@ -331,7 +335,7 @@ def _left(r: Floats, chance: Floats, lags: Ints) -> Floats:
 
 @dataclass(frozen=True)
 class Split:
-    """Why a version's accuracy fell since it was young, on average over pairs with a fresh version on the same period."""
+    """Why a version's accuracy fell since it was young, on average over pairs with a fresh version in one period."""
 
     harder: float
     """what fresh versions lose between the two periods: the data got harder, or other classes came"""

@@ -7,6 +7,7 @@ by the time between, before it is shown where labels lack. All methods are blind
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,6 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.protocols.adaptation.estimates import atc, doc, gde
 from driftline.eval.scoring.bands import Floats
 from driftline.eval.service_log.cells import Cells
-from driftline.eval.service_log.periods import Periods
 from driftline.eval.service_log.reading import NONE, Log
 
 Ints = npt.NDArray[np.int64]
@@ -40,15 +40,12 @@ class Estimates:
     """method → why it says nothing"""
 
 
-def estimates(log: Log, cells: Cells, periods: Periods, seed: int = 0) -> Estimates:
+def estimates(log: Log, cells: Cells, seed: int = 0) -> Estimates:
     """Of each cell after the source of its version."""
     size, use = len(cells), cells.usable
-    parts = len(periods)
-    place = log.version.astype(np.int64) * parts + periods.number(log.time)
-    order = np.argsort(place, kind="stable")
-    cell = cells.version * parts + cells.period
-    starts, ends = (np.searchsorted(place[order], cell, side=side) for side in ("left", "right"))
-    rows = [order[a:b] for a, b in zip(starts, ends, strict=True)]
+    order = np.argsort(cells.of, kind="stable")
+    edges = np.searchsorted(cells.of[order], np.arange(size + 1))
+    rows = [order[a:b] for a, b in pairwise(edges.tolist())]
     source = np.full(size, NONE, np.int64)
     for version in np.unique(cells.version).tolist():
         if len(first := np.flatnonzero(use & (cells.version == version))):
@@ -100,9 +97,7 @@ def _by_score(
             value["cbpe"][k] = float((target if curve is None else np.interp(target, *curve)).mean())
 
 
-def calibration(
-    score: Floats, right: Bools, rng: np.random.Generator
-) -> tuple[Floats, Floats] | None:
+def calibration(score: Floats, right: Bools, rng: np.random.Generator) -> tuple[Floats, Floats] | None:
     """Scores and the share of right answers at them, isotonic; None: scores as they are. score, right: (N,).
 
     A calibration is used only if it is better in each of ten folds, by the calibration error over ten bins

@@ -27,7 +27,8 @@ def age(
         option("--versions", "FILE", "Columns version and trained_to; deployed_from, deployed_to, accuracy if known."),
     ] = None,
     labels: Annotated[
-        list[Path] | None, option("--labels", "FILE", "Labels that came late: columns id, label, label_time. Repeatable.")
+        list[Path] | None,
+        option("--labels", "FILE", "Labels that came late: columns id, label, label_time. Repeatable."),
     ] = None,
     columns: Annotated[
         str | None, option("--columns", "YAML", "Columns with other names, as in '{time: ts, prediction: answer}'.")
@@ -64,8 +65,7 @@ def age(
     One row a prediction: time, id, version, prediction; score, label, label_time, group and served (false: shadow) if
     there are. Of rows with one id and version the last counts. Labels may be late or missing for most.
     """
-    from driftline.eval.service_log.age import age_of
-    from driftline.eval.service_log.asking import write_question
+    from driftline.eval.service_log.age import age as age_of
     from driftline.eval.service_log.document import document
     from driftline.eval.service_log.metrics import metrics_text, write_metrics
     from driftline.eval.service_log.page import write
@@ -76,7 +76,10 @@ def age(
     if metrics is not None:
         guarded_out(metrics, suffixes=(".prom",), option="--metrics")
     mapped = columns_of(columns)
-    aged = age_of(logs, versions, labels or (), mapped, period, until, cost_error, cost_retrain)
+    aged = age_of(
+        logs, versions=versions, labels=labels or (), columns=mapped, period=period, until=until, cost_error=cost_error,
+        cost_retrain=cost_retrain,
+    )  # fmt: skip
     result = document(aged, alarm)
     text = [*(str(Markup(one).striptags()) for one in answer(aged)), *aged.notes]
     if out is not None:
