@@ -197,7 +197,7 @@ def _clusters(
     return likeness, design, np.where(n > 0, n / np.maximum(mean_size, 1e-9), np.nan)
 
 
-def _pending(log: Log, number: Ints, periods: int, period: Ints, now: int) -> Bools:
+def _pending(log: Log, number: npt.NDArray[np.int32], periods: int, period: Ints, now: int) -> Bools:
     """(K,) whether a good part of the labels of a period is still to come, by how late the labels of earlier
     predictions were (Kaplan–Meier); without times of labels, whether the last periods have far fewer labels."""
     timed = (log.label_time != UNTIMED) & (log.label_time != LATER) & ~log.audit

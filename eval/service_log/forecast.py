@@ -41,11 +41,23 @@ class Advice:
     because: str
 
 
+@dataclass(frozen=True)
+class Step:
+    """Levels of versions before and after a break."""
+
+    line: Line
+    """with 0 before and 1 after it in the place of ages"""
+
+    def at(self, version: int, lag: float) -> tuple[float, float]:
+        """As `Line.at`; after the break at every age."""
+        return self.line.at(version, 1)
+
+
 def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> list[Ahead]:
     """Of the versions in the last complete period, up to `HORIZON` periods after the log; [] with too few cells. After
-    a break the level stays. Else accuracy falls as it did: in a straight line, or exponentially towards chance if that
-    leaves less; beyond the longest tested age, the interval holds both, unless one is clearly the better description.
-    The interval is of what a cell of average size will show."""
+    a break the level stays, else accuracy falls as it did: in a straight line, or exponentially towards chance if that
+    leaves less. Beyond the longest tested age the interval holds both lines, after a break the slope, too, unless one
+    is clearly the better description. It is of what a cell of average size will show."""
     use = cells.usable
     if fit.free < FREE or not use.any() or not math.isfinite(fit.slope):
         return []
@@ -53,10 +65,11 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
     of = use & (cells.period == last)
     lags = dict(zip(cells.version[of].tolist(), cells.lag[of].tolist(), strict=True))
     longest, ahead = int(cells.lag[use].max()), []
-    shapes: list[Line | Fading] = [fit]
+    shapes: list[Line | Fading | Step] = [fit]
     if change is not None:
         after = (cells.period[use] >= change.period).astype(np.int64)
-        shapes = [line(cells.version[use], cells.period[use], after, cells.accuracy[use], cells.effective[use])]
+        step = line(cells.version[use], cells.period[use], after, cells.accuracy[use], cells.effective[use])
+        shapes = [Step(step), fit] if change.apart < CLEAR else [Step(step)]
     elif (fade := fading(cells, fit)) is not None:
         apart = int(use.sum()) * math.log(max(fit.loss, 1e-12) / max(fade.line.loss, 1e-12))
         shapes = [fade, fit] if apart > 0 else [fit, fade]
@@ -65,11 +78,12 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
         for version, lag in lags.items():
             age = lag + period - last
             beyond = age > longest
-            spans = [one.at(version, 1 if change is not None else age) for one in (shapes if beyond else shapes[:1])]
+            held = shapes if beyond or change is not None else shapes[:1]
+            spans = [one.at(version, age) for one in held]
             half = student_at(fit.free)
             low, high = min(value - half * sd for value, sd in spans), max(value + half * sd for value, sd in spans)
-            ends = (min(max(end, 0.0), 1.0) for end in (spans[0][0], low, high))
-            ahead.append(Ahead(version, period, age, *ends, extrapolated=beyond))
+            value, low, high = (min(max(end, 0.0), 1.0) for end in (spans[0][0], low, high))
+            ahead.append(Ahead(version, period, age, value, low, high, beyond))
     return ahead
 
 

@@ -134,7 +134,7 @@ def _versions(aged: Aged) -> Section:
         ages = ages[:1] if len(of) == 1 else ages
         values = [Cell(share(cells.accuracy[k]), f"{ends(cells.low[k], cells.high[k])}; {age}")
                   for k, age in zip(of[[0, -1]], ages, strict=False)]  # fmt: skip
-        values += ["–"] * (2 - len(values))
+        values += [Cell("–")] * (2 - len(values))
         test = "–" if version.accuracy is None else share(version.accuracy)
         n = int(cells.labelled[cells.version == v].sum())
         rows.append([version.name, *(date or "not stated" for date in dates), test, *values,

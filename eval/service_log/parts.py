@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +60,7 @@ def parts_of(log: Log, cells: Cells, part: npt.NDArray[np.int32] | None, names: 
     return sorted(shown, key=lambda one: one.fit.slope if one.fit is not None else np.inf)
 
 
-def _part(name: str, n: npt.NDArray[np.int64], right: npt.NDArray[np.float64], cells: Cells,
+def _part(name: str, n: npt.NDArray[Any], right: npt.NDArray[Any], cells: Cells,
           use: npt.NDArray[np.bool_]) -> Part:  # fmt: skip
     enough = n >= LEAST
     version, period, lag = (of[use][enough] for of in (cells.version, cells.period, cells.lag))

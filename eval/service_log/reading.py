@@ -46,7 +46,6 @@ class Names:
         places = coded.indices.fill_null(len(here)).to_numpy(zero_copy_only=False)
         return np.array([*here, NONE], np.int32)[places]
 
-
     def in_order(self) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The texts, sorted, and the place of each number; behind them that of `NONE`. So the order of rows decides
         nothing."""

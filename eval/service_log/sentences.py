@@ -40,6 +40,12 @@ def ends(low: float, high: float, signed: bool = False) -> str:
     return " to ".join((points if signed else share)(end) for end in (low, high))
 
 
+def _sizes(low: float, high: float) -> str:
+    """Of two ends on one side of 0, the smaller first."""
+    smaller, larger = sorted((abs(low), abs(high)))
+    return ends(smaller, larger)
+
+
 def answer(aged: Aged) -> list[Markup | str]:
     """The most important first."""
     return [one for one in (_ageing(aged), _half_life(aged), _ahead(aged), _advice(aged)) if one]
@@ -49,7 +55,7 @@ def _ageing(aged: Aged) -> Markup | str:
     fit, change, unit = aged.fit, aged.change, of_period(aged)
     if change is not None:
         verb = "fell" if change.change < 0 else "rose"
-        size = f"{100 * abs(change.change):.1f} points ({ends(*sorted((abs(change.low), abs(change.high))))})"
+        size = f"{100 * abs(change.change):.1f} points ({_sizes(change.low, change.high)})"
         start = day_of(aged.start_of(change.period))
         return Markup("Accuracy {} at once, by {}, in the {} from {}.").format(
             verb, render("strong", size), unit, start
@@ -66,7 +72,7 @@ def _ageing(aged: Aged) -> Markup | str:
     verb = "loses" if fit.slope < 0 else "gains"
     size = f"{verb} {100 * abs(fit.slope):.1f} points a {unit}"
     of = "The model" if len(aged.versions) == 1 else "A version"
-    span = ends(*sorted((abs(fit.low), abs(fit.high))))
+    span = _sizes(fit.low, fit.high)
     cause = "" if aged.split is not None else ": an older model and harder data are not told apart"
     return Markup("{} {} ({}) since its training{}.").format(of, render("strong", size), span, cause)
 

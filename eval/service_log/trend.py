@@ -67,6 +67,8 @@ class Break:
     change: float
     low: float
     high: float
+    apart: float
+    """by how much it describes the cells better than the slope (BIC)"""
 
 
 def line(version: Ints, period: Ints, lag: Ints, accuracy: Floats, effective: Floats) -> Line:
@@ -115,7 +117,8 @@ class Fading:
 def fading(cells: Cells, fit: Line) -> Fading | None:
     """By Gauss–Newton, with the variances of the line; None where nothing falls, or all is gone."""
     use = cells.usable
-    version, lag, accuracy, n = (of[use] for of in (cells.version, cells.lag, cells.accuracy, cells.effective))
+    version, lag = cells.version[use], cells.lag[use]
+    accuracy, n = cells.accuracy[use], cells.effective[use]
     chance = float(np.average(cells.chance[use], weights=n))
     period = np.unique(cells.period[use], return_inverse=True)[1]
     place = np.array([fit.places[v] for v in version.tolist()])
@@ -167,20 +170,20 @@ def _solved(
     share = between / (1 + between * np.bincount(period, 1 / of_labels))
     products = inside.T @ scaled - sums.T @ (sums * share[:, None])  # Sherman–Morrison in each period
     normal, right = products[:-1, :-1], products[:-1, -1]
-    inverse = np.linalg.pinv(normal, hermitian=True)
+    inverse: Floats = np.linalg.pinv(normal, hermitian=True)
     fitted = inverse @ right
     return fitted, inverse, max(float(products[-1, -1] - right @ fitted), 0.0)
 
 
 def _between(design: Floats, period: Ints, accuracy: Floats, of_labels: Floats, free: int) -> float:
     """Variance between periods beyond that of labels, so that the weighted squares of the rests are as many as the
-    degrees of freedom [Paule & Mandel 1982]; 0 if labels explain them all."""
+    degrees of freedom [Paule & Mandel 1982]; 0 if labels explain them all, or if no difference of periods does."""
 
     def excess(between: float) -> float:
         return _solved(design, period, accuracy, of_labels, between)[2] - free
 
     low, high = 0.0, 1.0
-    if free < 1 or excess(low) <= 0:
+    if free < 1 or excess(low) <= 0 or excess(high) > 0:
         return 0.0
     for _ in range(STEPS):
         middle = (low + high) / 2
@@ -229,11 +232,12 @@ def break_of(cells: Cells, fit: Line, rng: np.random.Generator) -> Break | None:
         return None
     total = float(size[best, 0] ** 2 / share[best, 0])
     left, sloped = total * (1 - float(share[best, 0])), _squares(basis, cells.lag[use], accuracy, np.sqrt(weight))
-    if len(accuracy) * math.log(max(sloped, 1e-12) / max(left, 1e-12)) < math.log(len(accuracy)) + SURE:
+    apart = len(accuracy) * math.log(max(sloped, 1e-12) / max(left, 1e-12)) - math.log(len(accuracy))
+    if apart < SURE:
         return None
     change = float(size[best, 0] / length[best])
     half = student_at(free) * math.sqrt(left / free) / float(length[best])
-    return Break(int(starts[best]), change, change - half, change + half)
+    return Break(int(starts[best]), change, change - half, change + half, apart)
 
 
 def _squares(basis: Floats, lag: Ints, accuracy: Floats, root: Floats) -> float:
@@ -287,16 +291,22 @@ def decay(cells: Cells, fit: Line, rng: np.random.Generator) -> Decay:
 
 
 def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
-    """(B, K) accuracies of the usable cells as other labels and other periods would have them."""
+    """(B, K) accuracies of the usable cells as other labels and other periods would have them. Where versions share
+    ages, what is special to periods is what an own level of each age leaves: a curve that bends is no scatter."""
     use = cells.usable
     p, n = cells.accuracy[use], cells.effective[use]
     of_labels = np.maximum(p * (1 - p), 1 / (n + 4)) / n
     period = np.unique(cells.period[use], return_inverse=True)[1]
-    wide = student_at(fit.free) / Z if fit.free > 0 else 1.0
-    shared = (
-        rng.standard_normal((REPLICATES, int(period.max(initial=0)) + 1))[:, period] * math.sqrt(fit.between) * wide
-    )
-    return p + shared + rng.standard_normal((REPLICATES, len(p))) * np.sqrt(of_labels)
+    ages = [np.unique(of[use], return_inverse=True)[1] for of in (cells.version, cells.lag)]
+    design = np.concatenate([np.eye(int(of.max(initial=0)) + 1)[of] for of in ages], 1)
+    free = len(p) - int(np.linalg.matrix_rank(design)) if len(p) else 0
+    between, more = fit.between, 1.0
+    if free >= FREE:
+        between = _between(design, period, p, _of_labels(p, n), free)
+        more = max(_solved(design, period, p, _of_labels(p, n), between)[2] / free, 1.0)
+    wide = student_at(free if free >= FREE else fit.free) / Z if fit.free > 0 else 1.0
+    shared = rng.standard_normal((REPLICATES, int(period.max(initial=0)) + 1))[:, period] * math.sqrt(between) * wide
+    return p + shared + rng.standard_normal((REPLICATES, len(p))) * np.sqrt(of_labels * more)
 
 
 def _put(use: npt.NDArray[np.bool_], values: Floats) -> Floats:

@@ -52,7 +52,7 @@ def estimates(log: Log, cells: Cells, seed: int = 0) -> Estimates:
             source[cells.version == version] = first[0]
     since = np.where(source >= 0, cells.period - cells.period[source], 0)
     value = {method: np.full(size, np.nan) for method in METHODS}
-    silent = {}
+    silent: dict[str, str] = {}
     if log.score is None:
         silent |= dict.fromkeys(("cbpe", "atc", "doc"), "the log has no scores")
     elif _levels(log.score) < DIFFERENT:
@@ -160,6 +160,6 @@ def _agreement(log: Log, cells: Cells, rows: list[Ints]) -> Floats:
                     _, mine, theirs = np.intersect1d(log.id[rows[k]], log.id[rows[other]], True, return_indices=True)
                     if len(mine) > best[0]:
                         one, two = log.prediction[rows[k][mine]], log.prediction[rows[other][theirs]]
-                        best = len(mine), gde(one, two)
+                        best = len(mine), gde(one.astype(np.int64), two.astype(np.int64))
             value[k] = best[1]
     return value

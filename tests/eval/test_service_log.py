@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,20 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binomtest
 from support.console import driftline
+from support.helpers import drifting
 
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
+from driftline.eval import outcomes
 from driftline.eval.protocols.adaptation.estimates import atc, doc
+from driftline.eval.reporting.files.logs import write_logs
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.ageing import ageing
 from driftline.eval.service_log.cells import wilson
 from driftline.eval.service_log.reading import read_log
 from driftline.eval.service_log.trend import line
 from driftline.eval.service_log.unlabelled import calibration
+from driftline.stream_builder.stream import Stream
 
 ACCURACY = {"v1": {1: 0.90, 2: 0.87, 3: 0.84, 4: 0.78}, "v2": {4: 0.88, 5: 0.85, 6: 0.82}}
 VERSIONS = {"v1": "2026-01-01", "v2": "2026-04-01"}
@@ -269,6 +276,30 @@ def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp
     assert "A version <strong>loses 3.6 points a month</strong> (2.6 to 4.7)" in page
     assert 'driftline_accuracy{version="v2",bound="value"} 0.82' in (tmp_path / "age.prom").read_text()
     assert driftline(*words, "--alarm", "accuracy<0.8", here=tmp_path).returncode == 0  # 0.82, but up to 0.843
+
+
+def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path: Path) -> None:
+    stream = drifting(steps=8, n=240, drift=0.35, noise=1.4)
+    steps = []
+    for step in stream.steps:
+        start = np.datetime64(f"{2010 + step.index}", "s").astype(np.int64)
+        splits = {
+            name: replace(split, time=start + np.arange(len(split)) * 86_400) for name, split in step.splits.items()
+        }
+        steps.append(replace(step, name=str(2010 + step.index), splits=splits))
+    replace(stream, steps=steps).save(tmp_path / "stream")
+    stream = Stream.load(tmp_path / "stream")
+    evaluate(stream, "clear-iid", ["nap", "scratch"], out=tmp_path / "runs")
+    runs, _ = outcomes.find([tmp_path / "runs"])
+    assert write_logs(runs, stream, tmp_path / "log") == 2
+    for run in runs:
+        report = ageing([run], stream)[0]
+        folder = tmp_path / "log" / str(run.about["learner"])
+        said = dl.age(folder / "seed-0.parquet", versions=folder / "versions.csv", period="year")
+        assert report is not None
+        assert said.decay.half_life == pytest.approx(report.half_life.value, rel=1e-3)
+        assert said.decay.half_life_low <= report.half_life.value <= said.decay.half_life_high
+        assert said.fit.slope == pytest.approx(float(report.slope.value), rel=1e-2)
 
 
 def test_intervals_hold_the_truth_in_simulated_logs() -> None:
