@@ -170,7 +170,7 @@ def _solved(
     share = between / (1 + between * np.bincount(period, 1 / of_labels))
     products = inside.T @ scaled - sums.T @ (sums * share[:, None])  # Sherman–Morrison in each period
     normal, right = products[:-1, :-1], products[:-1, -1]
-    inverse: Floats = np.linalg.pinv(normal, hermitian=True)
+    inverse = np.asarray(np.linalg.pinv(normal, hermitian=True), np.float64)
     fitted = inverse @ right
     return fitted, inverse, max(float(products[-1, -1] - right @ fitted), 0.0)
 
