@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from markupsafe import Markup
 
-from driftline.pipelines.cli.common import Json, command, option, show
+from driftline.curate.core.errors import BadConfig
+from driftline.pipelines.cli.common import Json, command, next_step, option, show
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import columns_of
+
+if TYPE_CHECKING:
+    from driftline.eval.service_log.age import Aged
 
 age_app = typer.Typer()
 CROSSED = 4  # exit code
@@ -57,6 +61,9 @@ def age(
     metrics: Annotated[
         Path | None, option("--metrics", "FILE", "Numbers for Prometheus' text file collector, ends with .prom.")
     ] = None,
+    ask: Annotated[
+        int | None, option("--ask", "N", "Draw N predictions of the last period to label, into PAGE's folder.", min=1)
+    ] = None,
     title: Annotated[str, option("--title", None, "Title of the page.")] = "",
     as_json: Json = False,
 ) -> None:
@@ -75,10 +82,12 @@ def age(
         guarded_out(out, "age", ("", ".html"))
     if metrics is not None:
         guarded_out(metrics, suffixes=(".prom",), option="--metrics")
+    if ask is not None and out is None:
+        raise BadConfig("--ask was given without --out.", "Expected a page, beside which the list is written.")
     mapped = columns_of(columns)
     aged = age_of(
-        logs, versions=versions, labels=labels or (), columns=mapped, period=period, until=until, cost_error=cost_error,
-        cost_retrain=cost_retrain,
+        logs, versions=versions, labels=[_labels(path) for path in labels or ()], columns=mapped, period=period,
+        until=until, cost_error=cost_error, cost_retrain=cost_retrain,
     )  # fmt: skip
     result = document(aged, alarm)
     text = [*(str(Markup(one).striptags()) for one in answer(aged)), *aged.notes]
@@ -86,6 +95,9 @@ def age(
         page = write(aged, out, title, alarm)
         result |= {"out": str(out), "page": str(page)}
         text.append(f"page: {page}")
+        if ask is not None:
+            result["asked"], asked = _asked(aged, logs, mapped, page.parent, ask)
+            text += asked
     if metrics is not None:
         write_metrics(metrics, metrics_text(result))
     crossed = alarm is not None and result["alarm"]["crossed"]
@@ -94,3 +106,32 @@ def age(
     show(as_json, result, "\n".join(text))
     if crossed:
         raise typer.Exit(CROSSED)
+
+
+def _labels(path: Path) -> Any:
+    """A file with labels, or the answers to a folder that --ask wrote."""
+    if not (path / "driftline.yaml").is_file():
+        return path
+    from driftline.pipelines.annotation.log_question import labels_of
+    from driftline.pipelines.cli.common import context_of
+
+    return labels_of(context_of(path, None, True))
+
+
+def _asked(
+    aged: Aged, logs: list[Path], columns: dict[str, str], out: Path, count: int
+) -> tuple[dict[str, Any], list[str]]:
+    """What --ask wrote, and lines about it."""
+    from driftline.eval.service_log.asking import drawn, rows_of
+    from driftline.pipelines.annotation.log_question import write_question
+
+    rows = rows_of(logs, columns, drawn(aged, count))
+    said = write_question(rows, aged.source.classes, logs[0].parent, out)
+    lines = [f"to label: {said['rows']:,} predictions, drawn at random: {said['file']}"]
+    if said["folder"] is None:
+        return said, [*lines, said["because"], f"Then give it with --labels {said['file']}."]
+    return said, [
+        *lines,
+        f"Then give the answers with --labels {said['folder']}.",
+        next_step("annotate", said["folder"]),
+    ]
