@@ -12,6 +12,8 @@ from typing import Any
 
 from docutils import nodes
 
+import driftline
+
 project, author = "driftline", "the driftline engineers"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
@@ -26,7 +28,7 @@ autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 100
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+BENCHMARKS = Path(driftline.__file__).resolve().parents[1] / "benchmarks"
 FACES = ("driftline", "driftline.ext")
 
 
