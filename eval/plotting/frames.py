@@ -14,7 +14,7 @@ HEIGHT = 340  # of a page's chart
 LEFT, RIGHT, TOP, FOOT = 60, 270, 14, 42  # margins for the axis, the names, the top and the ticks
 GAP = 14  # between two names
 LONG = 36  # characters of a name; the data have all of it
-LETTER = 6.2  # width of a character of 11 units, roughly
+LETTER = 5.8  # width of a character of 11 units, roughly
 SHADED = 4  # with more bands, a page shows only the one under the pointer: they cover each other
 POINT = 7 / 11  # pt of a unit on paper: text of 11 to 13 units has 7 to 8.3 pt
 MARKED = 8  # points of a line with a marker on paper, about
@@ -84,7 +84,7 @@ def frame_of(
     if sheet.below:
         return Frame(left - 16, top, sheet.width - left + 4, 0.5 * sheet.width, x, y, scale, sheet)
     height = max(0.4 * sheet.width if sheet.inches else HEIGHT, TOP + GAP * len(names) + FOOT // 2)
-    right = min(RIGHT, 44 + LETTER * max(map(len, names), default=0)) if sheet.inches else RIGHT
+    right = min(RIGHT, 56 + LETTER * max(map(len, names), default=0)) if sheet.inches else RIGHT
     return Frame(left, top, sheet.width - left - right, height - top - FOOT, x, y, scale, sheet)
 
 
@@ -209,7 +209,7 @@ def whole(parts: Sequence[str], names: Sequence[Named], description: str, frame:
         beside, height = names_below(ordered, frame.sheet, foot + 8)
         return svg_of([*parts, *beside], description, height, frame.sheet.width)
     spots = _apart([y for y, *_ in ordered], foot - 8)
-    x = frame.left + frame.width + 8
+    x = frame.left + frame.width + (16 if frame.sheet.inches else 8)
     beside = [named(name, x, y, shown, i, frame.sheet) for y, (_, name, i, shown) in zip(spots, ordered, strict=True)]
     narrow = {} if frame.sheet.inches else {"data_narrow": frame.left + frame.width + 22}
     return svg_of([*parts, *beside], description, foot, frame.sheet.width, **narrow)
