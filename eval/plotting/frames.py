@@ -134,15 +134,16 @@ def grid(frame: Frame, values: Sequence[float], of: Callable[[float], str], size
 def ticks(frame: Frame, values: Sequence[float], name: str, dates: Mapping[float, str] | None = None) -> list[str]:
     """As many of the values, or of their dates, as there is space for, and the name of the axis. A phone has space for
     every other one."""
-    parts: list[str] = []
+    places: list[tuple[float, str]] = []
     last, foot = -1e9, frame.top + frame.height
     for value in values:
         x, shown = frame.at(value, frame.y[0])[0], (dates or {}).get(value, number(value))
         space = LETTER * len(shown) / 2
         if x - space - last > 16:
-            x_shown = min(x, frame.sheet.width - space - 2) if frame.sheet.below else x
-            parts.append(text(x_shown, foot + 16, shown, "middle", class_="tick odd" if len(parts) % 2 else "tick"))
+            places.append((min(x, frame.sheet.width - space - 2) if frame.sheet.below else x, shown))
             last = x + space
+    odd = ["tick", "tick odd" if len(places) > 4 else "tick"]
+    parts = [text(x, foot + 16, shown, "middle", class_=odd[k % 2]) for k, (x, shown) in enumerate(places)]
     return [*parts, text(frame.left + frame.width / 2, foot + 36, name, "middle", 12, class_="tick")]
 
 

@@ -162,8 +162,8 @@ def test_a_streams_copies_correlation_and_drift(tmp_path: Path) -> None:
     assert found["label_correlation"]["autocorrelation"]["1"] > 0.8
     assert set(found["drift"]["by_distance"]) == {"-2", "-1", "0", "1", "2"}
     (sentence,) = [line for line in lines(found) if line.startswith("drift: ")]
-    change = 100 * found["drift"]["by_distance"]["2"]["change"]
-    assert f"; trained 2 buckets earlier, {change:+.1f} points on the same tests (1 test bucket)" in sentence
+    points = f"{100 * found['drift']['by_distance']['2']['change']:+.1f}".replace("-", "−")
+    assert f"; trained 2 buckets earlier, {points} points on the same tests (1 test bucket)" in sentence
 
 
 def test_the_page_shows_outside_text_as_text(release: Release) -> None:
