@@ -191,9 +191,8 @@ def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_na
             parts.append(
                 tag("g", dot, text(*beside[i], str(i + 1), "middle", size=10 + bool(sheet.inches)), data_n=name)
             )
-        names: list[Named] = [
-            (float(i), name, None, label) for i, (name, label) in enumerate(zip(order, shown, strict=True))
-        ]
+        rising = [frame.top + i / len(order) for i in range(len(order))]  # in their order, as close as they may be
+        names: list[Named] = [(y, name, None, label) for y, name, label in zip(rising, order, shown, strict=True)]
         return whole(parts, names, f"{x_name} and accuracy in per cent: {'; '.join(ends)}", frame)
 
     rows = [[n, sizes[n], _percent(y), "yes" if n in front else "no"] for n, (_, y) in places.items()]

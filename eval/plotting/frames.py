@@ -14,7 +14,7 @@ HEIGHT = 340  # of a page's chart
 LEFT, RIGHT, TOP, FOOT = 60, 270, 14, 42  # margins for the axis, the names, the top and the ticks
 GAP = 14  # between two names
 LONG = 36  # characters of a name; the data have all of it
-LETTER = 6.2  # width of a character of 11 units, roughly
+LETTER = 5.8  # width of a character of 11 units, roughly
 SHADED = 4  # with more bands, a page shows only the one under the pointer: they cover each other
 POINT = 7 / 11  # pt of a unit on paper: text of 11 to 13 units has 7 to 8.3 pt
 MARKED = 8  # points of a line with a marker on paper, about
@@ -84,7 +84,7 @@ def frame_of(
     if sheet.below:
         return Frame(left - 16, top, sheet.width - left + 4, 0.5 * sheet.width, x, y, scale, sheet)
     height = max(0.4 * sheet.width if sheet.inches else HEIGHT, TOP + GAP * len(names) + FOOT // 2)
-    right = min(RIGHT, 44 + LETTER * max(map(len, names), default=0)) if sheet.inches else RIGHT
+    right = min(RIGHT, 56 + LETTER * max(map(len, names), default=0)) if sheet.inches else RIGHT
     return Frame(left, top, sheet.width - left - right, height - top - FOOT, x, y, scale, sheet)
 
 
@@ -134,15 +134,16 @@ def grid(frame: Frame, values: Sequence[float], of: Callable[[float], str], size
 def ticks(frame: Frame, values: Sequence[float], name: str, dates: Mapping[float, str] | None = None) -> list[str]:
     """As many of the values, or of their dates, as there is space for, and the name of the axis. A phone has space for
     every other one."""
-    parts: list[str] = []
+    places: list[tuple[float, str]] = []
     last, foot = -1e9, frame.top + frame.height
     for value in values:
         x, shown = frame.at(value, frame.y[0])[0], (dates or {}).get(value, number(value))
         space = LETTER * len(shown) / 2
         if x - space - last > 16:
-            x_shown = min(x, frame.sheet.width - space - 2) if frame.sheet.below else x
-            parts.append(text(x_shown, foot + 16, shown, "middle", class_="tick odd" if len(parts) % 2 else "tick"))
+            places.append((min(x, frame.sheet.width - space - 2) if frame.sheet.below else x, shown))
             last = x + space
+    odd = ["tick", "tick odd" if len(places) > 4 else "tick"]
+    parts = [text(x, foot + 16, shown, "middle", class_=odd[k % 2]) for k, (x, shown) in enumerate(places)]
     return [*parts, text(frame.left + frame.width / 2, foot + 36, name, "middle", 12, class_="tick")]
 
 
@@ -209,7 +210,7 @@ def whole(parts: Sequence[str], names: Sequence[Named], description: str, frame:
         beside, height = names_below(ordered, frame.sheet, foot + 8)
         return svg_of([*parts, *beside], description, height, frame.sheet.width)
     spots = _apart([y for y, *_ in ordered], foot - 8)
-    x = frame.left + frame.width + 8
+    x = frame.left + frame.width + (16 if frame.sheet.inches else 8)
     beside = [named(name, x, y, shown, i, frame.sheet) for y, (_, name, i, shown) in zip(spots, ordered, strict=True)]
     narrow = {} if frame.sheet.inches else {"data_narrow": frame.left + frame.width + 22}
     return svg_of([*parts, *beside], description, foot, frame.sheet.width, **narrow)

@@ -14,7 +14,7 @@ from driftline.eval.plotting.frames import number as number_text
 from driftline.eval.plotting.svg import svg_of, tag, text
 
 BINS = 66  # bars
-SHADES = ("#0b4f6c", "#4aa3c3")  # of buckets, in turn
+SHADES = ("#1e6fa0", "#4aa3c3")  # of buckets, in turn
 WIDE, HIGH, LEFT, TOP, FOOT = 1000, 220, 56, 12, 52  # pixels
 
 

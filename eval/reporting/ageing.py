@@ -362,8 +362,7 @@ def by_class(document: Mapping[str, Any]) -> Figure | None:
 
 def table(document: Mapping[str, Any]) -> Section | None:
     """How fast each learner loses accuracy, and why."""
-    about, shown = document["ageing"], _shown(document)
-    unit = about["unit"]
+    unit, shown = document["ageing"]["unit"], _shown(document)
     if not shown:
         return None
     rows, first = [], _typical(document)

@@ -16,9 +16,9 @@ from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
 from driftline.eval.reporting.markup import table
 from driftline.eval.reporting.protocols import page_of
+from driftline.eval.reporting.step_names import named_steps, step_names
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import mean_of, rival
-from driftline.eval.scoring.timeline import named_steps, step_names
 from driftline.stream_builder.stream import Stream
 
 MATRICES = 6  # in the page; the script draws the others, from the data of `_pair`

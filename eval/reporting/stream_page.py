@@ -9,7 +9,7 @@ import numpy as np
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.markup import Cell, render, table
-from driftline.eval.scoring.timeline import named_steps
+from driftline.eval.reporting.step_names import named_steps
 from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
 from driftline.stream_builder.measures.shift_distance import drift, sharing
 from driftline.stream_builder.stream import Stream

@@ -18,8 +18,8 @@ from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import table
+from driftline.eval.reporting.step_names import named_steps
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.timeline import named_steps
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.about import NOTICE, WORKER_ERROR, about, shown

@@ -20,7 +20,7 @@ from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
 from driftline.curate.release.settings import COPY_BITS
-from driftline.eval.scoring.timeline import named_steps
+from driftline.eval.reporting.step_names import named_steps
 from driftline.pipelines.reporting.leaks import leaks
 from driftline.pipelines.web.dates import labels as bucket_labels
 from driftline.stream_builder.builders.release import release_groups

@@ -248,7 +248,8 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
             on = f" on {findings['drift']['features']}" if "features" in findings["drift"] else ""
             on += ", with sides drawn by group," if findings["drift"]["sides"] == "drawn" else ""
             last = max(by, key=int)
-            change = f"; trained {last} buckets earlier, {100 * by[last]['change']:+.1f} points on the same tests "
+            points = f"{100 * by[last]['change']:+.1f}".replace("-", "−")
+            change = f"; trained {last} buckets earlier, {points} points on the same tests "
             change += f"({by[last]['tests']} test bucket{'' if by[last]['tests'] == 1 else 's'})"
             sentences.append(
                 f"drift: nearest class means{on} have accuracy {in_domain:.1%} in-domain{change if last != '0' else ''}"

@@ -163,6 +163,14 @@ def test_charts_are_saved_with_the_names_and_dates_of_the_stream_that_is_named(r
     assert [each.sha256 for each in found["streams"]] == [stream.sha256]
 
 
+def test_charts_of_a_comparison_and_of_a_run_are_saved(runs: Path, tmp_path: Path) -> None:
+    words = ("figure", "save", runs / "a", "--out", tmp_path / "out")
+    both = handed("driftline.eval.reporting.two_runs.documents_of_both", *words, "--against", runs / "b")
+    assert both["paths"] == [runs / "a", runs / "b"]
+    timeline = handed("driftline.pipelines.reporting.run_report.over_time", *words, "--run", tmp_path / "run")
+    assert timeline["folder"].is_relative_to(tmp_path / "run")
+
+
 @pytest.mark.parametrize(("words", "reuse"), [((), "same"), (("--reuse", "any"), "any")])
 def test_finished_runs_of_other_code_are_taken_only_if_asked_for(
     words: tuple[str, ...], reuse: str, tmp_path: Path
