@@ -60,7 +60,7 @@ def save(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write charts for a paper as SVG, PDF and PNG: those of a page, or by name.
+    """Write charts for paper as SVG, PDF and PNG: of a page, or by name.
 
     Each chart has a file for a column and one for the whole width, with text of 7 to 8 pt, and its lines differ without
     colours, too. interpolation: accuracy between the weights before and after the last step. projection: weights on a
