@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from driftline.curate.core.atomic_io import fingerprint, locked
+from driftline.curate.core.atomic_io import locked
 from driftline.curate.core.digests import code_of
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
@@ -60,7 +60,7 @@ def evaluate(
     stream: or its folder. protocol: a registered name, `package.module:Name`, a class derived from `Protocol`, or an
     instance. learners: one or several, likewise; names also with settings, as in `reservoir(alpha=5)`; scikit-learn
     classifiers. seeds: their number, or each of them. settings: `{"epochs": 10}` goes to the protocol or
-    to every learner that has such a setting, `{"er.memory": 500}` to one learner, `{"ocrr.every": 20}` to one protocol,
+    to every learner that has such a setting, `{"er.memory": 500}` to one learner,
     `{"probabilities": "all"}` to the records of each test (see `outcomes.probabilities`).
     out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run. stream_folder,
     executor: processes or Ray share the runs of learners that are given by name; rows are the same as those of one
@@ -220,8 +220,10 @@ class Workload:
     """in all"""
     finished: int
     """runs that are on disk"""
-    core_seconds: float | None
-    """of the runs to come; None: there is no estimate"""
+    core_seconds: float
+    """of the runs to come whose time can be estimated"""
+    not_known: list[str]
+    """learners of the others"""
     settings: dict[str, str]
     """learner → its settings that are not defaults, and where each comes from"""
     untold: dict[str, str]
@@ -251,17 +253,19 @@ def plan(
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
             learner = job.learner()
             identity, place = _place(stream, grid, job, learner)
-            created.append((learner, place))
+            created.append((job.name, learner, place))
             shown[job.name] = settings_text(learner.settings() | job.tune, job.origin)
             if out is not None and "untold" in identity["code_of"]:
                 untold[job.name] = identity["code_of"]["untold"]
-    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in created]
-    left = [learner for (learner, _), finished in zip(created, done, strict=True) if not finished]
-    past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
+    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for *_, place in created]
+    left = [(name, learner) for (name, learner, _), finished in zip(created, done, strict=True) if not finished]
+    past = [] if grid.out is None or tune else finished_runs(grid.out / folder_name(grid.name), stream)
     sizes = None if tune else training_sizes(grid.protocol, stream)
-    seconds = None if sizes is None else core_seconds(stream, left, sizes, past)
+    seconds = core_seconds(stream, [learner for _, learner in left], sizes, past)
+    not_known = dict.fromkeys(name for (name, _), one in zip(left, seconds, strict=True) if one is None)
+    known = sum(one for one in seconds if one is not None)
     late = label_time_note(grid.name, grid.protocol.late_labels, stream)
-    return Workload(len(jobs), sum(done), seconds, shown, untold, late)
+    return Workload(len(jobs), sum(done), known, list(not_known), shown, untold, late)
 
 
 def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
@@ -279,14 +283,14 @@ def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dic
     same, identity = identity, identity | {"code_of": code_or_name(learner, grid.protocol)}
     if grid.out is None:
         return identity, None
-    folder, name = grid.out / folder_name(grid.name), f"{folder_name(job.name)}-seed{job.seed}"
+    folder, name = grid.out / folder_name(grid.name), row_files.stored_name(identity)
     if grid.any_code:
         wanted = json.loads(json.dumps(same))
-        for other in sorted(folder.glob(f"{glob.escape(name)}-*")):
+        for other in sorted(folder.glob(f"{glob.escape(name.rpartition('-')[0])}-*")):
             record = row_files.record(other) if _finished(other, grid) else {}
             if all(record.get(key) == value for key, value in wanted.items()):
                 return identity, other
-    return identity, folder / f"{name}-{fingerprint(identity)[:12]}"
+    return identity, folder / name
 
 
 @dataclasses.dataclass(frozen=True)

@@ -179,9 +179,14 @@ def _samples(x: Array, what: str) -> Array:
         raise BadArray(f"{what}: x has values that are no numbers ({reason(error)}).", "Expected numbers.") from None
 
 
+def moments_of(column: Any) -> Any:
+    """Periods of pandas as their first moment; other columns as they are."""
+    return column.dt.to_timestamp() if str(getattr(column, "dtype", "")).startswith("period[") else column
+
+
 def _array(values: Any) -> Array:
     """Objects that are all texts, as pandas has them, are text."""
-    array = np.asarray(values)
+    array = np.asarray(moments_of(values))
     if array.dtype.kind == "O" and array.size and all(isinstance(value, str) for value in array.flat):
         return array.astype(np.str_)
     return array

@@ -14,6 +14,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reaso
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.documents import check_encoding
 from driftline.curate.core.outside.tables import read_parquet, readable
+from driftline.stream_builder.builders.arrays import moments_of
 from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_hdf5
 from driftline.stream_builder.importers.dated import column_of, label_times, seconds_of_column, texts_of
 from driftline.stream_builder.lazy_images import from_download
@@ -77,10 +78,13 @@ def timed_table(
     """The samples of a table, as `from_table` has them. columns: role → column, or columns of x."""
     table, what = _opened(source), str(source) if isinstance(source, str | Path) else "the table"
     asked = {role: column for role, column in (columns or {}).items() if column is not None}
+    if not len(table):
+        raise BadInput(f"{what} has no rows.", "Expected one a sample.")
     of = Path(what)
 
     def column(role: str, *usual: str) -> str:
-        return column_of(table, of, asked.get(role), (role, *usual), f"--{role.replace('_', '-')}")
+        own = str(asked[role]) if role in asked else None
+        return column_of(table, of, own, (role, *usual), f"--{role.replace('_', '-')}")
 
     def texts(name: str) -> list[str]:
         return texts_of(table[name].to_pylist(), row_of, name)
@@ -100,8 +104,8 @@ def timed_table(
     if len({"x", "path"} & set(asked)) + (features is not None) > 1:
         raise BadConfig("More than one of --x, --features and --path was given.", "Expected one of them.")
     if "x" in asked:
-        wanted = [name.strip() for name in asked["x"].split(",")] if isinstance(asked["x"], str) else asked["x"]
-        x: Any = _samples(table, [column_of(table, of, name, (), "--x") for name in wanted], row_of)
+        wanted = asked["x"].split(",") if isinstance(asked["x"], str) else list(asked["x"])
+        x: Any = _samples(table, [column_of(table, of, str(name).strip(), (), "--x") for name in wanted], row_of)
         check(x, y, len(number), what)
     elif features is not None:
         x = open_array(features, "fu", (None, -1), "Check --features.")
@@ -135,10 +139,13 @@ def _opened(source: Any) -> pa.Table:
             table.validate(full=True)
         return table
     try:
-        return pa.table(dict(source)) if isinstance(source, Mapping) else pa.Table.from_pandas(source)
+        if isinstance(source, Mapping):
+            return pa.table({str(name): moments_of(column) for name, column in source.items()})
+        return pa.Table.from_pandas(source.apply(moments_of).rename(columns=str), preserve_index=False)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         expected = "Expected a file, a data frame, or columns by name."
-        raise BadInput(f"{type(source).__name__} is no table ({reason(error)}).", expected) from None
+        why = "; ".join(map(str, error.args))  # Arrow's has the value, then its column
+        raise BadInput(f"{type(source).__name__} is no table ({why}).", expected) from None
 
 
 def _samples(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
@@ -148,7 +155,8 @@ def _samples(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
     parts = []
     for name in columns:
         try:
-            part = np.array(table[name].to_pylist(), np.float32)
+            plain = pa.types.is_floating(table[name].type)
+            part = np.array(table[name].to_numpy() if plain else table[name].to_pylist(), np.float32)
         except (TypeError, ValueError) as error:
             problem = f"The column {name} has no numbers, or lists of several lengths ({reason(error)})."
             raise BadInput(problem, "Expected numbers, or lists of equal length.") from None

@@ -45,6 +45,18 @@ def utc(folder: Path) -> str | None:
     return None if seconds is None else str(pa.scalar(seconds, pa.timestamp("s")))
 
 
+def test_what_pillow_warns_of_names_the_photos(tmp_path: Path) -> None:
+    for i in range(7):
+        data = bytearray(photo(tmp_path / f"{i}.jpg", original="2015:01:14 18:31:30").read_bytes())
+        count = data.index(b"Exif\0\0") + 14  # of tags
+        data[count : count + 2] = data[count : count + 2] if i == 0 else b"\xff\xff"
+        (tmp_path / f"{i}.jpg").write_bytes(data)
+    with pytest.warns(UserWarning, match="Corrupt EXIF data") as caught:
+        assert len(next(Folder(path=tmp_path).batches())) == 7
+    (text,) = [str(one.message) for one in caught]
+    assert text.startswith("1.jpg, 2.jpg, 3.jpg, 4.jpg, 5.jpg and 1 more: Corrupt EXIF data")
+
+
 class TestCase1ADateThatCarriesItsZone:
     @pytest.mark.parametrize(
         ("text", "offset"),

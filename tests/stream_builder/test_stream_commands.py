@@ -117,6 +117,20 @@ def test_measures_are_of_labels_of_a_seed_and_of_a_fidelity(tmp_path: Path) -> N
         assert asked["fidelity"] == fidelity
 
 
+def test_measures_and_sizes_are_tables_with_dates_and_units(tmp_path: Path) -> None:
+    stream = drifting(steps=3).save(tmp_path / "s")
+    days = [step.days() for step in stream.steps]
+    text = inside("stream", "show", tmp_path / "s").stdout.splitlines()
+    assert text[1].split() == ["step", "from", "to", *stream.steps[0].splits]
+    sizes = [str(len(split)) for split in stream.steps[0].splits.values()]
+    assert text[2].split() == [stream.steps[0].name, *(days[0] or ()), *sizes]
+    values = distances(stream, ["sliced"])["sliced"]
+    text = inside("stream", "measure", tmp_path / "s", "--distance", "sliced").stdout.splitlines()
+    assert text[0].split() == ["step", "from", "to", "sliced"]
+    assert text[3].split() == [stream.steps[2].name, *(days[2] or ()), f"{values[2]:.3f}"]
+    assert "sliced: in units of the samples." in text
+
+
 def test_show_reads_every_array_again_if_asked_to(tmp_path: Path) -> None:
     drifting().save(tmp_path / "s")
     assert inside("stream", "show", tmp_path / "s", "--verify").returncode == 0

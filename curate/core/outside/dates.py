@@ -90,6 +90,8 @@ class Tags(NamedTuple):
     """name of a tag → its value, which is no date"""
     contradicted: dict[str, str]
     """gps, edit (the last one) → its date, which cannot be if `date` is right"""
+    warned: tuple[str, ...] = ()
+    """what Pillow warned of; it does not know the photo's name"""
 
 
 def seconds_of(value: Any) -> int:
@@ -225,9 +227,11 @@ def exif(path: Path) -> Tags:
     """What the EXIF of a photo says."""
     from PIL import Image
 
-    with catch_warnings(), Image.open(path) as image:
-        simplefilter("ignore")  # of damaged tags, without the photo's name
-        return from_exif(image.getexif())
+    with catch_warnings(record=True) as caught:
+        simplefilter("always")
+        with Image.open(path) as image:
+            tags = from_exif(image.getexif())
+    return tags._replace(warned=tuple(dict.fromkeys(" ".join(str(one.message).split()) for one in caught)))
 
 
 def from_exif(exif: Any) -> Tags:
