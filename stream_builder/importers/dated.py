@@ -184,7 +184,7 @@ def seconds_of_column(
     units = values if like is None else like.to_numpy().astype(np.int64)
     if not len(units) or (units.min() >= YEARS[0] and units.max() <= YEARS[1]):
         return (values - 1970).astype("datetime64[Y]").astype("datetime64[s]").astype(np.int64)
-    _check_seconds(units, row_of)
+    _check_seconds(units, row_of, int(values[0]) if len(values) else 0)
     return values // per_second(int(np.abs(units).max()))
 
 
@@ -203,23 +203,25 @@ def _moments(column: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
     return None
 
 
-def _check_seconds(values: npt.NDArray[np.int64], row_of: Callable[[int], str]) -> None:
-    """Raise BadInput for whole numbers that all look like something else than seconds since 1970."""
+def not_seconds(values: npt.NDArray[np.int64]) -> str:
+    """What whole numbers look like that are no seconds since 1970, if all look so; else ""."""
     day, month, year = values % 100, values // 100 % 100, values // 10_000
 
     def within(part: npt.NDArray[np.int64], low: int, high: int) -> bool:
         return bool(((low <= part) & (part <= high)).all())
 
-    looks = ""
     if within(day, 1, 31) and within(month, 1, 12) and within(year, 1800, 2100):
-        looks = "days, YYYYMMDD"
-    elif within(day, 1, 12) and within(values // 100, 1800, 2100):
-        looks = "months, YYYYMM"
-    elif within(values, 5_000, 80_000):
-        looks = "days, since 1970 or of a spreadsheet (since 1899-12-30)"
-    if looks:
+        return "days, YYYYMMDD"
+    if within(day, 1, 12) and within(values // 100, 1800, 2100):
+        return "months, YYYYMM"
+    return "days, since 1970 or of a spreadsheet (since 1899-12-30)" if within(values, 5_000, 80_000) else ""
+
+
+def _check_seconds(values: npt.NDArray[np.int64], row_of: Callable[[int], str], first: int) -> None:
+    """Raise BadInput for whole numbers that all look like something else than seconds. first: the column's first."""
+    if looks := not_seconds(values):
         raise BadInput(
-            f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970. It looks like {looks}.",
+            f"{row_of(0)}: the time is {first}; as seconds, all rows would lie in 1970. It looks like {looks}.",
             "Expected dates, years, or seconds, milliseconds … since 1970.",
             "Convert the column to dates.",
         )
