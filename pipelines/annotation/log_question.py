@@ -25,7 +25,7 @@ LIST, FOLDER = "ask.csv", "ask"
 COLUMNS = ("id", "version", "time", "prediction", "path", "label", "audit")
 CHOICES = 60  # classes on one question page
 SUFFIXES = {"JPEG": "jpg", "PNG": "png", "GIF": "gif", "WEBP": "webp", "BMP": "bmp"}  # what the page shows
-VALIDATION = {"method": "crowd", "workers": 1, "agree": 1}
+VALIDATION: dict[str, Any] = {"method": "crowd", "workers": 1, "agree": 1}
 
 
 def write_question(
@@ -75,7 +75,7 @@ def _write_folder(
     )
     ask = folder_of(out, "ask")
     (ask / "images").mkdir(parents=True, exist_ok=True)
-    write_batch(asked, concepts, ask, seed, ValidationSettings(**VALIDATION))
+    write_batch(asked, concepts, ask, seed, ValidationSettings.model_validate(VALIDATION))
 
 
 def _image(path: Path) -> tuple[bytes, str]:
