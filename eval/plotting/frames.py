@@ -89,11 +89,13 @@ def frame_of(
 
 
 def round_numbers(low: float, high: float) -> list[float]:
-    """At most seven round numbers between two.
+    """At most seven round numbers between two; the number itself if they are equal.
 
     >>> round_numbers(-0.3, 2.1)
     [0.0, 0.5, 1.0, 1.5, 2.0]
     """
+    if high <= low:
+        return [low]
     power = 10.0 ** np.floor(np.log10((high - low) / 5))
     step = next(m * power for m in (1, 2, 5, 10) if (high - low) / (m * power) <= 6 + 1e-9)
     first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
