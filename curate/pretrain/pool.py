@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import UNKNOWN, Seen
 from driftline.curate.images.near_duplicates import Hashes, hashes_of
 from driftline.curate.images.shards import read_images, read_tar
+from driftline.curate.metadata.released_ids import mapped, released_ids
 from driftline.curate.release.document import AGAIN
 from driftline.curate.release.format import Release, in_run
 from driftline.curate.release.pool import COPY, Tested, is_near, left_out
@@ -102,10 +103,13 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False, lab
         photos, read = _of_folder(source)
     if release is None or include_tests:
         return Pool(_by_id(photos), read, Counter(), "included" if include_tests else "unknown")
+    own = {} if is_release(source) else {name: id_ for id_, name in released_ids(source).items()}
     tests = Tested.of_release(release)
-    without = left_out(tests, (photo[:3] for photo in photos))
+    without = left_out(replace(tests, ids=frozenset(mapped(tests.ids, own))), (photo[:3] for photo in photos))
     left = _by_id(photo for photo in photos if photo.id not in without)
-    alike = set(left) <= set(release.table["id"].to_pylist())  # near copies in a release are on one side already
+    alike = set(left) <= set(
+        mapped(release.table["id"].to_pylist(), own)
+    )  # near copies in a release are on one side already
     return Pool(left, read, Counter(without.values()), "left out", None if alike else (release, tests))
 
 

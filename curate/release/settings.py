@@ -64,6 +64,9 @@ class ReleaseSettings(Section):
     """images without labels: omit them, list them in unlabelled.parquet, or include them"""
     licences: tuple[Prefix, ...] = ()
     """licences that may be published: how their name or address begins (empty: all)"""
+    ids: Literal["opaque", "path"] = "opaque"
+    """ids that are made from paths or addresses: replaced (opaque), since folders are named after people, or kept
+    (path); ids of the source stay"""
     withdrawn: str | None = None
     """CSV file with a column id: photos that their owners withdrew; WITHDRAWN.csv lets owners of copies find them"""
     previous: str | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import writing
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.images.near_duplicates import near_stored
+from driftline.curate.metadata.released_ids import title_of
 from driftline.curate.release.format import METADATA
 from driftline.curate.release.pool import COPY, Tested, left_out
 from driftline.curate.retrieval.vector_store import parts, vectors_of
@@ -26,7 +28,7 @@ COLUMNS = (
 UNLABELLED = pa.schema([METADATA.field(name) for name in COLUMNS])  # the types are those of labelled images
 QUERY = """
 SELECT m.id, m.bucket, m.uploaded, NULL AS sha256, m.source_sha256, m.changes, m.width, m.height, t.user,
-       t.nickname AS creator, t.title, t.licence, t.licence_url, t.page_url, t.url
+       t.nickname AS creator, t.title, t.licence, t.licence_url, t.page_url, t.url, t.path
 FROM read_parquet(?) AS m JOIN read_parquet(?) AS t USING (id)
 WHERE m.bucket IS NOT NULL AND m.id NOT IN (SELECT id FROM without)
   AND EXISTS (SELECT 1 FROM allowed WHERE starts_with(coalesce(t.licence, ''), allowed.licence)
@@ -62,13 +64,15 @@ def write_unlabelled(
     licences: Sequence[str],
     tests: Tested,
     copies: Collection[str] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[int, Counter[str]]:
     """Write `out`, a table of UNLABELLED, for the members of buckets whose id is not in `without`, by bucket and time.
 
     sha256 is null: that of published bytes is known when they are packed; `changes` is what fetch did.
     licences: prefixes of the names or addresses of allowed licences (empty: all). tests: of every split; photos by
     their uploaders and `copies`, the ids of their near copies, are left out. Returns the number of rows, and reason →
-    number of photos left out. Memory does not grow with the collection.
+    number of photos left out. names: id → id in the release, where it is another one. Memory does not grow with the
+    collection.
     """
     import duckdb
 
@@ -82,11 +86,20 @@ def write_unlabelled(
         base.register("allowed", pa.table({"licence": pa.array(licences or [""], pa.string())}))
         result = base.sql(QUERY, params=[str(members), [str(t) for t in tables]])
         for batch in result.to_arrow_reader(65_536):
-            table = pa.Table.from_batches([batch]).cast(UNLABELLED)
+            table = pa.Table.from_batches([batch]).cast(UNLABELLED.append(pa.field("path", pa.string())))
             why = left_out(tests, rows_of(table, "id", "user", "source_sha256"))
             why |= {i: COPY for i in table["id"].to_pylist() if i in copies and i not in why}
             left.update(why.values())
             table = table.filter(pc.invert(pc.is_in(table["id"], value_set=pa.array(list(why), pa.string()))))
-            writer.write_table(table)
+            writer.write_table(_released(table, names))
             n += len(table)
     return n, left
+
+
+def _released(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """A table of UNLABELLED, path included, as it is published."""
+    rows = table.to_pylist() if names else []
+    for row in rows:
+        if row["id"] in names:
+            row |= {"id": names[row["id"]], "title": title_of(row["title"], row["path"])}
+    return (pa.Table.from_pylist(rows, table.schema) if rows else table).select(COLUMNS)

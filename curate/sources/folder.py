@@ -85,6 +85,10 @@ class Folder(FileSource):
         """Every file below the folder."""
         return files_below(self.inputs(at)[0])
 
+    def own_ids(self) -> bool:
+        """They are paths."""
+        return False
+
     def left_out(self, at: Workplace = HERE) -> list[dict[str, Any]]:
         """id, fault and raw of every file that is no record."""
         root, files = self.inputs(at)[0], self.files(at)

@@ -11,6 +11,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.encoders import EncoderSpec
 from driftline.curate.encoders.seen import seen
+from driftline.curate.metadata.released_ids import assign_ids, released_ids
 from driftline.curate.metadata.withdrawals import NAME, withdrawals, withdrawn_ids
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
@@ -23,7 +24,7 @@ class Publish(Stage):
 
     name: ClassVar[str] = "publish"
     records: ClassVar[Records] = (("release/metadata.parquet", ""), ("dropped.parquet", "reason"))
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     needs: ClassVar[tuple[str, ...]] = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 
     def settings(self) -> Any:
@@ -83,6 +84,7 @@ class Publish(Stage):
             batch=config.embed.batch,
             store=context.store(),
             requested=config.collection.requested,
+            names=self._names(inputs),
             people=_people(inputs["tally"] / "answers.parquet"),
         )
         return Counts(*compose(collection, config.seed, self._provenance(inputs), out))
@@ -92,7 +94,15 @@ class Publish(Stage):
         asked = self.context.config.release.withdrawn
         by_setting = [] if asked is None else withdrawn_ids(self.context.path(asked))
         of_run = {one.id: bool(one.release) for one in withdrawals(self.context.root / NAME)}
-        return dict.fromkeys(by_setting, False) | of_run
+        own = {released: id_ for id_, released in released_ids(self.context.root).items()}
+        return {own.get(id_, id_): held for id_, held in (dict.fromkeys(by_setting, False) | of_run).items()}
+
+    def _names(self, inputs: Mapping[str, Path]) -> dict[str, str]:
+        """Id → id in the release, of those that are replaced."""
+        if self.context.config.release.ids == "path":
+            return {}
+        own = self.context.config.collection.own_ids()
+        return assign_ids(self.context.root, inputs["bucket"] / "members.parquet", parts_of(inputs["filter"]), own)
 
     def _text(self, name: str | None) -> str | None:
         """A text file that the run file names."""

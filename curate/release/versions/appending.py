@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -49,9 +50,11 @@ class Former:
     """id → its row of metadata.parquet"""
 
     @classmethod
-    def of(cls, release: Release) -> Former:
-        """By the release's table."""
-        return cls(release, {row["id"]: row for row in release.table.to_pylist()})
+    def of(cls, release: Release, own: Mapping[str, str] = MappingProxyType({})) -> Former:
+        """By the release's table. own: id in the release → id in the run, where it is another one."""
+        rows = release.table.to_pylist()
+        rows = [row | {name: own.get(row[name], row[name]) for name in ("id", "group")} for row in rows]
+        return cls(release, {row["id"]: row for row in rows})
 
     def classes(self, wanted: Sequence[str]) -> list[str]:
         """Its classes, which keep their labels, then the new ones. Raises BadConfig if one of its classes is gone."""
