@@ -18,7 +18,8 @@ import aiohttp
 from aiohttp import AddrInfoType
 from yarl import URL
 
-from driftline.curate.core.outside.http import one_address, seconds_after, without_secrets
+from driftline.curate.core.outside.http import one_address, seconds_after
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
 from driftline.curate.fetch.outcome import ERROR_PAGE, PLACEHOLDER_URL, Download, opted_out, refused_width
 from driftline.curate.fetch.settings import FetchSettings

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
 from driftline.curate.core.errors import Unfinished
-from driftline.curate.core.outside.http import one_address, without_secrets
+from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.outside.image_kinds import kind_of
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.outcome import (
     GONE,

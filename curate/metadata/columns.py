@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-from driftline.curate.core.outside.http import without_secrets
 from driftline.curate.core.outside.names import RESERVED, one_form
+from driftline.curate.core.outside.secrets import without_secrets
 
 # name → type as pyarrow calls it
 COLUMNS = {

@@ -105,7 +105,10 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False, lab
         return Pool(_by_id(photos), read, Counter(), "included" if include_tests else "unknown")
     own = {} if is_release(source) else {name: id_ for id_, name in released_ids(source).items()}
     tests = Tested.of_release(release)
-    without = left_out(replace(tests, ids=frozenset(mapped(tests.ids, own))), (photo[:3] for photo in photos))
+    ids = frozenset(mapped(tests.ids, own))
+    users = _users(source)  # a release may not say them
+    uploaders = tests.users.union(user for id_ in ids if (user := users.get(id_)))
+    without = left_out(replace(tests, ids=ids, users=uploaders), (photo[:3] for photo in photos))
     left = _by_id(photo for photo in photos if photo.id not in without)
     alike = set(left) <= set(
         mapped(release.table["id"].to_pylist(), own)
@@ -157,9 +160,7 @@ def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo],
     folder = next(iter(sorted(source.glob("stages/*_fetch"))), None)
     if folder is None:
         raise MissingFile(f"{source} has no fetch stage.", "", "Run driftline run again.")
-    users: dict[str, str | None] = {}
-    for part in sorted(source.glob("stages/*_ingest/table/*.parquet")):
-        users |= dict(rows_of(pq.read_table(part, columns=["id", "user"]), "id", "user"))
+    users = _users(source)
     rows = rows_of(table, "id", "sha256", "uploaded")
     photos = [Photo(id_, users.get(id_), digest, uploaded) for id_, digest, uploaded in rows]
 
@@ -169,6 +170,14 @@ def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo],
             yield from read_images(folder, wanted.filter(pc.equal(wanted["shard"], shard)), shard)
 
     return photos, read
+
+
+def _users(run: Path) -> dict[str, str | None]:
+    """id → uploader, of all records of a run; empty for other folders."""
+    users: dict[str, str | None] = {}
+    for part in sorted(run.glob("stages/*_ingest/table/*.parquet")):
+        users |= dict(rows_of(pq.read_table(part, columns=["id", "user"]), "id", "user"))
+    return users
 
 
 def _of_release(release: Release, bucket: int | None, labelled: bool) -> tuple[list[Photo], Read]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection as Names
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import BadConfig, Shortage
 from driftline.curate.core.executor import Executor
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding.features import features_with_store, keep_features
@@ -26,14 +28,15 @@ from driftline.curate.encoders import EncoderSpec
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.metadata.released_ids import check_ids, mapped, title_of
 from driftline.curate.release.card_sections import missing_sections
+from driftline.curate.release.credit import for_credit
 from driftline.curate.release.drift import of_release
 from driftline.curate.release.format import Release
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
-from driftline.curate.release.permitted import Rows, drop, ids_of, lookup, near_copy_groups, publishable
+from driftline.curate.release.permitted import LICENCE, Rows, drop, ids_of, lookup, near_copy_groups, publishable
 from driftline.curate.release.pool import COPY, Tested, left_out
 from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, without_images
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.unlabelled import UNLABELLED, copies_of_tests, write_unlabelled
+from driftline.curate.release.unlabelled import ADDRESSES, UNLABELLED, copies_of_tests, reachable, write_unlabelled
 from driftline.curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
 from driftline.curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
 from driftline.curate.release.versions.identity import unlabelled_of
@@ -141,10 +144,16 @@ def compose(
             place=collection.store, kind=kind,
         )  # fmt: skip
     further = None
+    with_own = [row | {"id": own_ids.get(row["id"], row["id"])} for row in packed.rows]
+    tests = Tested.of(with_own, splits, settings.copy_bits)
+    refused = [row for row in accepted if dropped.get(row["id"]) == LICENCE and not settings.licences]
+    seen: Names = ()
+    if refused or settings.unlabelled != "none":
+        seen = copies_of_tests(collection.embedded, tests, settings.copy_cosine)
+    addresses = _write_addresses(refused, collection, classes, release, tests, seen) if refused else 0
     if settings.unlabelled != "none":
-        with_own = [row | {"id": own_ids.get(row["id"], row["id"])} for row in packed.rows]
-        tests = Tested.of(with_own, splits, settings.copy_bits)
-        n, counts, part = _pack_unlabelled(collection, set(ids_of(with_own)), why, release, records, tests)
+        listed = {*ids_of(with_own), *ids_of(refused)}
+        n, counts, part = _pack_unlabelled(collection, listed, why, release, records, tests, seen)
         further = n, counts, part.packed
         tars.append(part)
     if changes is not None and collection.previous is not None:
@@ -169,6 +178,7 @@ def compose(
         withdrawn=all_withdrawn(collection.previous, withdrawn, mapped(ids_of(accepted), collection.names), settings),
         template=collection.card,
         unlabelled=further,
+        addresses=addresses,
         tombstones=[stone for part in tars for stone in part.tombstones],
     )
     for name, spec in collection.backbones.items():
@@ -195,7 +205,11 @@ def _choose(
         left = drop(left, bridges, "links_groups", dropped, why)
     buckets, share = collection.buckets, settings.test_share
     if not (selected := select(left, [b["index"] for b in buckets], classes, settings, seed, former_rows)):
-        raise Shortage(f"No accepted image may be published: {', '.join(sorted(set(dropped.values())))}.")
+        raise Shortage(
+            f"No accepted image may be published: {', '.join(sorted(set(dropped.values())))}.",
+            "" if LICENCE not in dropped.values() else "Expected licences that permit copies.",
+            "" if LICENCE not in dropped.values() else "If they are your own photos, set release.own: true.",
+        )
     chosen = _with_metadata(selected, collection)
     drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
     groups = split_groups(chosen, _numbers(chosen, group))
@@ -238,12 +252,18 @@ def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) 
             **row,
             **{"stored_sha256" if k == "sha256" else k: v for k, v in members[row["id"]].items()},
             **{k: table[row["id"]][k] for k in FROM_TABLE},
+            **_shown(table[row["id"]]),
             "creator": table[row["id"]]["nickname"],
             "score": scores[row["id"], row["concept"]],
             **_answered(row, collection.people),
         }
         for row in rows
     ]
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, str | None]:
+    """Its addresses for credits, without tokens; `url` is cut last, because it says in which size the photo came."""
+    return {name: row[name] and without_secrets(row[name]) for name in ("page_url", "licence_url")}
 
 
 def _answered(row: Mapping[str, Any], people: Mapping[str, int] | None) -> dict[str, int]:
@@ -284,18 +304,22 @@ def _append(
 
 
 def _pack_unlabelled(
-    collection: Collection, published: set[str], why: Mapping[str, str], release: Path, records: Path, tests: Tested
+    collection: Collection,
+    labelled: set[str],
+    why: Mapping[str, str],
+    release: Path,
+    records: Path,
+    tests: Tested,
+    copies: Names,
 ) -> tuple[int, Counter[str], Appended]:
     """Write the unlabelled images; returns their number, reason → photos left out for the tests, and their tars."""
     verdicts, settings = collection.verdicts, collection.settings
     unfit = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
-    without = published | {*collection.withdrawn, *unfit}
+    without = labelled | {*collection.withdrawn, *unfit}
     index = release / "unlabelled.parquet"
-    copies = copies_of_tests(collection.embedded, tests, settings.copy_cosine)
     n, left = write_unlabelled(
-        collection.members, list(collection.table), without, index, licences=settings.licences, tests=tests,
-        copies=copies, names=collection.names,
-    )  # fmt: skip
+        collection.members, list(collection.table), without, index, settings, tests, copies, collection.names
+    )
     former = collection.previous if settings.append else None
     old = {} if former is None else unlabelled(former)
     if settings.unlabelled == "index":
@@ -305,15 +329,40 @@ def _pack_unlabelled(
                 "Expected images: an appended release keeps all tars.",
             )
         return n, left, Appended(Packed([], {}))
-    rows = pq.read_table(index).to_pylist()
+    listed = [row | _shown(row) for row in pq.read_table(index).to_pylist()]
+    rows = [row for row in listed if settings.permits(row["licence"], row["licence_url"])]
+    others = [row for row in listed if not settings.permits(row["licence"], row["licence_url"])]
     if former is None:
         part = Appended(_pack(rows, collection, release / "unlabelled", records / "unlabelled"))
     else:
-        labelled_ids = mapped(published, collection.names)
+        labelled_ids = mapped(labelled, collection.names)
         reasons = dict.fromkeys(old.keys() & mapped(copies, collection.names), COPY)
         reasons |= left_out(tests, ((i, o.row["user"], o.row["source_sha256"]) for i, o in old.items()))
         reasons |= {**why, **dict.fromkeys(labelled_ids, "labelled")}
         records /= "unlabelled"
         part = _append(rows, old, "unlabelled", collection, why=reasons, release=release, records=records)
-    write_parquet(index, pa.Table.from_pylist(part.packed.rows, UNLABELLED))
-    return n, left, part
+    table = for_credit(pa.Table.from_pylist([*part.packed.rows, *others], UNLABELLED), settings.columns)
+    write_parquet(index, table := reachable(table, settings))
+    return len(table), left, part
+
+
+def _write_addresses(
+    refused: Rows, collection: Collection, classes: Sequence[str], release: Path, tests: Tested, copies: Names
+) -> int:
+    """List the addresses of labelled photos whose licence permits no copies, and no photo that would give a test away;
+    returns their number."""
+    rows = [
+        row | {"id": collection.names.get(row["id"], row["id"]), "sha256": None, "class": row["concept"],
+               "label": classes.index(row["concept"])}
+        for row in _with_metadata(refused, collection)
+        if row["id"] not in copies and tests.why(row["id"], row["user"], row["source_sha256"]) is None
+    ]  # fmt: skip
+    table = for_credit(pa.Table.from_pylist(rows, ADDRESSES), collection.settings.columns)
+    table = table.filter(pc.or_(pc.is_valid(table["url"]), pc.is_valid(table["page_url"])))
+    collection.run_log.say(
+        f"{len(refused):,} photos have no licence that permits copies: {len(table):,} are listed in addresses.parquet. "
+        "release.own publishes all, release.licences says which."
+    )
+    if len(table):
+        write_parquet(release / "addresses.parquet", table)
+    return len(table)

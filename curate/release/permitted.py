@@ -25,6 +25,7 @@ from driftline.curate.retrieval.vector_store import parts, vectors_of
 if TYPE_CHECKING:
     from driftline.curate.release.compose import Collection
 
+LICENCE = "licence"  # why a photo is not published, but its address may be
 Rows = list[dict[str, Any]]
 
 
@@ -43,10 +44,8 @@ def publishable(
     left = drop(accepted, (id_ for id_, n in times.items() if n > 1), "several_concepts", dropped, why)
     left = drop(left, collection.withdrawn, WITHDRAWN, dropped, why)
     licences = _licences(left, collection.table)
-    if settings.licences:
-        allowed = tuple(settings.licences)
-        others = (i for i, texts in licences.items() if not any(text.startswith(allowed) for text in texts))
-        left = drop(left, others, "licence", dropped, why)
+    refused = [id_ for id_, texts in licences.items() if not settings.permits(*texts)]
+    left = drop(left, refused, LICENCE, dropped, why)
     left = drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped, why)
     if settings.near_copies == "drop":
         left = drop(left, _later_copies(left, group, collection.members, seed, first), "near_copy", dropped, why)

@@ -32,7 +32,17 @@ from driftline.curate.sources.folder import Folder
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
-from driftline.pipelines.forecast.contents import Cut, all_taken, by_label, column_notes, cut, files, place_of, resets
+from driftline.pipelines.forecast.contents import (
+    Cut,
+    all_taken,
+    by_label,
+    column_notes,
+    cut,
+    files,
+    place_of,
+    resets,
+    without_licence,
+)
 from driftline.pipelines.run.plan import Plan, make
 from driftline.pipelines.run.stage import Context, Stage, parts_of
 from driftline.pipelines.run.state import beside, done_of, folder_of
@@ -107,6 +117,7 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
     classes = None
     if sample is not None and pieces is not None and "publish" in todo and sample.photos == len(sample.table):
         classes = _noted(problems, lambda: by_label(context, sample.table, pieces))
+    refused = None if sample is None or "publish" not in todo else without_licence(context, sample.table, problems)
     return {
         "photos": None if sample is None else {
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
@@ -122,6 +133,7 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
         "buckets": buckets,
         "classes": classes,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
+        "without_licence": refused,
         "candidates": wanted,
         "search": _search(context, photos, buckets) if "retrieve" in todo else None,
         "questions": _noted(problems, lambda: _questions(context, wanted, todo)),
@@ -148,7 +160,7 @@ def _noted(problems: dict[str, None], work: Callable[[], Any]) -> Any:
 
 def sample_of(context: Context, todo: set[str]) -> Sample | None:
     """From the last stage that is kept; else from the first records of the source. None if the source is not here."""
-    columns = ["id", "uploaded", "until", "url", "path", "user", "label"]
+    columns = ["id", "uploaded", "until", "url", "path", "user", "label", "licence", "licence_url"]
     if "filter" not in todo:
         table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts_of(_folder(context, "filter"))])
         fetched = _folder(context, "fetch") / "index.parquet"

@@ -38,12 +38,7 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")
         if len(buckets) == 1:
             add("", "one bucket: no model can be tested on a later time")
-    if (uploaders := needs["uploaders"]) is not None and uploaders["too_large"]:
-        add(
-            "uploaders",
-            f"{uploaders['too_large']} of {uploaders['number']:,} always train: too many photos to be tested",
-        )
-    for head, sentence in _candidates(needs["candidates"]):
+    for head, sentence in [*_owners(needs), *_candidates(needs["candidates"])]:
         add(head, sentence)
     for sentence in needs["classes"] or ():
         add("classes", sentence)
@@ -83,6 +78,15 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     for problem in needs["problems"]:
         add("problem", problem)
     return "\n".join(lines)
+
+
+def _owners(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Uploaders with too many photos, and photos whose licences permit no copies."""
+    if (uploaders := needs["uploaders"]) is not None and uploaders["too_large"]:
+        always = f"{uploaders['too_large']} of {uploaders['number']:,} always train"
+        yield "uploaders", f"{always}: too many photos to be tested"
+    if (refused := needs["without_licence"]) is not None:
+        yield "licences", f"{refused['photos']:,} of {refused['of']:,} permit no copies: only addresses are published"
 
 
 def _candidates(wanted: dict[str, Any] | None) -> list[tuple[str, str]]:

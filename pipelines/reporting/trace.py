@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import DriftlineError, UnknownName
 from driftline.curate.core.outside.dates import iso
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past
@@ -31,6 +32,14 @@ LENGTH = {"year": 4, "month": 7, "day": 10}  # characters of a date that are kno
 
 
 def trace(root: Path, id_: str) -> dict[str, Any]:
+    """`history`, without tokens of addresses."""
+    whole = history(root, id_)
+    for event in whole["events"]:
+        event |= {key: without_secrets(value) for key, value in event.items() if isinstance(value, str)}
+    return whole
+
+
+def history(root: Path, id_: str) -> dict[str, Any]:
     """One photo's history: {"id", "events": [{"stage", "outcome", …columns of its row}], "ended": a sentence}.
 
     id_: an id, also that in a release, or the path, file name or URL of a photo. Raises UnknownName for what no stage

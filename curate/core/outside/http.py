@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, shortened
+from driftline.curate.core.outside.secrets import without_secrets
 
 T = TypeVar("T")
 LARGEST = 32 << 20  # bytes of one answer
@@ -28,12 +29,6 @@ YEAR = 366 * 86_400.0
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 _HOST = r"[a-z0-9_.-]+|\[[0-9a-f:.]+\]"
 _ADDRESS = re.compile(r"(?ai)(https?)://(\[[^]/?#@]+\]|[^/?#@:[]+)(?::0*([1-9][0-9]{0,4}))?([/?][^#]*)?(#.*)?")
-
-_QUERY = re.compile(r"""([?#])([^\s"'<>\\#?]*)""")
-_TOKEN = re.compile(
-    r"(?i)([\w.-]*(token|signature|secret|passw|credential|api-?_?key|access-?_?key|session)[\w.-]*"
-    r"|x-(amz|goog|ms)-[\w-]+|auth\w*|oauth_\w+|sign?|key|key-pair-id|policy|pwd|hmac|jwt|sid)="
-)
 
 
 def one_address(url: str) -> str | None:
@@ -60,21 +55,6 @@ def one_address(url: str) -> str | None:
         return None
     shown = f":{port}" if port not in (0, {"http": 80, "https": 443}[scheme]) else ""
     return f"{scheme}://{host}{shown}{quote(rest, safe=PRINTABLE, errors='surrogatepass')}"
-
-
-def without_secrets(text: str) -> str:
-    """A text without what opens doors in its addresses: user and password, and tokens, keys and signatures of queries.
-
-    >>> without_secrets("https://h/a.jpg?w=9&Token=abc&x=1"), without_secrets("http://u:p@h/a?X-Amz-Signature=1#b")
-    ('https://h/a.jpg?w=9&x=1', 'http://…@h/a#b')
-    """
-    return _QUERY.sub(_without_tokens, re.sub(r"//[^/@\s]*@", "//…@", text))
-
-
-def _without_tokens(query: re.Match[str]) -> str:
-    pairs = re.split("[&;]", query[2])
-    harmless = [pair for pair in pairs if not _TOKEN.match(unquote(pair))]
-    return query[0] if harmless == pairs else f"{query[1]}{'&'.join(harmless)}" if harmless else ""
 
 
 class Temporary(Exception):

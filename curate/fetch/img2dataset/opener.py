@@ -20,7 +20,8 @@ from functools import partial
 from typing import IO, Any
 from urllib.parse import unquote
 
-from driftline.curate.core.outside.http import one_address, without_secrets
+from driftline.curate.core.outside.http import one_address
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.fetch.address_guard import MESSAGE, Mode, Refused, guard, origin
 from driftline.curate.fetch.outcome import ERROR_PAGE, PLACEHOLDER_URL, opted_out, refused_width
 

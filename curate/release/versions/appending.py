@@ -84,7 +84,7 @@ class Former:
 
         for row in sorted(rows, key=lambda row: (row["id"] not in self.rows, row["id"])):
             old = self.rows.get(row["id"])
-            user = row.get("user") if old is None else old["user"]
+            user = row.get("user") or (old and old["user"])  # a release may not say it
             roots = sorted({root(key) for key in (("copy", copies[row["id"]]), ("user", user or "")) if key[1]})
             met = set().union(*(groups.get(key, set()) for key in roots), [] if old is None else [old["group"]])
             if old is None and len(met) > 1:
@@ -239,8 +239,8 @@ def joined(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _kept(row: Row, old: Old) -> dict[str, Any]:
-    """The row of an image that stays: as it was."""
-    former = {name: old.row[name] for name in METADATA.names if name in old.row}
+    """The row of an image that stays: as it was, but for what is not published without being asked for."""
+    former = {name: old.row[name] for name in METADATA.names if name in old.row and name not in ("user", "url")}
     return {**row, **former, "at": (0, old.tar, old.place)}
 
 
