@@ -147,13 +147,13 @@ def compose(
     with_own = [row | {"id": own_ids.get(row["id"], row["id"])} for row in packed.rows]
     tests = Tested.of(with_own, splits, settings.copy_bits)
     refused = [row for row in accepted if dropped.get(row["id"]) == LICENCE and not settings.licences]
-    seen: Names = ()
+    seen: Names[str] = ()
     if refused or settings.unlabelled != "none":
         seen = copies_of_tests(collection.embedded, tests, settings.copy_cosine)
     addresses = _write_addresses(refused, collection, classes, release, tests, seen) if refused else 0
     if settings.unlabelled != "none":
-        listed = {*ids_of(with_own), *ids_of(refused)}
-        n, counts, part = _pack_unlabelled(collection, listed, why, release, records, tests, seen)
+        labelled_ids = {*ids_of(with_own), *ids_of(refused)}
+        n, counts, part = _pack_unlabelled(collection, labelled_ids, why, release, records, tests, seen)
         further = n, counts, part.packed
         tars.append(part)
     if changes is not None and collection.previous is not None:
@@ -310,7 +310,7 @@ def _pack_unlabelled(
     release: Path,
     records: Path,
     tests: Tested,
-    copies: Names,
+    copies: Names[str],
 ) -> tuple[int, Counter[str], Appended]:
     """Write the unlabelled images; returns their number, reason → photos left out for the tests, and their tars."""
     verdicts, settings = collection.verdicts, collection.settings
@@ -347,7 +347,7 @@ def _pack_unlabelled(
 
 
 def _write_addresses(
-    refused: Rows, collection: Collection, classes: Sequence[str], release: Path, tests: Tested, copies: Names
+    refused: Rows, collection: Collection, classes: Sequence[str], release: Path, tests: Tested, copies: Names[str]
 ) -> int:
     """List the addresses of labelled photos whose licence permits no copies, and no photo that would give a test away;
     returns their number."""

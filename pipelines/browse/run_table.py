@@ -114,8 +114,8 @@ def run_collection(context: Context) -> Collection:
     database.register("dropped", _drops(root))
     database.register("settled", _settled(root))
     names = released_ids(root)
-    columns = {"id": list(names), "released": list(names.values())}
-    database.register("renamed", pa.table({name: pa.array(ids, pa.string()) for name, ids in columns.items()}))
+    pairs = [pa.array(list(ids), pa.string()) for ids in (names, names.values())]
+    database.register("renamed", pa.table(pairs, names=["id", "released"]))
     done = {stage: done_of(root, stage) for stage in ("bucket", "embed")}
     store = Store.open(folder_of(root, "embed")) if done["embed"] else None
     ids = pa.chunked_array([], pa.string()) if store is None else store.ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -186,5 +187,5 @@ def _agreement(path: Path) -> dict[str, Any] | None:
     workers = summary.pop("workers", [])
     gold = [(w["gold_answers"], w["gold_right"]) for w in workers if w.get("gold_answers")]
     answers = sum(n for n, _ in gold)
-    right = sum(n * share for n, share in gold) / answers if answers else None
+    right = math.fsum(n * share for n, share in gold) / answers if answers else None
     return {**summary, "workers": len(workers), "gold_answers": answers, "gold_right": right}

@@ -22,7 +22,9 @@ from driftline.curate.metadata.columns import id_of_address
 from driftline.curate.metadata.released_ids import FILE, released_ids
 from driftline.curate.pretrain.pool import open_pool
 from driftline.curate.release import Release
+from driftline.curate.validation.answers.answers import KEY, worker_key
 from driftline.eval.run import evaluate
+from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.cli.common import show
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
@@ -243,3 +245,25 @@ def test_nothing_prints_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_an_export_of_addresses_counts_photos_without_one(first: Path, tmp_path: Path) -> None:
     done = driftline("release", str(first), "--format", "urls", "--out", str(tmp_path / "out"))
     assert (done.returncode, done.stderr.partition(",")[0]) == (0, "Warning: 18 photos have no address")
+
+
+def test_pseudonyms_of_workers_need_a_random_key_and_their_answers_are_private(tmp_path: Path) -> None:
+    keys = [worker_key(tmp_path), worker_key(tmp_path), worker_key(tmp_path, make=False)]
+    assert keys == [(tmp_path / KEY).read_text()] * 3
+    other = tmp_path / "other"
+    other.mkdir()
+    throwaway = worker_key(other, make=False)
+    assert list(other.iterdir()) == [], "a plan writes nothing"
+    assert len({keys[0], throwaway, worker_key(other)}) == 3
+    store = AnswerStore(
+        tmp_path / "annotate" / "b.sqlite", {"batch": "b", "items": {"i": "photo"}, "concepts": ["car"]}
+    )
+    store.answer("ann", "i", ["car"], False, 1)
+    store.export(tmp_path / "answers" / "annotate-b.csv")
+    modes = {
+        path.relative_to(tmp_path).as_posix(): oct(path.stat().st_mode & 0o777)
+        for path in tmp_path.rglob("*")
+        if path.parent != other and path != other
+    }
+    assert {mode for name, mode in modes.items() if "/" not in name and name != KEY} == {"0o700"}
+    assert {mode for name, mode in modes.items() if "/" in name or name == KEY} == {"0o600"}
