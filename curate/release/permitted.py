@@ -17,6 +17,7 @@ from driftline.curate.core.seeding import time_order
 from driftline.curate.images.changes import alters
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.images.near_duplicates import copies_by_hash, group_pairs, pairs_by_cosine
+from driftline.curate.release.licences import no_derivatives
 from driftline.curate.release.packing import FetchedImages, published
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.versions.tombstones import WITHDRAWN
@@ -96,17 +97,12 @@ def _licences(rows: Rows, table: Sequence[Path]) -> dict[str, tuple[str, ...]]:
 def _unalterable(rows: Rows, licences: Mapping[str, Sequence[str]], collection: Collection) -> set[str]:
     """Images whose licence forbids changes and whose pixels are not those of the file: fetch encoded them again, or
     removing the metadata of a damaged file would."""
-    fixed = [row for row in rows if _no_derivatives(licences.get(row["id"], ()))]
+    fixed = [row for row in rows if no_derivatives(licences.get(row["id"], ()))]
     images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in fixed})
     by_fetch = {id_: row["changes"] for id_, row in lookup(fixed, collection.members, ("changes",)).items()}
     for id_ in by_fetch:
         by_fetch[id_] = joined_steps(by_fetch[id_], published(images.get(id_)[0], collection.settings.strip)[1])
     return {id_ for id_, changes in by_fetch.items() if alters(changes)}
-
-
-def _no_derivatives(licence: Sequence[str]) -> bool:
-    """Whether a Creative Commons licence forbids altered copies, by its name or address."""
-    return any("noderiv" in text.lower().replace("-", "").replace(" ", "") or "-nd" in text.lower() for text in licence)
 
 
 def _later_copies(

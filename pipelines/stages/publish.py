@@ -16,6 +16,7 @@ from driftline.curate.metadata.released_ids import assign_ids, released_ids
 from driftline.curate.metadata.withdrawals import NAME, withdrawals, withdrawn_ids
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.embed import built_in
 
 
@@ -29,10 +30,11 @@ class Publish(Stage):
     needs: ClassVar[tuple[str, ...]] = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 
     def settings(self) -> Any:
-        """All settings, because the card describes the whole run, and the texts that the card contains."""
+        """All settings, because the card describes the whole run, the texts that the card contains, and whether the
+        run has grown."""
         config = self.context.config
         texts = [self._text(config.release.judgement), self._text(config.release.card)]
-        return [config.identity(self.name), texts]
+        return [config.identity(self.name), texts, self._grows()]
 
     def check(self) -> None:
         """The texts, lists and releases that the settings name can be read."""
@@ -134,6 +136,8 @@ class Publish(Stage):
         return {
             "driftline": VERSION,
             "notice": config.release.notice,
+            "author": config.release.author,
+            "live": config.release.append or self._grows(),
             "url": config.release.url,
             "published": config.release.date,
             "source": config.collection.source,
@@ -151,6 +155,10 @@ class Publish(Stage):
             "counts": {name: counts_of(self.context.root, name) for name in self.needs},
             "judgement": self._text(config.release.judgement),
         }
+
+    def _grows(self) -> bool:
+        """Whether driftline grow has gone on with finished buckets, whose borders it keeps."""
+        return Bucket(self.context).borders().is_file()
 
     def _contradicted(self, filtered: Path) -> dict[str, int]:
         """`contradicted` of the photos of a folder that passed the filters."""

@@ -255,9 +255,8 @@ def test_pseudonyms_of_workers_need_a_random_key_and_their_answers_are_private(t
     throwaway = worker_key(other, make=False)
     assert list(other.iterdir()) == [], "a plan writes nothing"
     assert len({keys[0], throwaway, worker_key(other)}) == 3
-    store = AnswerStore(
-        tmp_path / "annotate" / "b.sqlite", {"batch": "b", "items": {"i": "photo"}, "concepts": ["car"]}
-    )
+    batch = {"batch": "b", "items": {"i": "photo"}, "concepts": ["car"], "workers": 1}
+    store = AnswerStore(tmp_path / "annotate" / "b.sqlite", batch)
     store.answer("ann", "i", ["car"], False, 1)
     store.export(tmp_path / "answers" / "annotate-b.csv")
     modes = {
