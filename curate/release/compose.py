@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Collection as Names
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,83 +18,36 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import BadConfig, Shortage
-from driftline.curate.core.executor import Executor
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding.features import features_with_store, keep_features
-from driftline.curate.encoders import EncoderSpec
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.metadata.released_ids import check_ids, mapped, title_of
 from driftline.curate.release.card_sections import missing_sections
-from driftline.curate.release.credit import for_credit
+from driftline.curate.release.composing.collection import Collection
+from driftline.curate.release.composing.credit import for_credit
+from driftline.curate.release.composing.permitted import (
+    LICENCE,
+    Rows,
+    drop,
+    ids_of,
+    lookup,
+    near_copy_groups,
+    publishable,
+)
 from driftline.curate.release.drift import of_release
-from driftline.curate.release.format import Release
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
-from driftline.curate.release.permitted import LICENCE, Rows, drop, ids_of, lookup, near_copy_groups, publishable
 from driftline.curate.release.pool import COPY, Tested, left_out
 from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, without_images
-from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.unlabelled import ADDRESSES, UNLABELLED, copies_of_tests, reachable, write_unlabelled
 from driftline.curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
 from driftline.curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
 from driftline.curate.release.versions.identity import unlabelled_of
 from driftline.curate.release.writer import write_release
 from driftline.curate.retrieval.vector_store import vectors_of
-from driftline.curate.store.database import Place
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")
-
-
-@dataclass(frozen=True)
-class Collection:
-    """The outputs of earlier stages, and the files that the settings name."""
-
-    table: Sequence[Path]
-    """Parquet parts with one row per photo"""
-    fetched: Path
-    """folder of the shards"""
-    members: Path
-    """Parquet table with the shard and bucket of every image"""
-    embedded: Path
-    """folder of the vectors"""
-    verdicts: pa.Table
-    """table of VERDICTS"""
-    asked: Path
-    """Parquet table with the scores of all images that were asked"""
-    buckets: Sequence[Mapping[str, Any]]
-    """the labelled buckets, as in buckets.json"""
-    classes: Sequence[str]
-    """names in the order of their labels"""
-    settings: ReleaseSettings
-    run_log: RunLog
-    executor: Executor
-    withdrawn: Mapping[str, bool] = field(default_factory=dict)
-    """id that its owner withdrew → whether an earlier release of the run held it"""
-    previous: Release | None = None
-    """the previous release"""
-    judgement: str | None = None
-    """text of the card's judgement file"""
-    card: str | None = None
-    """template of the card"""
-    backbones: Mapping[str, EncoderSpec] = field(default_factory=dict)
-    """name → encoder of further features"""
-    batch: int = 64
-    """images per batch for these"""
-    store: Place | None = None
-    """where their vectors are kept; None: nowhere"""
-    requested: Callable[[str], str] = lambda url: ""
-    """address → in which size the source was asked for the photo, see `Source.requested`"""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """id → id in the release, where it is another one: see `ids`"""
-    people: Mapping[str, int] | None = None
-    """id → answers of people that count; None: nobody was asked"""
-
-    @cached_property
-    def own(self) -> dict[str, str]:
-        """Id in the release → id in the run, where it is another one."""
-        return {released: id_ for id_, released in self.names.items()}
 
 
 def compose(
@@ -106,12 +58,7 @@ def compose(
     Returns the numbers of accepted and published images, and of dropped images by reason.
     """
     settings, release, records = collection.settings, out / "release", out / "records"
-    if settings.strict and (missing := missing_sections(collection.judgement)):
-        raise BadConfig(
-            f"The card lacks the sections {', '.join(missing)}.",
-            "Expected each as a paragraph that begins with its title in bold.",
-            "Write them into the file release.judgement, or set release.strict: false.",
-        )
+    _check_card(collection)
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
     if collection.previous is not None:
         check_ids(collection.previous.path, collection.previous.table["id"].to_pylist(), collection.names)
@@ -137,12 +84,7 @@ def compose(
         check_version(settings.version, changes)
     vectors = {"clip": vectors_of(collection.embedded, mapped(ids_of(packed.rows), own_ids))}
     sources, kind = [row["stored_sha256"] for row in packed.rows], "stripped" if settings.strip else "as fetched"
-    for name, spec in collection.backbones.items():
-        images = list(packed_images(release / "shards", packed))
-        vectors[name] = features_with_store(
-            images, sources, spec, collection.run_log, batch=collection.batch, executor=collection.executor,
-            place=collection.store, kind=kind,
-        )  # fmt: skip
+    vectors |= _further_features(collection, release, packed, sources, kind)
     further = None
     with_own = [row | {"id": own_ids.get(row["id"], row["id"])} for row in packed.rows]
     tests = Tested.of(with_own, splits, settings.copy_bits)
@@ -164,6 +106,7 @@ def compose(
         changes["tars"] = joined(part.tars for part in tars if part.tars)
     stripped = settings.strip and _was_stripped(former)
     facts = {**provenance, "stripped": stripped, "drift": of_release(packed.rows, splits["split_0"], vectors)}
+    facts |= {"addresses": addresses} if addresses else {}
     write_release(
         packed,
         vectors,
@@ -178,7 +121,6 @@ def compose(
         withdrawn=all_withdrawn(collection.previous, withdrawn, mapped(ids_of(accepted), collection.names), settings),
         template=collection.card,
         unlabelled=further,
-        addresses=addresses,
         tombstones=[stone for part in tars for stone in part.tombstones],
     )
     for name, spec in collection.backbones.items():
@@ -188,6 +130,31 @@ def compose(
     table = pa.table({"id": pa.array(list(dropped), pa.string()), "reason": pa.array(dropped.values(), pa.string())})
     write_parquet(out / "dropped.parquet", table)
     return len(chosen) + len(dropped), len(chosen), Counter(dropped.values())
+
+
+def _check_card(collection: Collection) -> None:
+    """Raise BadConfig if the card must be complete and lacks a section."""
+    settings = collection.settings
+    if settings.strict and (missing := missing_sections(collection.judgement)):
+        raise BadConfig(
+            f"The card lacks the sections {', '.join(missing)}.",
+            "Expected each as a paragraph that begins with its title in bold.",
+            "Write them into the file release.judgement, or set release.strict: false.",
+        )
+
+
+def _further_features(
+    collection: Collection, release: Path, packed: Packed, sources: Sequence[str], kind: str
+) -> dict[str, npt.NDArray[np.float16]]:
+    """Name → (N, D) of the packed images, by the further encoders. sources: SHA-256 of the stored images."""
+    vectors = {}
+    for name, spec in collection.backbones.items():
+        images = list(packed_images(release / "shards", packed))
+        vectors[name] = features_with_store(
+            images, sources, spec, collection.run_log, batch=collection.batch, executor=collection.executor,
+            place=collection.store, kind=kind,
+        )  # fmt: skip
+    return vectors
 
 
 def _choose(

@@ -44,12 +44,7 @@ def card(
     environment.filters["md"] = plain
     info = "" if layout == "webdataset" else _dataset_info(features or {}, sizes or {})
     judgement = facts["provenance"].get("judgement")
-    complete: dict[str, Any] = {
-        **{name: {} for name in ("answers", "file_changes")},
-        "addresses": 0,
-        **facts,
-        "provenance": _ordered(facts),
-    }
+    complete: dict[str, Any] = {"answers": {}, "file_changes": {}, **facts, "provenance": _ordered(facts)}
     complete["licence_list"] = listed(facts)
     creator, contact = maker(facts)
     try:

@@ -16,7 +16,7 @@ from driftline.curate.core.atomic_io import writing
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.images.near_duplicates import near_stored
 from driftline.curate.metadata.released_ids import title_of
-from driftline.curate.release.credit import for_credit
+from driftline.curate.release.composing.credit import for_credit
 from driftline.curate.release.format import METADATA
 from driftline.curate.release.pool import COPY, Tested, left_out
 from driftline.curate.release.settings import ReleaseSettings

@@ -15,7 +15,7 @@ from driftline.curate.core.atomic_io import csv_text, sha256_file, write_array, 
 from driftline.curate.core.outside.escaping import no_formula
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.images.near_duplicates import copy_report
-from driftline.curate.release.credit import for_credit
+from driftline.curate.release.composing.credit import for_credit
 from driftline.curate.release.croissant import croissant_tars
 from driftline.curate.release.data_card import card
 from driftline.curate.release.format import FORMAT, METADATA, Release
@@ -47,7 +47,6 @@ def write_release(
     template: str | None = None,
     unlabelled: tuple[int, Mapping[str, int], Packed] | None = None,
     tombstones: Sequence[Tombstone] = (),
-    addresses: int = 0,
 ) -> dict[str, Any]:
     """Write all files of a release except the tars in `out/shards`; returns the content of `release.json`.
 
@@ -55,8 +54,7 @@ def write_release(
     are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
     previous release. withdrawn: rows of WITHDRAWN.csv. template: of the card (None: driftline's). unlabelled: number of
     images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and what tars in
-    `out/unlabelled` hold. tombstones: images in the tars that are not among the rows. addresses: number
-    of photos in `addresses.parquet`. SHA256SUMS is written last.
+    `out/unlabelled` hold. tombstones: images in the tars that are not among the rows. SHA256SUMS is written last.
     """
     rows, further = packed.rows, Packed([], {}) if unlabelled is None else unlabelled[2]
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in METADATA]
@@ -98,7 +96,6 @@ def write_release(
         "tombstones": len(tombstones),
         "unlabelled": None if unlabelled is None else unlabelled[0],
         "unlabelled_left_out": {} if unlabelled is None else dict(sorted(unlabelled[1].items())),
-        **({"addresses": addresses} if addresses else {}),
         "provenance": dict(provenance),
     }
     write_json(out / "release.json", facts)

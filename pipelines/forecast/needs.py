@@ -31,18 +31,9 @@ from driftline.curate.sources.base import FileSource, Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.forecast import contents
 from driftline.pipelines.forecast.again import again, expected_questions, questions
-from driftline.pipelines.forecast.contents import (
-    Cut,
-    all_taken,
-    by_label,
-    column_notes,
-    cut,
-    files,
-    place_of,
-    resets,
-    without_licence,
-)
+from driftline.pipelines.forecast.contents import Cut, all_taken, by_label, column_notes, cut, files, place_of, resets
 from driftline.pipelines.run.plan import Plan, make
 from driftline.pipelines.run.stage import Context, Stage, parts_of
 from driftline.pipelines.run.state import beside, done_of, folder_of
@@ -117,7 +108,9 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
     classes = None
     if sample is not None and pieces is not None and "publish" in todo and sample.photos == len(sample.table):
         classes = _noted(problems, lambda: by_label(context, sample.table, pieces))
-    refused = None if sample is None or "publish" not in todo else without_licence(context, sample.table, problems)
+    refused = (
+        None if sample is None or "publish" not in todo else contents.without_licence(context, sample.table, problems)
+    )
     return {
         "photos": None if sample is None else {
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,

@@ -149,7 +149,7 @@ def _groups(context: Context, inputs: Mapping[str, Path], ids: Sequence[str]) ->
     import pyarrow.parquet as pq
 
     from driftline.curate.core.parsing import rows_of
-    from driftline.curate.release.permitted import near_copy_groups
+    from driftline.curate.release.composing.permitted import near_copy_groups
     from driftline.curate.release.selection import split_groups
 
     copy_of = near_copy_groups(inputs["embed"], ids, context.config.release)

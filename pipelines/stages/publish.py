@@ -64,7 +64,8 @@ class Publish(Stage):
         import pyarrow.parquet as pq
 
         from driftline.curate.release import Release
-        from driftline.curate.release.compose import Collection, compose
+        from driftline.curate.release.compose import compose
+        from driftline.curate.release.composing.collection import Collection
 
         context, config, section = self.context, self.context.config, self.context.config.release
         collection = Collection(

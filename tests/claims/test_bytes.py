@@ -37,9 +37,9 @@ from driftline.curate.images.strip_exif import strip_metadata
 from driftline.curate.publishing.plan import plan_of
 from driftline.curate.publishing.zenodo import _metadata
 from driftline.curate.release import Release
+from driftline.curate.release.composing.permitted import _unalterable
 from driftline.curate.release.croissant import croissant
 from driftline.curate.release.data_card import card
-from driftline.curate.release.permitted import _unalterable
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 from driftline.curate.release.versions.identity import FILE, bucket_identities, of_steps, unlabelled_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +17,12 @@ from driftline.curate.core.seeding import time_order
 from driftline.curate.images.changes import alters
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.images.near_duplicates import copies_by_hash, group_pairs, pairs_by_cosine
+from driftline.curate.release.composing.collection import Collection
 from driftline.curate.release.licences import no_derivatives
 from driftline.curate.release.packing import FetchedImages, published
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.versions.tombstones import WITHDRAWN
 from driftline.curate.retrieval.vector_store import parts, vectors_of
-
-if TYPE_CHECKING:
-    from driftline.curate.release.compose import Collection
 
 LICENCE = "licence"  # why a photo is not published, but its address may be
 Rows = list[dict[str, Any]]
