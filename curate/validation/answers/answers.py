@@ -137,11 +137,10 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
                 "seconds": int(seconds) if re.fullmatch("[0-9]{1,9}", seconds) else None,
                 "time": _time(line),
                 "fault": reason,
-                "name": worker,  # orders the rows: not by a random key
                 "rank": -(_time(line) or 0) if worker.startswith(LABEL_STUDIO) else 0,
             }
         )
-    rows.sort(key=lambda r: (r["item"], r["name"], r["rank"]))
+    rows.sort(key=lambda r: (r["item"], r["worker"], r["rank"]))
     seen: set[tuple[str, str]] = set()
     counted: Counter[str] = Counter()
     cap = batch.get("per_worker")
