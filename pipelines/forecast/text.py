@@ -33,12 +33,7 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         add("columns", note)
     for sentence in _dates(needs):
         add("dates", sentence)
-    if (buckets := needs["buckets"]) is not None:
-        shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
-        add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")
-        if len(buckets) == 1:
-            add("", "one bucket: no model can be tested on a later time")
-    for head, sentence in [*_owners(needs), *_candidates(needs["candidates"])]:
+    for head, sentence in [*_buckets(needs), *_owners(needs), *_candidates(needs["candidates"])]:
         add(head, sentence)
     for sentence in needs["classes"] or ():
         add("classes", sentence)
@@ -87,6 +82,18 @@ def _owners(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "uploaders", f"{always}: too many photos to be tested"
     if (refused := needs["without_licence"]) is not None:
         yield "licences", f"{refused['photos']:,} of {refused['of']:,} permit no copies: only addresses are published"
+
+
+def _buckets(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Photos of each bucket, and what is odd about them."""
+    if (buckets := needs["buckets"]) is None:
+        return
+    shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
+    yield "buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}"
+    if needs["thin"]:
+        yield "", f"{needs['thin']:,} photos wait until their time has buckets.min_photos: thin_period"
+    if len(buckets) == 1:
+        yield "", "one bucket: no model can be tested on a later time"
 
 
 def _candidates(wanted: dict[str, Any] | None) -> list[tuple[str, str]]:
