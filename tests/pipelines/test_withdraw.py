@@ -48,7 +48,7 @@ def test_a_photo_leaves_the_release_with_the_next_plain_run_and_its_owner_can_ch
     assert gone not in Release.open(published).table["id"].to_pylist(), "it stays away"
 
     assert (
-        f"withdrawn: 1 photos, {gone} ({published / 'withdrawals.csv'})" in driftline("status", str(published)).stdout
+        f"withdrawn: 1 photos, {own} ({published / 'withdrawals.csv'})" in driftline("status", str(published)).stdout
     )
     answer = json.loads(driftline("withdraw", str(published), gone, "--json").stdout)
     assert (answer["withdrawn"], answer["already"]) == ([], [own])
