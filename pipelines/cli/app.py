@@ -24,6 +24,7 @@ from driftline.curate.core.errors import (
     explained,
     shortened,
 )
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.system.calls import collect_rarely
 from driftline.pipelines.cli.age import age_app
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, command, set_output
@@ -141,6 +142,7 @@ def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
 
 def _say(text: str, for_people: bool = True) -> None:
     """An error on stderr; with --json also as the one document on stdout, unless the result is there already."""
+    text = without_secrets(text)
     if for_people:
         print(text, file=sys.stderr)
     if "--json" in sys.argv and not OUTPUT.shown:

@@ -60,7 +60,8 @@ def made(folder: Path, world: int = 0) -> Release:
                 )  # fmt: skip
                 vectors.append(np.eye(2)[label] + 0.01 * i)
     matrix = np.array(vectors, np.float16)
-    return release_of(rows, images, matrix, BUCKETS, ["bus", "car"], PROVENANCE, folder, ReleaseSettings(splits=2))
+    rules = ReleaseSettings(splits=2, columns=("user",))
+    return release_of(rows, images, matrix, BUCKETS, ["bus", "car"], PROVENANCE, folder, rules)
 
 
 @pytest.fixture(scope="module")
