@@ -29,8 +29,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from driftline.eval.reporting.service_log.ages import Ages, age
 from driftline.eval.scoring.decay import first_below
-from driftline.eval.service_log.age import Aged, age
 from driftline.eval.service_log.trend import line
 
 Floats = npt.NDArray[np.float64]
@@ -126,7 +126,7 @@ def _month(
     })  # fmt: skip
 
 
-def judged(world: World, aged: Aged, truth: Truth, rng: np.random.Generator) -> dict[str, list[bool]]:
+def judged(world: World, aged: Ages, truth: Truth, rng: np.random.Generator) -> dict[str, list[bool]]:
     """Which intervals hold the truth."""
     holds: dict[str, list[bool]] = defaultdict(list)
     cells, use = aged.cells, aged.cells.usable

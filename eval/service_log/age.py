@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,29 +63,13 @@ class Aged:
         """Days from the period in which the training data ends to another one."""
         return round((self.start_of(period) - self.start_of(self.trained[version])) / DAY)
 
-    def __repr__(self) -> str:
-        names = ", ".join(one.name for one in self.versions)
-        return f"<{len(self.source):,} predictions of {names} in {len(self.periods)} {self.periods.unit}s>"
-
-    def json(self, alarm: str | None = None) -> dict[str, Any]:
-        """What `driftline age --json` prints."""
-        from driftline.eval.service_log.document import document
-
-        return document(self, alarm)
-
-    def page(self, out: str | Path, title: str = "") -> Path:
-        """Write the page, a file that ends with .html or a folder, and age.json beside it; returns its path."""
-        from driftline.eval.service_log.page import write
-
-        return write(self, Path(out), title)
-
     @property
     def days_a_period(self) -> float:
         """On average."""
         return float(np.diff(self.periods.borders).mean()) / DAY
 
 
-def age(
+def aged(
     log: Any,
     *,
     versions: Any = None,

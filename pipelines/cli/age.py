@@ -18,22 +18,37 @@ if TYPE_CHECKING:
 
 age_app = typer.Typer()
 CROSSED = 4  # exit code
+Out = Annotated[
+    Path | None, option("--out", "PAGE", "Page with age.json beside it: a folder, or a file that ends with .html.")
+]
+Versions = Annotated[
+    Path | None,
+    option("--versions", "FILE", "Columns version and trained_to; deployed_from, deployed_to, accuracy if known."),
+]
+Labels = Annotated[
+    list[Path] | None,
+    option("--labels", "FILE", "Labels that came late: columns id, label, label_time. Repeatable."),
+]
+Alarm = Annotated[
+    str | None,
+    option(
+        "--alarm",
+        "LIMIT",
+        "Exit with 4 if the 95 % interval lies beyond it: accuracy, forecast, slope, half_life_days, as in "
+        "'accuracy<0.8'.",
+    ),
+]
+Metrics = Annotated[
+    Path | None, option("--metrics", "FILE", "Numbers for Prometheus' text file collector, ends with .prom.")
+]
 
 
 @command(age_app, "age", "driftline age log.parquet --versions versions.csv --out page", panel="Evaluate")
 def age(
     logs: Annotated[list[Path], typer.Argument(metavar="LOG…", help="Predictions: Parquet, CSV, JSON lines.")],
-    out: Annotated[
-        Path | None, option("--out", "PAGE", "Page with age.json beside it: a folder, or a file that ends with .html.")
-    ] = None,
-    versions: Annotated[
-        Path | None,
-        option("--versions", "FILE", "Columns version and trained_to; deployed_from, deployed_to, accuracy if known."),
-    ] = None,
-    labels: Annotated[
-        list[Path] | None,
-        option("--labels", "FILE", "Labels that came late: columns id, label, label_time. Repeatable."),
-    ] = None,
+    out: Out = None,
+    versions: Versions = None,
+    labels: Labels = None,
     columns: Annotated[
         str | None, option("--columns", "YAML", "Columns with other names, as in '{time: ts, prediction: answer}'.")
     ] = None,
@@ -49,18 +64,8 @@ def age(
     cost_retrain: Annotated[
         float | None, option("--cost-retrain", "Y", "Cost of training a version, in the same currency.", min=0)
     ] = None,
-    alarm: Annotated[
-        str | None,
-        option(
-            "--alarm",
-            "LIMIT",
-            "Exit with 4 if the 95 % interval lies beyond it: accuracy, forecast, slope, half_life_days, as in "
-            "'accuracy<0.8'.",
-        ),
-    ] = None,
-    metrics: Annotated[
-        Path | None, option("--metrics", "FILE", "Numbers for Prometheus' text file collector, ends with .prom.")
-    ] = None,
+    alarm: Alarm = None,
+    metrics: Metrics = None,
     ask: Annotated[
         int | None, option("--ask", "N", "Draw N predictions of the last period to label, into PAGE's folder.", min=1)
     ] = None,
@@ -72,20 +77,23 @@ def age(
     One row a prediction: time, id, version, prediction; score, label, label_time, group and served (false: shadow) if
     there are. Of rows with one id and version the last counts. Labels may be late or missing for most.
     """
-    from driftline.eval.service_log.age import age as age_of
-    from driftline.eval.service_log.document import document
-    from driftline.eval.service_log.metrics import metrics_text, write_metrics
-    from driftline.eval.service_log.page import write
-    from driftline.eval.service_log.sentences import answer
+    from driftline.eval.reporting.service_log.alarm import limit_of
+    from driftline.eval.reporting.service_log.document import document
+    from driftline.eval.reporting.service_log.metrics import metrics_text, write_metrics
+    from driftline.eval.reporting.service_log.page import write
+    from driftline.eval.reporting.service_log.sentences import answer
+    from driftline.eval.service_log.age import aged as aged_of
 
     if out is not None:
         guarded_out(out, "age", ("", ".html"))
     if metrics is not None:
         guarded_out(metrics, suffixes=(".prom",), option="--metrics")
+    if alarm is not None:
+        limit_of(alarm)
     if ask is not None and out is None:
         raise BadConfig("--ask was given without --out.", "Expected a page, beside which the list is written.")
     mapped = columns_of(columns)
-    aged = age_of(
+    aged = aged_of(
         logs, versions=versions, labels=[_labels(path) for path in labels or ()], columns=mapped, period=period,
         until=until, cost_error=cost_error, cost_retrain=cost_retrain,
     )  # fmt: skip

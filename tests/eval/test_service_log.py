@@ -275,7 +275,9 @@ def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp
     page = (tmp_path / "page/index.html").read_text()
     assert "A version <strong>loses 3.6 points a month</strong> (2.6 to 4.7)" in page
     assert 'driftline_accuracy{version="v2",bound="value"} 0.82' in (tmp_path / "age.prom").read_text()
-    assert driftline(*words, "--alarm", "accuracy<0.8", here=tmp_path).returncode == 0  # 0.82, but up to 0.843
+    assert (
+        driftline(*words, "--alarm", "accuracy<0.8", "--columns", "{id: id}", here=tmp_path).returncode == 0
+    )  # 0.82, but up to 0.843
 
 
 def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path: Path) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import re
 from typing import Any
 
 import numpy as np
 
-from driftline.curate.core.errors import BadConfig
+from driftline.eval.reporting.service_log.alarm import alarm_of, number
 from driftline.eval.service_log.age import Aged
 from driftline.eval.service_log.forecast import Ahead
 from driftline.eval.service_log.parts import Part
 from driftline.eval.service_log.periods import day_of
-
-ALARM = re.compile(r"\s*(accuracy|forecast|slope|half_life_days)\s*([<>])\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
@@ -64,11 +60,6 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
     if alarm is not None:
         out["alarm"] = alarm_of(aged, alarm)
     return out
-
-
-def number(value: float | None) -> float | None:
-    """None for what is not finite."""
-    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _cell(aged: Aged, k: int) -> dict[str, Any]:
@@ -122,36 +113,3 @@ def _estimates(aged: Aged, names: list[str]) -> dict[str, Any]:
             "because": aged.estimates.silent.get(method),
         }
     return out
-
-
-def alarm_of(aged: Aged, text: str) -> dict[str, Any]:
-    """Whether a limit is crossed with confidence: the whole 95 % interval lies beyond it.
-
-    text: accuracy (of the newest version in its last complete period), forecast (of it, the furthest one), slope or
-    half_life_days, then < or >, then a number. Raises BadConfig."""
-    match = ALARM.fullmatch(text)
-    if match is None:
-        expected = "Expected accuracy, forecast, slope or half_life_days, < or >, and a number, as in accuracy<0.8."
-        raise BadConfig(f"--alarm is {text!r}.", expected)
-    name, sign, limit = match[1], match[2], float(match[3])
-    low, value, high = _measured(aged, name)
-    crossed = (high is not None and high < limit) if sign == "<" else (low is not None and low > limit)
-    return {"limit": text.strip(), "value": value, "low": low, "high": high, "crossed": crossed}
-
-
-def _measured(aged: Aged, name: str) -> tuple[float | None, float | None, float | None]:
-    """Low, value, high."""
-    cells = aged.cells
-    if name == "slope":
-        return number(aged.fit.low), number(aged.fit.slope), number(aged.fit.high)
-    if name == "half_life_days":
-        half = (aged.decay.half_life_low, aged.decay.half_life, aged.decay.half_life_high)
-        return tuple(number(one * aged.days_a_period) for one in half)  # type: ignore[return-value]
-    last = int(cells.period[cells.usable].max())
-    if name == "forecast":
-        if not aged.ahead:
-            return None, None, None
-        one = max(aged.ahead, key=lambda ahead: (ahead.period, ahead.version))
-        return one.low, one.value, one.high
-    k = max(np.flatnonzero(cells.usable & (cells.period == last)).tolist(), key=lambda k: int(cells.version[k]))
-    return float(cells.low[k]), float(cells.accuracy[k]), float(cells.high[k])
