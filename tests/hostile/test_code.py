@@ -11,26 +11,22 @@ import signal
 import socket
 import struct
 import sys
-import tempfile
 import termios
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.prisoners import ATTACKS, World, run
-from support.users import ORDINARY, as_user
+from support.users import USERS, as_user, forbidden, open_folder
 
 from driftline.curate.core.system import enclosure
 from driftline.curate.core.system.enclosure import Bounds, Enclosed, NotEnclosed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 BOUNDS = Bounds(seconds=0.7, memory=2**28, disk=2**24)
-ROOT = sys.platform == "linux" and os.getuid() == 0
-USERS = {"root": 0, "user": ORDINARY} if ROOT else {"user": os.getuid() if sys.platform == "linux" else 0}
 SUBREAPER = 36
 LASTING = {"never_end", "outlive_the_judge", "print_without_end"}
 
@@ -114,7 +110,7 @@ def attacked(folder: Path, anywhere: bool = False) -> dict[str, dict[str, Any]]:
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     outside, results = Outside(folder), {}
     if anywhere:
-        enclosure._in_namespaces = _forbidden  # type: ignore[assignment]
+        enclosure._in_namespaces = forbidden  # type: ignore[assignment]
     for name in ATTACKS:
         begun = time.monotonic()
         with Enclosed(partial(_work, name, outside.world), BOUNDS, [outside.stream], anywhere) as code:
@@ -133,18 +129,6 @@ def attacked(folder: Path, anywhere: bool = False) -> dict[str, dict[str, Any]]:
 
 def _work(name: str, world: World, requests: Any, answers: Any) -> None:
     run(name, world, answers)
-
-
-def _forbidden(*given: object) -> None:
-    raise OSError(1, "Operation not permitted", "namespaces (unshare)")
-
-
-@contextmanager
-def open_folder() -> Iterator[Path]:
-    """One that every user can reach and change: permissions keep nothing here."""
-    with tempfile.TemporaryDirectory(prefix="driftline-hostile-", dir="/tmp") as name:
-        os.chmod(name, 0o777)
-        yield Path(name)
 
 
 @pytest.fixture(scope="module", params=[*USERS, "without namespaces"])

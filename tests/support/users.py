@@ -7,15 +7,31 @@ import fcntl
 import json
 import os
 import sys
+import tempfile
 import termios
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 MOUNTS, RECURSIVE, PRIVATE, BIND = 0x00020000, 0x4000, 0x40000, 0x1000
-ORDINARY = 4321
 ROOT = Path(__file__).resolve().parents[2]
+IS_ROOT = sys.platform == "linux" and os.getuid() == 0
+USERS = {"root": 0, "user": 4321} if IS_ROOT else {"user": os.getuid() if sys.platform == "linux" else 0}
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """One that every user can reach and change: permissions keep nothing there."""
+    with tempfile.TemporaryDirectory(prefix="driftline-open-", dir="/tmp") as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
+
+
+def forbidden(*given: object) -> None:
+    """What namespaces say in most containers."""
+    raise OSError(1, "Operation not permitted", "namespaces (unshare)")
 
 
 def as_user(user: int, work: Callable[[], Any]) -> Any:

@@ -74,17 +74,17 @@ class Enclosed:
         if sys.platform != "linux":
             raise _refused(f"this system is {sys.platform}")
         self.bounds, self._tail, self.late = bounds, b"", False
-        try:
-            self._start(work, readable, _in_namespaces)
-        except NotEnclosed:
+        if problem := self._start(work, readable, _in_namespaces):
             if not anywhere:
-                raise
-            self._start(work, readable, _in_place)
+                raise _refused(problem)
+            if second := self._start(work, readable, _in_place):
+                raise _refused(f"{problem}; and without namespaces: {second}")
 
     def _start(
         self, work: Callable[[BinaryIO, BinaryIO], None], readable: Sequence[Path],
         wall: Callable[[ctypes.CDLL, Sequence[Path], Bounds], None],
-    ) -> None:  # fmt: skip
+    ) -> str:  # fmt: skip
+        """The part that is missing, or "" if the code runs."""
         (theirs, to_them), (from_them, answers), (said, output) = (os.pipe() for _ in range(3))
         us = os.getpid()
         if not (process := os.fork()):
@@ -104,9 +104,10 @@ class Enclosed:
         self._requests, self._answers = os.fdopen(to_them, "wb"), os.fdopen(from_them, "rb")
         self._timer = threading.Timer(self.bounds.seconds, self._stop)
         self._listener = threading.Thread(target=self._listen, daemon=True)
-        if (line := self._answers.readline(500)) != READY:
-            self.close()
-            raise _refused(line.decode(errors="replace").strip() or "the process ended")
+        if (line := self._answers.readline(500)) == READY:
+            return ""
+        self.close()
+        return line.decode(errors="replace").strip() or "the process ended"
 
     def receive(self, size: int) -> bytes:
         """The next `size` bytes that the code writes; fewer if it ends before."""
@@ -136,7 +137,9 @@ class Enclosed:
         self.close()
 
     def close(self) -> None:
-        """Kill all of it."""
+        """Kill all of it; a second call does nothing."""
+        if self._answers.closed:
+            return
         self._timer.cancel()
         os.kill(self._process, signal.SIGKILL)
         os.waitpid(self._process, 0)
