@@ -7,27 +7,22 @@ without labels, when their turn comes, and reads one label and one confidence fo
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.system.enclosure import Bounds, Enclosed
-from driftline.eval.abilities import learn_step
-from driftline.eval.answers import sure_answers
+from driftline.eval.leaderboard.served import DONE, served
 from driftline.eval.learner import Array, Labels, Learner, Needs, Task
 from driftline.stream_builder.step import Split, Step
 
 PLAIN = ("n_classes", "x_shape", "steps", "classes", "seed")  # of a task: what clear-iid discloses
-DONE = b"\1"
 
 
 class Submission(Learner):
@@ -83,49 +78,8 @@ class Submission(Learner):
 
 def handed(folder: Path, times: int, bounds: Bounds) -> type[Submission]:
     """The learner of `submission.py` in a folder, which can begin so many times. Raises NotEnclosed."""
-    processes = [Enclosed(partial(_served, folder), bounds, [folder], anywhere=True) for _ in range(times)]
+    processes = [Enclosed(partial(served, folder), bounds, [folder], anywhere=True) for _ in range(times)]
     return type("Submission", (Submission,), {"processes": processes})
-
-
-def _served(folder: Path, requests: BinaryIO, answers: BinaryIO) -> None:
-    """The submission's side."""
-    learner = _loaded(folder)
-    while line := requests.readline():
-        asked = json.loads(line)
-        arrays = [np.load(io.BytesIO(requests.read(size)), allow_pickle=False) for size in asked["sizes"]]
-        answers.write(_answered(learner, asked, arrays))
-        answers.flush()
-
-
-def _answered(learner: Learner, asked: dict[str, Any], arrays: Sequence[Array]) -> bytes:
-    if asked["what"] == "predict":
-        labels, sure, _ = sure_answers(learner, arrays[0], n := len(arrays[0]))
-        known = np.full(n, np.nan) if sure is None else sure
-        return labels.astype("<i8").tobytes() + np.asarray(known).astype("<f8").tobytes()
-    if asked["what"] == "begin":
-        kind = getattr(np.random, asked["rng"]["bit_generator"])()
-        kind.state = asked["rng"]
-        task = {name: tuple(value) if isinstance(value, list) else value for name, value in asked["task"].items()}
-        learner.begin(Task(**task), np.random.Generator(kind))
-    else:
-        unlabelled = arrays[2] if len(arrays) == 3 else None
-        learn_step(learner, Step(asked["index"], asked["name"], {"train": Split(*arrays[:2])}, unlabelled))
-    return DONE
-
-
-def _loaded(folder: Path) -> Learner:
-    """What `make_learner()` of submission.py returns. Raises BadInput if it is no learner."""
-    sys.path.insert(0, str(folder))
-    spec = importlib.util.spec_from_file_location("submission", folder / "submission.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["submission"] = module
-    spec.loader.exec_module(module)
-    learner = module.make_learner()
-    if not isinstance(learner, Learner):
-        raise BadInput(f"make_learner() returned {type(learner).__name__}.", "Expected a driftline.ext.Learner.")
-    return learner
 
 
 def _packed(array: Array) -> bytes:

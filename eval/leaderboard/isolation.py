@@ -17,7 +17,14 @@ from typing import Any
 from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.errors import DriftlineError
 from driftline.curate.core.registry import Registry
-from driftline.curate.core.system.calls import collect_rarely, die_with_parent, forked, leave_network, limit
+from driftline.curate.core.system.calls import (
+    collect_rarely,
+    die_with_parent,
+    forked,
+    leave_network,
+    leave_rights,
+    limit,
+)
 from driftline.curate.core.system.enclosure import NotEnclosed
 from driftline.eval.protocol import protocol_named
 
@@ -126,11 +133,15 @@ def child(asked: Mapping[str, Any]) -> None:
         folder.with_suffix(".code").write_text(ended)
 
 
-def _begin(folder: Path, function: Callable[[Mapping[str, Any]], Any], request: Any, asked: Mapping[str, Any]) -> None:
+def _begin(
+    folder: Path, function: Callable[[Mapping[str, Any]], Any], request: Mapping[str, Any], asked: Mapping[str, Any]
+) -> None:
     """What a forked process does: its own folder is its home."""
     os.chdir(folder)
     os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
     tempfile.tempdir = None
+    if not request.get("code"):  # which only root can enclose as nobody
+        leave_rights()
     _do(function, request, asked)
 
 

@@ -43,3 +43,9 @@ def folder(request: Mapping[str, Any]) -> list[str]:
     """Where it runs, and what is there, after some memory was used."""
     allocate({"bytes": request.get("bytes", 0)})
     return [os.getcwd(), *os.listdir()]
+
+
+def rights(request: Mapping[str, Any]) -> list[str]:
+    """Lines of what the kernel says of its capabilities, and of those that a program could give it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return [line for line in lines if line.startswith(("CapEff", "CapPrm", "CapBnd", "NoNewPrivs"))]

@@ -22,12 +22,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from driftline.curate.core.system import filters
+from driftline.curate.core.system import seccomp
 
 World = dict[str, Any]
 Attack = Callable[[World], object]
 ATTACKS: dict[str, Attack] = {}
-NUMBERS = {**filters.CALLS, **filters.OF_ITSELF, "clone": filters.CLONE, "clone3": filters.CLONE3}
+NUMBERS = {**seccomp.CALLS, **seccomp.OF_ITSELF, "clone": seccomp.CLONE, "clone3": seccomp.CLONE3}
 NUMBERS |= {"mount_setattr": (442, 442), "pivot_root": (155, 41), "open_by_handle_at": (304, 265)}
 libc = ctypes.CDLL(None, use_errno=True)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.system.rights import drop_rights
 
 try:
     import fcntl
@@ -224,6 +225,12 @@ def leave_network() -> None:
     root, user, group = os.geteuid() == 0, os.getuid(), os.getgid()
     if not ctypes.CDLL(None).unshare(NEW_NETWORK if root else NEW_NETWORK | NEW_USER) and not root:
         map_user(user, group)
+
+
+def leave_rights() -> None:
+    """Give up all capabilities, for good (Linux): root is then a user like others, who owns the files of root."""
+    if LINUX:
+        drop_rights(ctypes.CDLL(None, use_errno=True))
 
 
 def map_user(user: int, group: int) -> None:

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from driftline.curate.core.errors import DriftlineError
-from driftline.curate.core.system import filters
+from driftline.curate.core.system import rights, seccomp
 from driftline.curate.core.system.calls import as_one_process, die_with_parent, duplicate, map_user
 
 USER, NAMESPACES = 0x10000000, 0x6E020000  # of unshare(2): mounts, processes, network, messages, names, cgroups
@@ -179,8 +179,8 @@ def _become(
         if unreadable := next((p for p in paths if not os.access(p, os.R_OK | (os.X_OK if p.is_dir() else 0))), None):
             raise OSError(f"{unreadable} cannot be read by the user {os.getuid()}")
         as_one_process(bounds.memory, bounds.disk, THREADS, FILES)
-        filters.drop_rights(libc)
-        filters.forbid_calls(libc, filters.OF_FILES if wall is _in_place else {})
+        rights.drop_rights(libc)
+        seccomp.forbid_calls(libc, seccomp.OF_FILES if wall is _in_place else {})
     except OSError as error:
         what = f"{error.filename or error}: {error.strerror}" if error.strerror else str(error)
         os.write(4, what.encode()[:400] + b"\n")
@@ -204,7 +204,7 @@ def _existing(readable: Sequence[Path]) -> list[Path]:
 def _in_namespaces(libc: ctypes.CDLL, readable: Sequence[Path], bounds: Bounds) -> None:
     """Go on as the second process of new namespaces, in a root with nothing but `readable`."""
     root, user, group = os.geteuid() == 0, os.getuid(), os.getgid()
-    filters.called(libc.unshare(NAMESPACES | (0 if root else USER)), "namespaces (unshare)")
+    rights.called(libc.unshare(NAMESPACES | (0 if root else USER)), "namespaces (unshare)")
     if not root:
         map_user(user, group)
     alive, held = os.pipe()
@@ -242,12 +242,12 @@ def _own_root(libc: ctypes.CDLL, readable: Sequence[Path], bounds: Bounds) -> No
 
     def mount(source: str, place: str, kind: str | None, flags: int, data: str = "") -> None:
         texts = [os.fsencode(text) if text else None for text in (source, place, kind, data)]
-        filters.called(libc.mount(texts[0], texts[1], texts[2], flags, texts[3]), f"mount of {place}")
+        rights.called(libc.mount(texts[0], texts[1], texts[2], flags, texts[3]), f"mount of {place}")
 
     def allow(place: str, attributes: int, below: int = ALL_BELOW) -> None:
         packed = struct.pack("QQQQ", attributes, 0, 0, 0)
         code = libc.syscall(MOUNT_SETATTR, HERE, os.fsencode(place), below, packed, len(packed))
-        filters.called(code, f"mount_setattr of {place}")
+        rights.called(code, f"mount_setattr of {place}")
 
     def bind(source: str, place: str, attributes: int) -> None:
         Path(place).parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +263,7 @@ def _own_root(libc: ctypes.CDLL, readable: Sequence[Path], bounds: Bounds) -> No
     mount("none", "/", None, RECURSIVE | PRIVATE)
     mount("tmpfs", "/tmp", "tmpfs", NO_SET_USER | NO_DEVICES, f"size={bounds.disk},nr_inodes={INODES},mode=755")
     os.mkdir("/tmp/old")
-    filters.called(libc.syscall(PIVOT_ROOT[platform.machine()], b"/tmp", b"/tmp/old"), "pivot_root")
+    rights.called(libc.syscall(PIVOT_ROOT[platform.machine()], b"/tmp", b"/tmp/old"), "pivot_root")
     os.chdir("/")
     for source, path in sources:
         bind(f"/old{source}", str(path), READ_ONLY | NO_SET_USER | NO_DEVICES)
@@ -276,7 +276,7 @@ def _own_root(libc: ctypes.CDLL, readable: Sequence[Path], bounds: Bounds) -> No
         Path("/", name).mkdir(exist_ok=True)
         os.chmod(f"/{name}", 0o1777)
         mount(f"/{name}", f"/{name}", None, BIND | RECURSIVE)
-    filters.called(libc.umount2(b"/old", DETACH), "umount2")
+    rights.called(libc.umount2(b"/old", DETACH), "umount2")
     os.rmdir("/old")
     allow("/", READ_ONLY, below=0)
 
@@ -287,8 +287,8 @@ def _in_place(libc: ctypes.CDLL, readable: Sequence[Path], bounds: Bounds) -> No
         _become_nobody()
     os.chdir("/")
     own = [Path("/proc", str(os.getpid())), Path("/proc/cpuinfo"), Path("/proc/meminfo"), Path("/dev/urandom")]
-    filters.drop_rights(libc)
-    filters.only_read(libc, [*readable, *own], [Path("/dev/null")])
+    rights.drop_rights(libc)
+    rights.only_read(libc, [*readable, *own], [Path("/dev/null")])
 
 
 def _become_nobody() -> None:

@@ -1,7 +1,6 @@
-"""What the kernel forbids one process for good: a filter of system calls (seccomp), rules of files (Landlock), rights.
+"""System calls that the kernel forbids one process for good (seccomp).
 
-Numbers: Linux's asm/unistd.h. Programs of the filter: Linux's Documentation/userspace-api/seccomp_filter.rst. Rules of
-files: Documentation/userspace-api/landlock.rst.
+Numbers: Linux's asm/unistd.h. Programs of the filter: Linux's Documentation/userspace-api/seccomp_filter.rst.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ import errno
 import os
 import platform
 import struct
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+
+from driftline.curate.core.system.rights import called
 
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # AUDIT_ARCH, column of CALLS
 CALLS = {  # name: number on x86_64, on aarch64 (-1: it has none)
@@ -42,10 +42,7 @@ X32 = 0x40000000
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of classic BPF
 ALLOW, FAIL, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 NUMBER, ARCHITECTURE, FIRST = 0, 4, 16  # places in struct seccomp_data
-NO_NEW_PRIVILEGES, SECCOMP, CAPABILITIES = 38, 22, 24  # of prctl(2): PR_SET_…, PR_CAPBSET_DROP
-RULESET, RULE, RESTRICT, VERSION = 444, 445, 446, 1  # of Landlock
-READ_FILE, READ_FOLDER, WRITE_FILE = 4, 8, 2
-BY_VERSION = (0, 0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF)  # kinds of access that Landlock's versions know
+SECCOMP = 22  # PR_SET_SECCOMP
 
 
 class _Program(ctypes.Structure):
@@ -78,35 +75,3 @@ def forbid_calls(libc: ctypes.CDLL, more: Mapping[str, tuple[int, int]] = {}) ->
 def _first(number: int, then: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
     """Instructions for the first argument of one call; each way through them ends with a decision."""
     return [(EQUAL, 0, len(then) + 1, number), (LOAD, 0, 0, FIRST), *then]
-
-
-def drop_rights(libc: ctypes.CDLL) -> None:
-    """No capability, and none to be had from a program. Raises OSError."""
-    for capability in range(64):
-        libc.prctl(CAPABILITIES, capability, 0, 0, 0)  # fails for those that the kernel does not know
-    called(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
-    header, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
-    called(libc.capset(header, none), "capset")
-
-
-def only_read(libc: ctypes.CDLL, readable: Sequence[Path], writable: Sequence[Path] = ()) -> None:
-    """Open these files and what is below these folders, and no other. Raises OSError where Landlock is not there."""
-    version = libc.syscall(RULESET, None, 0, VERSION)
-    if version < 1:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), "Landlock")
-    handled = BY_VERSION[min(version, len(BY_VERSION) - 1)]
-    ruleset = libc.syscall(RULESET, struct.pack("Q", handled), 8, 0)
-    called(min(ruleset, 0), "Landlock")
-    for path in [*readable, *writable]:
-        access = READ_FILE | (READ_FOLDER if path.is_dir() else 0) | (WRITE_FILE if path in writable else 0)
-        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        called(libc.syscall(RULE, ruleset, 1, struct.pack("=Qi", access, handle), 0), f"Landlock for {path}")
-        os.close(handle)
-    called(libc.syscall(RESTRICT, ruleset, 0), "Landlock")
-    os.close(ruleset)
-
-
-def called(code: int, what: str) -> None:
-    """Raise OSError if a call of libc failed."""
-    if code:
-        raise OSError(number := ctypes.get_errno(), os.strerror(number), what)
