@@ -87,10 +87,10 @@ def repeat(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     members = opened(Path(request["archive"]))[0]
     run = with_records(runs_of(members)[request["run"]], members, request["run"])
-    if str(run.about["settings"].get("device", "cpu")).startswith("cuda") and (request["code"] or not _has_cuda()):
+    if str(run.about["settings"].get("device", "cpu")).startswith("cuda") and (request.get("code") or not _has_cuda()):
         return {"differs": "", "because": "it ran on cuda, which is not here", "share": 0.0}
     stream = Stream.load(request["stream"])
-    if request["code"]:
+    if request.get("code"):
         differs, share = _of_code(run, stream, modules_of(members), request)
         return {"differs": differs, "because": "", "share": share}
     try:
