@@ -63,6 +63,8 @@ def run(name: str, world: World, answers: BinaryIO) -> None:
     world["answers"] = answers
     try:
         got = ATTACKS[name](world)
+    except KeyError as error:  # a mistake of ours, such as a call without a number
+        got, said = repr(error), ""
     except (Exception, KeyboardInterrupt) as error:
         got, said = None, repr(error)
     else:
@@ -365,6 +367,11 @@ def type_into_the_terminal(world: World) -> object:
         return "typed"
 
     return each(typed, range(5)) + each(lambda name: typed(os.open(name, os.O_RDWR)), ("/dev/tty", world["terminal"]))
+
+
+@attack
+def have_a_terminal(world: World) -> object:
+    return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[4]) or None
 
 
 @attack
