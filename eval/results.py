@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,14 @@ from driftline.curate.core.notebook import Strong, table
 from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting import spread
 from driftline.eval.reporting.files.exports import CLASS_COLUMNS, COLUMN_TEXTS, class_records, score_records
-from driftline.eval.rows import Run
+from driftline.eval.rows import Run, stored_name
 from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.stream import SPLITS, Stream
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from driftline.eval.plotting.charts import Figure
 
 
 class Results(dict[str, Any]):
@@ -38,7 +40,8 @@ class Results(dict[str, Any]):
 
     def frame(self, by_class: bool = False) -> pd.DataFrame:
         """One row for each learner, score and seed, the best learner first, with the columns of a report's
-        scores.parquet; value: NaN for a score that the run never reached.
+        scores.parquet; value: NaN for a score that the run never reached. Behind them a row for each learner that was
+        skipped: the primary score without a value, and the reason in `skipped`.
 
         by_class: one row for each learner and class in their place: test samples of a run (`n`) and mean `recall` over
         seeds, NaN for a class without tests."""
@@ -47,7 +50,13 @@ class Results(dict[str, Any]):
         if by_class:
             of_classes = pd.DataFrame(class_records(self), columns=CLASS_COLUMNS)
             return of_classes.astype({"n": int, "recall": float})
-        return pd.DataFrame(score_records([self]), columns=list(COLUMN_TEXTS["scores"])).astype({"value": float})
+        rows = [row | {"skipped": ""} for row in score_records([self])]
+        score = primary_of(self) if self["results"] else None
+        about = {"stream": self["stream"]["name"], "stream_sha256": self["stream"]["sha256"]}
+        about |= {"protocol": self["protocol"], "score": score.name if score else ""}
+        rows += [about | {"learner": entry["learner"], "skipped": entry["because"]} for entry in self["skipped"]]
+        columns = [*COLUMN_TEXTS["scores"], "skipped"]
+        return pd.DataFrame(rows, columns=columns).astype({"value": float, "seed": "Int64"})
 
     def matrix(self) -> pd.DataFrame:
         """One row for each learner and step that it learned, the best learner first, one column for each tested step:
@@ -120,14 +129,16 @@ class Results(dict[str, Any]):
 
         about = self["stream"]
         key = (about["sha256"], self["protocol"], about["name"])
-        return {**self, **document_of(self.runs, key, self.on, len(self.runs) > FEW_RUNS)} if self.runs else {**self}
+        runs = [replace(run, about=json.loads(json.dumps(run.about, sort_keys=True, default=str))) for run in self.runs]
+        runs.sort(key=lambda run: stored_name(run.about))  # as rows are read: the page is the same
+        return {**self, **document_of(runs, key, self.on, len(runs) > FEW_RUNS)} if runs else {**self}
 
     def plot(self, name: str = "") -> Chart:
         """A chart of the report's pages, for a notebook: the first, or the one of this title, as in
         "cost-against-accuracy". Raises IncompatibleStream without charts, UnknownName for another title."""
         from driftline.eval.reporting.files.figures import chart
 
-        return Chart(*chart([self.whole()], name, [] if self.on is None else [self.on]))
+        return Chart(chart([self.whole()], name, [] if self.on is None else [self.on]))
 
     def json(self) -> str:
         """The document of `driftline eval --json`."""
@@ -164,15 +175,17 @@ class Results(dict[str, Any]):
 class Chart:
     """A chart that a notebook shows."""
 
-    title: str
-    svg: str
-    """a whole SVG file"""
+    figure: Figure
+    """title, caption, picture and data"""
 
-    def save(self, path: str | Path) -> Path:
-        """Write it as SVG, PDF or PNG, by the suffix. Raises BadConfig for another one."""
+    def save(self, path: str | Path, width: str = "text", title: str = "") -> Path:
+        """Write it as SVG, PDF or PNG, by the suffix, on paper as wide as a column (3.3 in) or the text (6.8 in).
+        title: above it. Raises BadConfig for another suffix or width."""
         from driftline.eval.plotting import files
 
-        return files.save_svg(self.svg, Path(path))
+        return files.save(self.figure.picture, Path(path), files.sheet_of(width), title)
 
     def _repr_svg_(self) -> str:
-        return self.svg
+        from driftline.eval.plotting.files import standalone
+
+        return standalone(self.figure.picture.svg)

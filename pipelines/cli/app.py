@@ -26,6 +26,7 @@ from driftline.curate.core.errors import (
     shortened,
 )
 from driftline.curate.core.system.calls import collect_rarely
+from driftline.pipelines.cli.age import age_app
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, command, set_output
 from driftline.pipelines.cli.curation import curation_app
 from driftline.pipelines.cli.eval import eval_app
@@ -69,8 +70,8 @@ def version(value: bool) -> None:
 @app.callback(
     help=f"Measure how models age: build temporal datasets, compose streams, evaluate learners.\n\n"
     f"To see everything at work, offline:\n\n{EXAMPLE}driftline demo --quick\n\n"
-    "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 130 stopped with "
-    "Ctrl-C."
+    "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 4 a limit "
+    "of age --alarm is crossed, 130 stopped with Ctrl-C."
 )
 def options(
     quiet: Quiet = False,
@@ -104,6 +105,7 @@ app.add_typer(prolific_app, name="prolific", rich_help_panel="Label")
 app.add_typer(stream_app, name="stream", rich_help_panel="Stream")
 app.add_typer(eval_app)
 app.add_typer(report_app)
+app.add_typer(age_app)
 app.add_typer(figure_app, name="figure", rich_help_panel="Evaluate")
 app.add_typer(submit_app)
 app.add_typer(results_app)

@@ -20,15 +20,17 @@ def compare(
     second: Annotated[Path, typer.Argument(metavar="B", help="Rows on the same streams, or another version.")],
     out: Annotated[Path | None, option("--out", "DIR", "Rows: folder for the page (default: comparison).")] = None,
     stream: Streams = None,
+    title: Annotated[str, option("--title", None, "Rows: title of the pages.")] = "",
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Compare two versions of a release, or two sets of runs.
 
     Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
-    may. Rows: says which learners score higher in B than in A, and which do not differ; writes a report of both.
+    may. Rows: says which learners score higher in B than in A, and which do not differ, on the seeds that both have,
+    and which settings differ; writes a report of both.
     """
-    from driftline.eval.reporting.two_runs import two_runs
+    from driftline.eval.reporting.two_runs import two_runs, what_differs
     from driftline.stream_builder.stream import Stream
 
     releases = [path for path in (first, second) if _is_release(path)]
@@ -36,8 +38,9 @@ def compare(
         other = first if releases[0] == second else second
         raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
     if releases:
-        if out is not None or stream or plugins:
-            raise BadConfig("--out, --stream or --plugin was given for releases.", "Expected them with rows only.")
+        if out is not None or stream or title or plugins:
+            given = "--out, --stream, --title or --plugin was given for releases."
+            raise BadConfig(given, "Expected them with rows only.")
         from driftline.curate.release import Release
         from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 
@@ -48,8 +51,8 @@ def compare(
         return
     out = guarded_out(out or Path("comparison"), "report")
     admit(plugins)
-    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
-    text = [f"  {e['learner']}: {_shares(e)}" for e in differences]
+    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()], title)
+    text = [", ".join(filter(None, (f"  {e['learner']}: {_shares(e)}", what_differs(e)))) for e in differences]
     show(
         as_json,
         {"out": str(out), "report": str(page), "differences": differences},

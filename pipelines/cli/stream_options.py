@@ -22,6 +22,7 @@ ROLES = {
     "id": "ids, each of one sample",
     "path": "file names of images",
     "group": "uploaders: all samples of one are on one side",
+    "label_time": "when labels come, if later than their samples; empty: never",
 }
 DATA = "A name (driftline list datasets), a path, or package.module:Name."
 PERIOD = "year|month|week|day|N"
@@ -30,6 +31,11 @@ PERIOD = "year|month|week|day|N"
 def option(flag: str, metavar: str | None, text: str, panel: str | None = INPUT, **more: Any) -> Any:
     """An option under a heading. metavar: None for flags and choices."""
     return typer.Option(flag, metavar=metavar, help=text, rich_help_panel=panel, **more)
+
+
+def flag_of(role: str) -> str:
+    """The option of a role of columns."""
+    return f"--{role.replace('_', '-')}"
 
 
 Columns = Annotated[str | None, option("--columns", "YAML", "All columns at once: '{time: taken, label: kind}'.")]
@@ -136,20 +142,25 @@ def paper_facts(paper: str | None, trained_until: str | None = None) -> dict[str
     return ({"published": paper} if paper else {}) | seen
 
 
-def with_columns(columns: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the columns of --columns. Raises BadConfig for another role, and for a column in both."""
+def columns_of(columns: str | None) -> dict[str, str]:
+    """role → column of --columns. Raises BadConfig."""
     import yaml
 
-    roles = [role for role in ROLES if role in options]
     try:
         named = yaml.safe_load(columns or "{}")
     except yaml.YAMLError:
         named = None
-    if not isinstance(named, dict) or not all(isinstance(column, str) for column in named.values()):
+    if not isinstance(named, dict) or not all(isinstance(one, str) for pair in named.items() for one in pair):
         raise BadConfig(f"--columns is {columns!r}.", "Expected roles and columns, as in '{time: taken, label: kind}'.")
+    return named
+
+
+def with_columns(columns: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with the columns of --columns. Raises BadConfig for another role, and for a column in both."""
+    roles, named = [role for role in ROLES if role in options], columns_of(columns)
     for role in named:
         if role not in roles:
             raise BadConfig(f"--columns names {role!r}.", f"Available here: {', '.join(roles)}.")
         if options[role] is not None:
-            raise BadConfig(f"--columns names {role}, and --{role} was given, too.", "Expected one of them.")
+            raise BadConfig(f"--columns names {role}, and {flag_of(role)} was given, too.", "Expected one of them.")
     return options | named

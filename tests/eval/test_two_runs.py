@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from support.console import answer, driftline, handed
@@ -97,8 +98,25 @@ def test_axe_finds_nothing_on_pages_of_streams_with_dates(tmp_path: Path) -> Non
 
 def test_other_seeds_are_said_to_be_why_nothing_is_tested() -> None:
     found = {"learner": "er", "a": 0.5, "b": 0.6, "difference": 0.1, "interval": None, "protocol": "p", "stream": "s"}
+    found |= {"settings": {}, "seeds": [[0], [1]], "left_out": []}
     pages = [_table([{**found, "p": p}], [Path("A"), Path("B")]) for p in (None, 0.2)]
-    assert ["other seeds in A and B" in page for page in pages] == [True, False]
+    assert ["Not testable: no seed in both" in page for page in pages] == [True, False]
+
+
+def test_the_seeds_that_both_have_are_compared_and_settings_that_differ_are_named(tmp_path: Path) -> None:
+    stream, folders = drifting(steps=3, n=120), [tmp_path / "a", tmp_path / "b"]
+    for folder, seeds, window in zip(folders, ([0, 1, 2], [1, 2, 3]), (50, 60), strict=True):
+        evaluate(stream, "clear-iid", ["nearest-mean", "majority"], seeds, {"window": window}, folder)
+    page, entries = two_runs(folders, tmp_path / "out")
+    nearest = next(entry for entry in entries if entry["learner"] == "nearest-mean")
+    assert nearest["seeds"] == [[1, 2], [1, 2]]
+    assert nearest["left_out"] == [0, 3]
+    assert nearest["settings"] == {"window": [50, 60]}
+    for folder, side, shared in zip(folders, "ab", (slice(1, 3), slice(0, 2)), strict=True):
+        (document,) = results_of([folder])
+        (result,) = [result for result in document["results"] if result["learner"] == "nearest-mean"]
+        assert nearest[side] == pytest.approx(np.mean(result["scores"]["next_domain"]["values"][shared]))
+    assert "window 50 → 60; seeds 1, 2 of both" in page.read_text(encoding="utf-8")
 
 
 def test_runs_on_other_streams_are_not_compared(runs: Path, tmp_path: Path) -> None:
@@ -143,11 +161,12 @@ def test_ties_are_letters_in_latex(runs: Path) -> None:
     assert "}^{a}$" in text
 
 
-def test_the_command_knows_the_streams_that_are_named(runs: Path, tmp_path: Path) -> None:
+def test_the_command_knows_the_streams_that_are_named_and_a_title(runs: Path, tmp_path: Path) -> None:
     stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
-    words = ("compare", runs / "a", runs / "b", "--stream", tmp_path / "S", "--out", tmp_path / "out")
+    words = ("compare", runs / "a", runs / "b", "--stream", tmp_path / "S", "--out", tmp_path / "out", "--title", "T")
     found = handed("driftline.eval.reporting.two_runs.two_runs", *words)
-    assert [each.sha256 for each in list(found.values())[-1]] == [stream.sha256]
+    assert [each.sha256 for each in found["streams"]] == [stream.sha256]
+    assert found["title"] == "T"
 
 
 def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: Path) -> None:
@@ -158,9 +177,16 @@ def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: 
 def test_charts_are_saved_with_the_names_and_dates_of_the_stream_that_is_named(runs: Path, tmp_path: Path) -> None:
     stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
     words = ("figure", "save", runs / "a", "retention", "--stream", tmp_path / "S", "--out", tmp_path / "out")
-    found = list(handed("driftline.eval.reporting.files.figures.save_figures", *words).values())
-    assert found[1:3] == [tmp_path / "out", ["retention"]]
-    assert [each.sha256 for each in found[3]] == [stream.sha256]
+    found = handed("driftline.eval.reporting.files.figures.charts_of", *words)
+    assert [each.sha256 for each in found["streams"]] == [stream.sha256]
+
+
+def test_charts_of_a_comparison_and_of_a_run_are_saved(runs: Path, tmp_path: Path) -> None:
+    words = ("figure", "save", runs / "a", "--out", tmp_path / "out")
+    both = handed("driftline.eval.reporting.two_runs.documents_of_both", *words, "--against", runs / "b")
+    assert both["paths"] == [runs / "a", runs / "b"]
+    timeline = handed("driftline.pipelines.reporting.run_report.over_time", *words, "--run", tmp_path / "run")
+    assert timeline["folder"].is_relative_to(tmp_path / "run")
 
 
 @pytest.mark.parametrize(("words", "reuse"), [((), "same"), (("--reuse", "any"), "any")])
