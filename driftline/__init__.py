@@ -12,11 +12,15 @@ A command `X` is `dl.X`, its option `--a-b` is `a_b=`. Every name is imported wh
 here may change.
 """
 
-from __future__ import annotations
+import sys
 
-from typing import TYPE_CHECKING
+_asked = any(word.removeprefix("-m").partition(".")[0] == "driftline" for word in sys.orig_argv)  # python -m driftline
+if sys.argv[:1] == ["-m"] and _asked and not sys.flags.safe_path:
+    del sys.path[0]  # the working folder, before anything is imported: what is there is not ours
 
-from driftline.curate.core.lazy_face import lazy_face
+from typing import TYPE_CHECKING  # noqa: E402
+
+from driftline.curate.core.lazy_face import lazy_face  # noqa: E402
 
 if TYPE_CHECKING:
     from driftline.curate.core.errors import DriftlineError as DriftlineError

@@ -1,17 +1,18 @@
 """A Codabench bundle: participants submit a learner; our loop runs it, our scores rank it.
 
 Codabench runs two programs in containers [docs.codabench.org, Competition Bundle Structure]. Ingestion has the
-submission in /app/ingested_program and a stream whose test labels are all 0 in /app/input_data; it writes answers to
-/app/output. Scoring has the stream with its labels in /app/input/ref and the answers in /app/input/res; it writes
-scores.json. Nothing that a submission writes is believed but its answers.
+submission in /app/ingested_program and a stream whose test labels are all 0 in /app/input_data, of which it hands the
+submission one step after the other (`handing`); it writes answers to /app/output. Scoring has the stream with its
+labels in /app/input/ref and the answers in /app/input/res; it writes scores.json. Nothing that a submission writes is
+believed but its answers.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import hashlib
 import io
 import json
-import sys
+import secrets
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,10 +23,12 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import read_object, write_bytes, write_json
-from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, crashed
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.core.system.enclosure import Bounds
 from driftline.eval import outcomes
 from driftline.eval.experiment.settings import seeds_of
+from driftline.eval.leaderboard.handing import handed
 from driftline.eval.leaderboard.rescoring import Replay
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Start, stored_protocol
@@ -39,6 +42,8 @@ TASK = "task.json"
 BLIND = ("clear-iid",)  # protocols in which a learner never gets a test label, so that they can be left out
 START = "2025-01-01"  # of the only phase; Codabench needs one
 SECONDS = 3600  # time limit of a submission
+MEMORY, DISK = 32 * 2**30, 2**30  # bytes of a submission
+ORDER = "order.json"  # of the reference data: what draws the order of test samples
 INGESTION = '''"""Runs the submission: our loop, without test labels."""
 
 import sys
@@ -68,15 +73,19 @@ def make_learner():
 
 
 def export(
-    stream: Stream, out: Path, image: str, protocol: str = "clear-iid", seeds: str | int = "0-4", title: str = ""
-) -> dict[str, int]:
+    stream: Stream, out: Path, image: str, protocol: str = "clear-iid", seeds: str | int = "0-4", title: str = "",
+    secret: str = "",
+) -> dict[str, int]:  # fmt: skip
     """Write the bundle of a stream to out/bundle.zip. image: a Docker image with driftline. The rest is as in
     `bundle`."""
-    return {"files": len(bundle(stream, protocol, seeds_of(str(seeds)), image, out / "bundle.zip", title))}
+    return {"files": len(bundle(stream, protocol, seeds_of(str(seeds)), image, out / "bundle.zip", title, secret))}
 
 
-def bundle(stream: Stream, protocol: str, seeds: Sequence[int], image: str, out: Path, title: str = "") -> list[str]:
-    """Write the bundle of a stream into a .zip file; returns the names in it. title: "": the stream's name.
+def bundle(
+    stream: Stream, protocol: str, seeds: Sequence[int], image: str, out: Path, title: str = "", secret: str = ""
+) -> list[str]:
+    """Write the bundle of a stream into a .zip file; returns the names in it. title: "": the stream's name. secret: a
+    text that draws the order of test samples and stays with the reference data; "": a random one.
 
     Raises BadConfig for a protocol that gives test labels to learners, and for images that are decoded on access, whose
     files could not be kept apart; IncompatibleStream.
@@ -91,7 +100,8 @@ def bundle(stream: Stream, protocol: str, seeds: Sequence[int], image: str, out:
         raise BadConfig(
             f"{stream.name} has images that are decoded on access.", "", "Make a stream of pixels or features."
         )
-    whole = shuffled(stream)
+    secret = secret or secrets.token_hex(16)
+    whole = shuffled(stream, secret)
     kind = stored_protocol(protocol)
     task = {"protocol": protocol, "seeds": list(seeds), "stream": stream.name}
     described = json.dumps(task, indent=2).encode()
@@ -139,7 +149,7 @@ def bundle(stream: Stream, protocol: str, seeds: Sequence[int], image: str, out:
         "terms.md": b"Use the data as its licence says. Submit only code that you may share.\n",
         "overview.md": _overview(stream, protocol).encode(),
         "input_data.zip": _zip(_files(blinded(whole))),
-        "reference_data.zip": _zip(_files(whole)),
+        "reference_data.zip": _zip(_files(whole) | {ORDER: json.dumps({"secret": secret}).encode()}),
         "ingestion_program.zip": _zip(
             {"metadata.yaml": _yaml({"command": ingestion}), "ingestion.py": INGESTION.encode(), TASK: described}
         ),
@@ -152,11 +162,13 @@ def bundle(stream: Stream, protocol: str, seeds: Sequence[int], image: str, out:
     return list(members)
 
 
-def shuffled(stream: Stream) -> Stream:
-    """The stream with the test samples of each step in a random order and without their ids: neither tells a label."""
+def shuffled(stream: Stream, secret: str) -> Stream:
+    """The stream with the test samples of each step without their ids, and in an order that nobody knows who does not
+    know the secret: neither tells a label."""
+    seed = int(hashlib.sha256(secret.encode()).hexdigest()[:30], 16)
 
     def test(step: Step) -> Split:
-        split = step["test"].take(rng_for(0, "codabench", step.index).permutation(len(step["test"])))
+        split = step["test"].take(rng_for(seed, "codabench", step.index).permutation(len(step["test"])))
         ids = np.array([f"test-{step.index}-{i}" for i in range(len(split))])
         return Split(split.x, split.y, ids)
 
@@ -176,27 +188,18 @@ def blinded(stream: Stream) -> Stream:
 def ingest(input_data: Path, output: Path, program: Path, submission: Path) -> None:
     """The ingestion program: run `make_learner()` of submission.py with each seed, and write its answers.
 
-    Raises BadInput for a submission that cannot be loaded or fails.
+    Raises BadInput for a submission that cannot be loaded or fails, NotEnclosed where its code could see more than it
+    is handed.
     """
     task = _task(program)
-    file = submission / "submission.py"
-    if not file.is_file():
+    if not (submission / "submission.py").is_file():
         raise BadInput("The submission has no submission.py.", "Expected one with a function make_learner().")
-    sys.path.insert(0, str(submission))
-    spec = importlib.util.spec_from_file_location("submission", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["submission"] = module
-    try:
-        spec.loader.exec_module(module)
-        learner = module.make_learner()
-    except Exception as error:
-        raise crashed(error) from None
-    if not isinstance(learner, Learner):
-        raise BadInput(f"make_learner() returned {type(learner).__name__}.", "Expected a driftline.ext.Learner.")
-    stream = Stream.load(input_data / "stream")
-    results = evaluate(stream, task["protocol"], [learner], task["seeds"], out=output / "runs")
+    learner = handed(submission, len(task["seeds"]), Bounds(SECONDS, MEMORY, DISK))
+    try:  # only now is there something to hand over
+        stream = Stream.load(input_data / "stream")
+        results = evaluate(stream, task["protocol"], [learner], task["seeds"], out=output / "runs")
+    finally:
+        learner.end()
     if results["skipped"]:
         raise BadInput(f"The learner failed: {results['skipped'][0]['because']}")
 
@@ -289,6 +292,9 @@ def _overview(stream: Stream, protocol: str) -> str:
     return (
         f"# {stream.name}\n\nProtocol `{protocol}`: {len(stream.steps)} steps, {len(stream.classes)} classes, "
         f"samples of shape {stream.x_shape}. Submit a zip file with `submission.py`, whose function "
-        "`make_learner()` returns a `driftline.ext.Learner`. It learns step after step; test labels are not there "
-        "while it runs.\n"
+        "`make_learner()` returns a `driftline.ext.Learner`. It is handed one step after the other, in a new process "
+        "for each seed, and test samples only when their turn comes, without labels. Its answers are final. It has "
+        "no network, starts no process, and reads no file but its own and Python's.\n\n"
+        "What this cannot enforce: that nobody has the test samples from elsewhere, or submits answers as code. Where "
+        "the worker's container forbids user namespaces, a submission may see the names and sizes of files.\n"
     )

@@ -17,8 +17,15 @@ from typing import Any
 from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.errors import DriftlineError
 from driftline.curate.core.registry import Registry
-from driftline.curate.core.system.calls import collect_rarely, forked, leave_network, limit
-from driftline.curate.core.system.enclosure import NotEnclosed, enclose
+from driftline.curate.core.system.calls import (
+    collect_rarely,
+    die_with_parent,
+    forked,
+    leave_network,
+    leave_rights,
+    limit,
+)
+from driftline.curate.core.system.enclosure import NotEnclosed
 from driftline.eval.protocol import protocol_named
 
 ENVIRONMENT = (
@@ -50,36 +57,34 @@ class Stopped(DriftlineError):
     """A child process exceeded a limit or died."""
 
 
-def isolated(task: str, request: Mapping[str, Any], limits: Limits | None = None, enclosed: bool = False) -> Any:
+def isolated(task: str, request: Mapping[str, Any], limits: Limits | None = None) -> Any:
     """The answer of a function of driftline, called in a child process. Its working folder is new and empty, and is
     removed afterwards.
 
-    task: `module:function`, which takes the request and returns plain data. enclosed: in namespaces as well, for code
-    of somebody else. Raises what the task raises, if that is an error of driftline, NotEnclosed, and else Stopped.
+    task: `module:function`, which takes the request and returns plain data. Raises what the task raises, if that is an
+    error of driftline, and else Stopped.
     """
-    (answer,) = isolated_each(task, [request], limits, enclosed)
+    (answer,) = isolated_each(task, [request], limits)
     if isinstance(answer, DriftlineError):
         raise answer
     return answer
 
 
-def isolated_each(
-    task: str, requests: Sequence[Mapping[str, Any]], limits: Limits | None = None, enclosed: bool = False
-) -> list[Any]:
+def isolated_each(task: str, requests: Sequence[Mapping[str, Any]], limits: Limits | None = None) -> list[Any]:
     """Like `isolated` for several requests, each in a process of its own with all limits; in place of an answer stands
     the error. The processes are forked from one that has the imports, because those take longer than a small run."""
     limits = limits or Limits()
     here = Path.cwd()
     # The working folder could hold a json.py: neither it nor "" is on the child's path; driftline itself always is.
     path = [entry for entry in sys.path if entry and Path(entry).is_absolute() and Path(entry) != here]
-    asked = {"task": task, "requests": list(requests), "limits": asdict(limits), "enclosed": enclosed}
+    asked = {"task": task, "requests": list(requests), "limits": asdict(limits), "parent": os.getpid()}
     asked |= {"path": [*path, str(_home()), *([str(here)] if TRUSTED else [])], "trusted": TRUSTED}
     environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
         environment |= {"HOME": folder, "TMPDIR": folder}
         subprocess.run(
             [sys.executable, "-I", "-c", BOOT], input=json.dumps(asked).encode(), cwd=folder, env=environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, start_new_session=True,
         )  # fmt: skip
         return [_answer(Path(folder, str(number)), limits) for number in range(len(requests))]
 
@@ -108,10 +113,11 @@ def trust(plugin: str) -> None:
 
 def child(asked: Mapping[str, Any]) -> None:
     """The child's side: close everything, then fork a process for each request."""
+    die_with_parent(asked["parent"])
     collect_rarely()
     limits = asked["limits"]
     limit(limits["seconds"], limits["memory"], limits["file"])
-    close_network(own_namespace=not asked["enclosed"])
+    close_network()
     for plugin in asked["trusted"]:
         trust(plugin)
     Registry.by_path = False
@@ -127,19 +133,21 @@ def child(asked: Mapping[str, Any]) -> None:
         folder.with_suffix(".code").write_text(ended)
 
 
-def _begin(folder: Path, function: Callable[[Mapping[str, Any]], Any], request: Any, asked: Mapping[str, Any]) -> None:
+def _begin(
+    folder: Path, function: Callable[[Mapping[str, Any]], Any], request: Mapping[str, Any], asked: Mapping[str, Any]
+) -> None:
     """What a forked process does: its own folder is its home."""
     os.chdir(folder)
     os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
     tempfile.tempdir = None
+    if not request.get("code"):  # which only root can enclose as nobody
+        leave_rights()
     _do(function, request, asked)
 
 
 def _do(function: Callable[[Mapping[str, Any]], Any], request: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Write the answer, or the error, into the working folder. Any other error ends the process."""
     try:
-        if asked["enclosed"]:
-            enclose(Path.cwd())
         answer = {"answer": function(request)}
     except DriftlineError as error:
         answer = {"error": type(error).__name__, "parts": [error.given, error.expected, error.way_out]}
@@ -151,12 +159,10 @@ def _do(function: Callable[[Mapping[str, Any]], Any], request: Mapping[str, Any]
     write_json(Path("answer.json"), answer)
 
 
-def close_network(own_namespace: bool = True) -> None:
+def close_network() -> None:
     """No network for the rest of this process: an empty network namespace where the system allows one (Linux), and in
-    any case a guard that refuses sockets, those of this machine included. Cannot be undone. own_namespace: False if
-    `enclose` makes one."""
-    if own_namespace:
-        leave_network()
+    any case a guard that refuses sockets, those of this machine included. Cannot be undone."""
+    leave_network()
 
     def guard(event: str, _: object) -> None:
         if event in GUARDED:

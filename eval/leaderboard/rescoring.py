@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.errors import DriftlineError, IncompatibleStream, crashed
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
@@ -51,9 +51,9 @@ class Replay(Learner):
         """Nothing."""
 
 
-def rescored(run: Run, stream: Stream) -> str:
-    """How the rows of a run, with records, differ from what the protocol gives on the stream for the recorded answers:
-    other samples, labels, tests or counts; "" if they do not. Answers are the only thing that is believed."""
+def replayed(run: Run, stream: Stream, records: Sequence[Answers]) -> list[Row]:
+    """The rows that a run's protocol gives on the stream for recorded answers. Raises DriftlineError for a protocol
+    that cannot run."""
     about = run.about
     kind = stored_protocol(about["protocol"])
     unreachable = {key: getattr(kind, key, "") for key in kind.reaches}  # never a folder of this machine
@@ -61,22 +61,28 @@ def rescored(run: Run, stream: Stream) -> str:
         protocol: Protocol = kind(**{**about["protocol_settings"], **unreachable})
         protocol.check(stream)
         if about["steps"] != len(stream.steps):
-            return f"it says {about['steps']} steps, the stream has {len(stream.steps)}"
+            raise IncompatibleStream(f"it says {about['steps']} steps, the stream has {len(stream.steps)}")
         name = about["learner"].partition("(")[0].strip()
         built_in = name in LEARNERS  # code of the submission is not imported
-        learner = LEARNERS[name] if built_in else Learner
-        replay = Replay(learner, [row.answers for row in run.rows if row.answers is not None])
+        replay = Replay(LEARNERS[name] if built_in else Learner, records)
         start = Start(replay, rng_for(about["seed"], about["protocol"], "walk"), about["seed"])
         ((_, ran),) = run_many(protocol, numbered(stream), [start])
-    except MemoryError:
+    except (MemoryError, DriftlineError):
         raise
+    except Exception as error:  # any error that hostile settings cause
+        raise crashed(error) from None
+    if isinstance(ran, Exception):
+        raise ran if isinstance(ran, DriftlineError) else crashed(ran)
+    return ran.rows
+
+
+def rescored(run: Run, stream: Stream) -> str:
+    """How the rows of a run, with records, differ from what the protocol gives on the stream for the recorded answers:
+    other samples, labels, tests or counts; "" if they do not. Answers are the only thing that is believed."""
+    try:
+        rows = replayed(run, stream, [row.answers for row in run.rows if row.answers is not None])
     except DriftlineError as error:
         return f"its protocol cannot run on the stream: {error}"
-    except Exception as error:  # any error that hostile settings cause
-        return f"its protocol cannot run on the stream: {type(error).__name__}: {error}"
-    if isinstance(ran, Exception):
-        return f"its protocol cannot run on the stream: {ran}"
-    rows = ran.rows
     if len(rows) != len(run.rows):
         return f"it has {len(run.rows)} rows; the protocol gives {len(rows)}"
     for k, (row, expected) in enumerate(zip(run.rows, rows, strict=True)):

@@ -82,10 +82,10 @@ def verify(
 
     streams: folders of the streams that it names; `again` runs on them (None: a tenth) are drawn by the hash of the
     file and `public_value`, a text that nobody knew when it was handed in ("": a random one, which the verdict states).
-    run_code: also run learners that are code of the submission, in namespaces (`enclosure`). elsewhere: it may have no
-    run on the given streams. Raises MissingFile,
-    BadInput for a file that is no submission, IntegrityError for a member whose hash is not the manifest's, Stopped if
-    a limit is too small for the check itself, NotEnclosed if code cannot be run safely here.
+    run_code: also run learners that are code of the submission, `Enclosed`. elsewhere: it may have no run on the given
+    streams. Raises MissingFile, BadInput for a file that is no submission, IntegrityError for a member whose hash is
+    not the manifest's, Stopped if a limit is too small for the check itself, NotEnclosed if code cannot be run safely
+    here.
     """
     folders = {Stream.load(folder).sha256: str(folder.resolve()) for folder in streams}
     path = path.resolve()
@@ -135,22 +135,23 @@ def verify(
 def _repeated(
     path: Path, folders: Mapping[str, str], runs: Sequence[Mapping[str, Any]], limits: Limits | None
 ) -> list[dict[str, Any]]:
-    """What `repeat` says of each run; code of the submission is enclosed."""
-    answers: dict[int, Any] = {}
-    for coded in (False, True):
-        part = [run for run in runs if bool(run["code"]) == coded]
-        asked = [
-            {"archive": str(path), "stream": folders[run["stream"]], **{k: run[k] for k in ("run", "code")}}
-            for run in part
-        ]
-        if asked:
-            results = isolated_each("driftline.eval.leaderboard.repeating:repeat", asked, limits, enclosed=coded)
-            answers |= zip((run["run"] for run in part), results, strict=True)
-    for answer in answers.values():
+    """What `repeat` says of each run."""
+    bounds = asdict(limits or Limits())
+    asked = [
+        {
+            "archive": str(path),
+            "stream": folders[run["stream"]],
+            "limits": bounds,
+            "run": run["run"],
+            "code": run["code"],
+        }
+        for run in runs
+    ]
+    answers = isolated_each("driftline.eval.leaderboard.repeating:repeat", asked, limits) if asked else []
+    for answer in answers:
         if isinstance(answer, DriftlineError) and not isinstance(answer, Stopped):
             raise answer
-    ordered = [answers[run["run"]] for run in runs]
-    return [{"because": str(x), "differs": "", "share": 0.0} if isinstance(x, Stopped) else x for x in ordered]
+    return [{"because": str(x), "differs": "", "share": 0.0} if isinstance(x, Stopped) else x for x in answers]
 
 
 def drawn(sha256: str, public_value: str, runs: int) -> list[int]:

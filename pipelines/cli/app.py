@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -152,6 +153,7 @@ def _say(text: str, for_people: bool = True) -> None:
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 failed, 2 bad usage, 3 waiting for answers; an error is one paragraph."""
     collect_rarely()
+    os.environ["PYTHONSAFEPATH"] = "1"  # no process that starts from here imports what lies in the working folder
     OUTPUT.shown = False
     try:
         sys.exit(called(sys.argv[1:])(prog_name="driftline", standalone_mode=False) or 0)

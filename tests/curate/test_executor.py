@@ -9,11 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.helpers import drifting
 from support.work import complain, complain_or_sleep, die, die_once, gpu, pid, square
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
@@ -233,15 +236,38 @@ def test_search_on_ray_gives_the_same_lists(tmp_path: Path) -> None:
                 assert one.scores.tolist() == other.scores.tolist()
 
 
-def test_a_module_beside_the_photos_is_not_imported_by_workers(tmp_path: Path) -> None:
-    for name in ("json", "multiprocessing", "pyarrow"):
-        (tmp_path / f"{name}.py").write_text(f"open('imported-{name}', 'w')\n")
-    script = "from driftline.curate.core.executor import Executor; from support.work import square; "
-    script += "print(sorted(Executor(workers=2).run_tasks(square, range(3))))"
-    words = [sys.executable, "-P", "-c", script]
-    done = subprocess.run(words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": PATH}, capture_output=True, text=True)
-    assert done.stdout == "[(0, 0), (1, 1), (2, 4)]\n", done.stderr
-    assert not list(tmp_path.glob("imported-*"))
+RUN = "from driftline.curate.core.executor import Executor; from support.work import square; "
+RUN += "print(sorted(Executor({}).run_tasks(square, range(3))))"
+EVAL = ["eval", "S", "--protocol", "clear-iid", "--learners", "majority", "--seeds", "0-1", "--workers", "2"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [Path(sys.executable).with_name("driftline"), *EVAL, "--out", "rows"],
+        [sys.executable, "-m", "driftline", "list", "protocols"],
+        [sys.executable, RUN.format("workers=2")],
+        [sys.executable, RUN.format("'ray', 2")],
+    ],
+    ids=["console", "module", "processes", "ray"],
+)
+def test_nothing_beside_the_photos_is_imported(words: list[Any], tmp_path: Path) -> None:
+    """A file for every module of Python and of the packages here, by name."""
+    if words[1].startswith("from "):
+        (tmp_path / "scripts").mkdir()
+        (tmp_path / "scripts" / "script.py").write_text(words[1])
+        words = [words[0], "scripts/script.py"]
+    environment = os.environ | {"PYTHONPATH": PATH}
+    environment.pop("PYTHONSAFEPATH", None)
+    given: dict[str, Any] = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+    drifting(steps=2, n=8).save(tmp_path / "S")
+    names = {*sys.stdlib_module_names, *packages_distributions(), *(name.partition(".")[0] for name in sys.modules)}
+    names -= {"driftline"}  # `python -m driftline` takes that one from here, which only -P prevents
+    for name in filter(str.isidentifier, names):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path)!r} + '/imported-{name}', 'w')\n")
+    done = subprocess.run(words, check=False, **given)
+    assert [path.name for path in tmp_path.glob("imported-*")] == []
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_variable_says_how_many_workers_there_are_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

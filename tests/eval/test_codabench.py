@@ -13,17 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import yaml
-from support.console import document, handed, inside
+from support import console
+from support.console import document, inside
 from support.helpers import drifting
+from support.users import USERS, as_user, forbidden, open_folder
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
+from driftline.curate.core.system import enclosure
+from driftline.curate.core.system.enclosure import Bounds
 from driftline.eval.leaderboard.codabench import bundle, ingest, score, shuffled
+from driftline.eval.leaderboard.handing import handed
+from driftline.eval.learner import Task
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Stream
 
 ROOT = Path(__file__).resolve().parents[2]
+SECRET = "7f3a9c"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +39,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Unpacked as Codabench does: /app is this folder, with one folder for each of the two steps."""
     folder = tmp_path_factory.mktemp("codabench")
     drifting(steps=3, n=12).save(folder / "S")
-    bundle(Stream.load(folder / "S"), "clear-iid", [0, 1], "me/driftline", folder / "task.zip", "Drifting")
+    bundle(Stream.load(folder / "S"), "clear-iid", [0, 1], "me/driftline", folder / "task.zip", "Drifting", SECRET)
     with zipfile.ZipFile(folder / "task.zip") as file:
         file.extractall(folder / "bundle")
     places = {
@@ -60,7 +68,9 @@ def test_the_scoring_step_gives_the_scores_of_the_stream(app: Path) -> None:
     done = run(app, "scoring")
     assert done.returncode == 0, done.stderr
     found = json.loads((app / "scoring" / "output" / "scores.json").read_text())
-    expected = evaluate(shuffled(Stream.load(app / "S")), "clear-iid", ["nearest-mean"], [0, 1])["results"][0]["scores"]
+    expected = evaluate(shuffled(Stream.load(app / "S"), SECRET), "clear-iid", ["nearest-mean"], [0, 1])["results"][0][
+        "scores"
+    ]
     assert found == pytest.approx({name: value["mean"] for name, value in expected.items()})
     columns = yaml.safe_load((app / "bundle" / "competition.yaml").read_text())["leaderboards"][0]["columns"]
     assert {column["key"] for column in columns} == set(found)
@@ -87,9 +97,101 @@ def test_no_test_label_reaches_the_submission(app: Path) -> None:
     assert theirs["test"].y.tolist() != sorted(theirs["test"].y.tolist())
 
 
-def test_the_same_stream_gives_the_same_bundle(app: Path, tmp_path: Path) -> None:
-    bundle(Stream.load(app / "S"), "clear-iid", [0, 1], "me/driftline", tmp_path / "again.zip", "Drifting")
+def test_the_same_stream_and_secret_give_the_same_bundle(app: Path, tmp_path: Path) -> None:
+    for name, secret in (("again", SECRET), ("other", "")):
+        file = tmp_path / f"{name}.zip"
+        bundle(Stream.load(app / "S"), "clear-iid", [0, 1], "me/driftline", file, "Drifting", secret)
     assert (tmp_path / "again.zip").read_bytes() == (app / "task.zip").read_bytes()
+    assert (tmp_path / "other.zip").read_bytes() != (app / "task.zip").read_bytes()
+
+
+def test_the_secret_of_the_order_stays_with_the_reference_data(app: Path) -> None:
+    holding = {
+        path.parent.name for path in app.glob("*/**/*") if path.is_file() and SECRET.encode() in path.read_bytes()
+    }
+    assert holding == {"ref"}
+    orders = [shuffled(Stream.load(app / "S"), secret).steps[0]["test"].x for secret in (SECRET, "other")]
+    assert not np.array_equal(*orders)
+
+
+CHEAT = """
+import gc, os
+from driftline.eval.learners.nearest_mean import NearestMean
+from driftline.stream_builder.stream import Stream
+
+FOLDER = {folder!r}
+BEGUN = []
+LEARNED = []
+
+
+class Cheat(NearestMean):
+    \"\"\"An honest learner that looks for steps to come and for what it saw with another seed, and fails if it gets
+    any.\"\"\"
+
+    def begin(self, task, rng):
+        super().begin(task, rng)
+        BEGUN.append(task.seed)
+        assert len(BEGUN) == 1 and not os.path.exists("/tmp/seen"), "saw another seed"
+        try:
+            open("/tmp/seen", "w")
+        except OSError:
+            pass
+
+    def learn_step(self, step):
+        assert set(step.splits) == {{"train"}}, step.splits
+        LEARNED.append(step.index)
+        assert LEARNED == [*range(len(LEARNED))], LEARNED
+        self.learn(step["train"].x, step["train"].y)
+
+    def predict(self, x):
+        for place in (FOLDER, "/app", "/proc/1/cwd", "/proc/1/root/app", f"/proc/{{os.getppid()}}/cwd"):
+            try:
+                assert not os.listdir(place), place
+            except OSError:
+                pass
+        streams = [thing for thing in gc.get_objects() if isinstance(thing, Stream) or type(thing).__name__ == "Memmap"]
+        assert not streams, streams
+        return super().predict(x)
+
+
+def make_learner():
+    return Cheat()
+"""
+
+
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_a_submission_that_reads_ahead_gets_nothing(
+    app: Path, tmp_path: Path, namespaces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither later steps nor what it saw with another seed: its answers are those of the honest learner."""
+
+    def work() -> None:
+        if not namespaces:
+            monkeypatch.setattr(enclosure, "_in_namespaces", forbidden)
+        ingest(place / "input_data", place / "output", place / "program", place / "submission")
+
+    with open_folder() as place:
+        for name in ("input_data", "program"):
+            shutil.copytree(app / "ingestion" / name, place / name)
+        (place / "submission").mkdir()
+        (place / "submission" / "submission.py").write_text(CHEAT.format(folder=str(place / "input_data")))
+        as_user(USERS["user"], work)
+        folders = [sorted(path.parent for path in x.rglob("outcomes.parquet")) for x in (place, app / "ingestion")]
+        cheat, honest = ([pq.read_table(f / "outcomes.parquet")["predicted"] for f in of] for of in folders)
+        assert len(cheat) == 2
+        assert cheat == honest
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [("import time; time.sleep(60)", "ended after 1 seconds"), ("print(chr(27)); 1 / 0", r"\\x1b")]
+)
+def test_a_submission_that_does_not_answer_is_ended(code: str, words: str) -> None:
+    with open_folder() as folder:
+        (folder / "submission.py").write_text(code)
+        kind = handed(folder, 1, Bounds(1, 2**30, 2**20))
+        with pytest.raises(BadInput, match=words):
+            kind().begin(Task(2, (1,)), np.random.default_rng(0))
+        kind.end()
 
 
 def test_what_is_refused(app: Path, tmp_path: Path) -> None:
@@ -102,11 +204,11 @@ def test_what_is_refused(app: Path, tmp_path: Path) -> None:
         "broken": ("def make_learner(): return 1 / 0", DriftlineError, "ZeroDivisionError"),
     }
     for name, (code, kind, words) in wrong.items():
-        (tmp_path / name).mkdir()
-        if code:
-            (tmp_path / name / "submission.py").write_text(code)
-        with pytest.raises(kind, match=words):
-            ingest(place / "input_data", tmp_path / "out", place / "program", tmp_path / name)
+        with open_folder() as folder:
+            if code:
+                (folder / "submission.py").write_text(code)
+            with pytest.raises(kind, match=words):
+                ingest(place / "input_data", tmp_path / name, place / "program", folder)
 
 
 def test_answers_of_other_seeds_are_not_scored(app: Path, tmp_path: Path) -> None:
@@ -135,7 +237,7 @@ def test_the_command_names_the_image_the_seeds_and_the_title(app: Path, tmp_path
     with zipfile.ZipFile(tmp_path / "exports" / "codabench" / "bundle.zip") as file:
         competition = yaml.safe_load(file.read("competition.yaml"))
     assert (competition["title"], competition["docker_image"]) == ("Ours", "me/other")
-    asked = handed("driftline.eval.leaderboard.codabench.bundle", *words, "--set", "protocol=near-future")
+    asked = console.handed("driftline.eval.leaderboard.codabench.bundle", *words, "--set", "protocol=near-future")
     assert list(asked.values())[1:3] == ["near-future", [3, 4]]
     assert "Expected clear-iid" in inside(*words, "--set", "protocol=near-future").stderr
     for more, problem in (

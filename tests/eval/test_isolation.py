@@ -36,6 +36,12 @@ def test_memory_is_limited() -> None:
         isolated("support.prisoner:allocate", {"bytes": 2**31}, Limits(memory=2**30))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
+def test_no_capability_is_left() -> None:
+    found = dict(line.split(":\t") for line in isolated("support.prisoner:rights", {}))
+    assert found == {"CapPrm": "0" * 16, "CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1"}
+
+
 def test_files_are_limited() -> None:
     with pytest.raises(Stopped, match="file size"):
         isolated("support.prisoner:fill", {"bytes": 2**21}, Limits(file=2**20))

@@ -139,8 +139,8 @@ def test_a_tenth_is_drawn_of_the_runs_that_may_be_repeated(
     ]
     asked: list[tuple[int, bool]] = []
 
-    def repeated(name: str, requests: list[dict[str, Any]], limits: object, enclosed: bool) -> list[dict[str, str]]:
-        asked.extend((request["run"], enclosed) for request in requests)
+    def repeated(name: str, requests: list[dict[str, Any]], limits: object) -> list[dict[str, str]]:
+        asked.extend((request["run"], bool(request["code"])) for request in requests)
         return [{"differs": "", "because": "", "share": 0.0} for _ in requests]
 
     found = {"name": "ours", "problems": [], "documents": [], "runs": runs}

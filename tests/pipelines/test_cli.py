@@ -592,3 +592,11 @@ class TestOnlineProtocols:
         assert "is damaged" in message(refused, 1)
         assert "The ledger" in message(driftline(*run, "--out", tmp_path / "again"), 1)
         assert "There is no ledger" in message(driftline("ledger", "verify", tmp_path / "none"), 2)
+
+
+def test_processes_of_a_command_import_nothing_from_the_working_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "")  # so that it is taken back
+    monkeypatch.setattr(sys, "argv", ["driftline", "list", "protocols"])
+    with pytest.raises(SystemExit, match="0"):
+        console.app.main()
+    assert os.environ["PYTHONSAFEPATH"] == "1"

@@ -53,6 +53,7 @@ def inside(*words: object) -> CompletedProcess[str]:
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["driftline", *map(str, words)])
+        patch.setenv("PYTHONSAFEPATH", "1")  # as the command sets it, but taken back
         patch.setattr("uvicorn.Server.run", lambda *given: None)
         try:
             app.main()

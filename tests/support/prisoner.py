@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,17 +45,7 @@ def folder(request: Mapping[str, Any]) -> list[str]:
     return [os.getcwd(), *os.listdir()]
 
 
-def escape(request: Mapping[str, Any]) -> dict[str, str]:
-    """What somebody's code can do that starts programs of its own, which no guard in Python sees."""
-    tried = {
-        "write": f"open({request['outside']!r}, 'w')",
-        "change": f"open({request['file']!r}, 'a')",
-        "network": f"import socket; socket.create_connection(('127.0.0.1', {request['port']}), 2)",
-        "processes": f"open('/proc/{request['process']}/environ', 'rb')",
-        "kill": f"import os; os.kill({request['process']}, 0)",
-        "mount": f"import os; os.system('mount -o remount,rw,bind /'); open({request['outside']!r}, 'w')",
-        "folder": "open('mine', 'w')",
-    }
-    done = {what: subprocess.run([sys.executable, "-c", code], capture_output=True) for what, code in tried.items()}
-    last = {what: (run.stderr.decode().splitlines() or ["done"])[-1].partition(":")[0] for what, run in done.items()}
-    return last
+def rights(request: Mapping[str, Any]) -> list[str]:
+    """Lines of what the kernel says of its capabilities, and of those that a program could give it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return [line for line in lines if line.startswith(("CapEff", "CapPrm", "CapBnd", "NoNewPrivs"))]

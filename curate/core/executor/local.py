@@ -78,10 +78,10 @@ def run_in_processes(
     unfinished = dict(enumerate(tasks))
     for _ in range(ATTEMPTS):
         context = multiprocessing.get_context(START)
-        gpu_queue = context.SimpleQueue()
-        for i in range(workers if gpus else 0):
-            gpu_queue.put(gpus[i % len(gpus)])
-        with children():
+        with children():  # the first semaphore starts a process, too
+            gpu_queue = context.SimpleQueue()
+            for i in range(workers if gpus else 0):
+                gpu_queue.put(gpus[i % len(gpus)])
             begin = (dict(os.environ), gpu_queue if gpus else None)
         with ProcessPoolExecutor(workers, context, _start_worker, begin) as pool:
             try:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.executor.local import ATTEMPTS
+from driftline.curate.core.executor.local import ATTEMPTS, children
 
 T = TypeVar("T")
 R = TypeVar("R")
-OBJECT_STORE = 128 << 20  # bytes
+OBJECT_STORE = 128 << 20  # bytes, enough: tasks and results are small, the data is in files
 
 
 def run_on_ray(work: Callable[[T], R], tasks: Sequence[T], workers: int, gpus: int) -> Iterator[tuple[int, R]]:
@@ -58,16 +58,20 @@ def connect(workers: int) -> Any:
             "--engine is ray, but Ray is not installed.", "", "pip install 'driftline[ray]', or use --engine local."
         ) from None
     if not ray.is_initialized():
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if "RAY_ADDRESS" in os.environ:
-            ray.init(**quiet)
-        else:
-            ray.init(
-                address="local",
-                num_cpus=workers,
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE,  # enough: tasks and results are small, the data is in files
-                _node_ip_address="127.0.0.1",
-                **quiet,
-            )
+        job = ray.job_config.JobConfig()
+        job._py_driver_sys_path = _Places()
+        given: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "job_config": job}
+        if "RAY_ADDRESS" not in os.environ:
+            given |= {"address": "local", "num_cpus": workers, "include_dashboard": False}
+            given |= {"object_store_memory": OBJECT_STORE, "_node_ip_address": "127.0.0.1"}
+        with children():
+            ray.init(**given)
     return ray
+
+
+class _Places(list[str]):
+    """Folders that Ray puts before all others in the import path of its workers: not the working folder, which it adds,
+    and in which a json.py beside photos is not ours."""
+
+    def extend(self, places: Iterable[str]) -> None:
+        super().extend(place for place in places if place != os.getcwd())

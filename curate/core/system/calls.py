@@ -9,12 +9,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.system.rights import drop_rights
 
 try:
     import fcntl
@@ -26,7 +27,7 @@ else:
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1  # Linux: prctl option "send a signal when the parent dies"
-NEW_NETWORK = 0x10000000 | 0x40000000  # CLONE_NEWUSER | CLONE_NEWNET of Linux's unshare(2)
+NEW_USER, NEW_NETWORK = 0x10000000, 0x40000000  # CLONE_NEWUSER, CLONE_NEWNET of Linux's unshare(2)
 _turn = threading.Lock()
 
 
@@ -176,11 +177,34 @@ def limit(seconds: int, memory: int, file: int) -> None:
         resource.setrlimit(kind, (value, value))
 
 
+def as_one_process(memory: int, disk: int, threads: int, files: int) -> None:
+    """Limits of a process that can start no other: bytes of address space beyond what it has, shared memory included,
+    bytes of one file, threads, open files. Linux only."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    for kind, value in (
+        (resource.RLIMIT_AS, pages * resource.getpagesize() + memory),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, disk),
+        (resource.RLIMIT_NOFILE, files),
+        (resource.RLIMIT_NPROC, threads),
+    ):
+        most = resource.getrlimit(kind)[1]
+        lowest = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(kind, (lowest, lowest))
+
+
+def duplicate(handles: Sequence[int]) -> list[int]:
+    """Copies of descriptors with numbers from 10 on, so that the first ten can be replaced (POSIX only)."""
+    return [fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 10) for handle in handles]
+
+
 def forked(work: Callable[[], None], seconds: float) -> str:
-    """Do `work` in a copy of this process. Returns its exit code, or "late" if it was killed because it took longer.
-    Raises NotHere."""
+    """Do `work` in a copy of this process, which dies with it. Returns its exit code, or "late" if it was killed
+    because it took longer. Raises NotHere."""
     need_posix("A copy of a process")
+    parent = os.getpid()
     if not (process := os.fork()):
+        die_with_parent(parent)
         work()
         os._exit(0)
     late = time.monotonic() + seconds
@@ -196,5 +220,20 @@ def forked(work: Callable[[], None], seconds: float) -> str:
 
 def leave_network() -> None:
     """Enter an empty network namespace where the system allows one (Linux)."""
+    if not LINUX:
+        return
+    root, user, group = os.geteuid() == 0, os.getuid(), os.getgid()
+    if not ctypes.CDLL(None).unshare(NEW_NETWORK if root else NEW_NETWORK | NEW_USER) and not root:
+        map_user(user, group)
+
+
+def leave_rights() -> None:
+    """Give up all capabilities, for good (Linux): root is then a user like others, who owns the files of root."""
     if LINUX:
-        ctypes.CDLL(None).unshare(NEW_NETWORK)
+        drop_rights(ctypes.CDLL(None, use_errno=True))
+
+
+def map_user(user: int, group: int) -> None:
+    """In a new user namespace: stay who one is (Linux). Raises OSError."""
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        Path("/proc/self", name).write_text(text)
