@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import rng_for
@@ -43,6 +42,8 @@ def rows_of(sources: Sequence[Any], columns: Mapping[str, str], ids: Array) -> l
             chosen = [
                 f"{text(column, kinds[column])} AS {quoted(role)}" for role, column in of.items() if column in kinds
             ]
+            import pyarrow as pa
+
             wanted = pa.table({"wanted": ids})
             connection.register("asked", wanted)
             key = f"hash({text(of['id'], kinds[of['id']])})"

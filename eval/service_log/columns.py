@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import duckdb
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadInput, MissingFile, did_you_mean, reason
 from driftline.curate.core.outside.documents import check_encoding
+
+if TYPE_CHECKING:  # half a second each
+    import duckdb
+    import pyarrow as pa
 
 ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group", "served", "audit")
 NAMED = (*ROLES, "path")
@@ -31,6 +32,8 @@ NUMBER = r"'^[+-]?[0-9]+(\.[0-9]*)?$'"
 @contextmanager
 def base() -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory that loads no extension and knows no time zone but UTC."""
+    import duckdb
+
     options = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "memory_limit": MEMORY}
     with duckdb.connect(config=options) as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -41,6 +44,8 @@ def base() -> Iterator[duckdb.DuckDBPyConnection]:
 def opened(source: Any, what: str) -> Iterator[tuple[duckdb.DuckDBPyRelation, duckdb.DuckDBPyConnection]]:
     """A file by its suffix, an Arrow table, a data frame, or columns by name, as a relation. Raises MissingFile,
     BadInput."""
+    import duckdb
+
     with base() as connection:
         try:
             yield _relation(connection, source), connection
@@ -66,6 +71,8 @@ def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> duckdb.Duck
 
 def table_of(source: Any) -> pa.Table:
     """A data frame, an Arrow table, rows, or columns by name. Raises BadInput for anything else."""
+    import pyarrow as pa
+
     try:
         if isinstance(source, pa.Table):
             return source

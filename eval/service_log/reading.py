@@ -7,16 +7,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.number_times import not_seconds, per_second
 from driftline.eval.service_log.columns import BATCH, NEEDED, ROLES, named, number, opened, quoted, seconds, text, truth
-from driftline.stream_builder.importers.dated import not_seconds, per_second
 from driftline.stream_builder.step import CALENDAR
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Array = npt.NDArray[Any]
 LATER = np.iinfo(np.int64).max  # a time that has not come

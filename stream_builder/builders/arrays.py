@@ -58,7 +58,8 @@ def from_arrays(
     n = len(arrays["y"])
     notes, names = [], None
     if "step" not in arrays and "time" in arrays:
-        from driftline.stream_builder.importers.dated import count_of, steps_of
+        from driftline.curate.core.calendar_periods import count_of
+        from driftline.stream_builder.importers.dated import steps_of
 
         order = np.argsort(arrays["time"], kind="stable")
         arrays = {key: array if key == "classes" else array[order] for key, array in arrays.items()}

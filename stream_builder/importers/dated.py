@@ -13,10 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from driftline.curate.core.calendar_periods import CALENDAR, count_of
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.dates import seconds_of
-from driftline.curate.core.outside.names import fault, is_count
+from driftline.curate.core.outside.names import fault
+from driftline.curate.core.outside.number_times import UNITS, not_seconds, per_second
 from driftline.curate.core.outside.tables import csv_rows, read_parquet
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.stream_builder.lazy_images import LazyImages, from_download
@@ -24,11 +26,6 @@ from driftline.stream_builder.splitting import equal_parts, numbered
 from driftline.stream_builder.step import NEVER
 from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream, pick
 from driftline.stream_builder.ties import drawn
-
-UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
-LATEST = 10**11  # seconds: the year 5138; larger numbers are milliseconds or smaller units
-CALENDAR = {"year": "Y", "month": "M", "week": "W", "day": "D"}
-PERIODS = f"{', '.join(CALENDAR)}, or a number of steps"
 
 
 @dataclass
@@ -117,15 +114,6 @@ def steps_of(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]
     return step, names if len(set(names)) == len(names) else [str(i) for i in range(len(names))]
 
 
-def count_of(period: str | int) -> int | None:
-    """The number of steps that a period is; None for one of the calendar. Raises BadConfig."""
-    if period in CALENDAR:
-        return None
-    if not is_count(str(period)) or not int(period):
-        raise BadConfig(f"--period is {str(period)!r}.", f"Expected {PERIODS}.")
-    return int(period)
-
-
 def calendar_steps(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
     """(N,) number of the year, month, week or day of each sample, in UTC, and their names; a week's is its Monday."""
     dates = time.astype("datetime64[s]").astype("datetime64[D]")
@@ -203,20 +191,6 @@ def _moments(column: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
     return None
 
 
-def not_seconds(values: npt.NDArray[np.int64]) -> str:
-    """What whole numbers look like that are no seconds since 1970, if all look so; else ""."""
-    day, month, year = values % 100, values // 100 % 100, values // 10_000
-
-    def within(part: npt.NDArray[np.int64], low: int, high: int) -> bool:
-        return bool(((low <= part) & (part <= high)).all())
-
-    if within(day, 1, 31) and within(month, 1, 12) and within(year, 1800, 2100):
-        return "days, YYYYMMDD"
-    if within(day, 1, 12) and within(values // 100, 1800, 2100):
-        return "months, YYYYMM"
-    return "days, since 1970 or of a spreadsheet (since 1899-12-30)" if within(values, 5_000, 80_000) else ""
-
-
 def _check_seconds(values: npt.NDArray[np.int64], row_of: Callable[[int], str], first: int) -> None:
     """Raise BadInput for whole numbers that all look like something else than seconds. first: the column's first."""
     if looks := not_seconds(values):
@@ -254,11 +228,6 @@ def label_times(
         problem = f"{row_of(row)}: label_time is {column[row].as_py()}, and its sample's time is {times[row].as_py()}."
         raise BadInput(problem, "Expected the sample's time or a later one; no value for a label that never comes.")
     return late
-
-
-def per_second(largest: int, unit: str = "auto") -> int:
-    """How many of a unit are a second; auto: that of a column of numbers whose largest one is this."""
-    return dict(UNITS)[unit] if unit != "auto" else 10 ** (3 * sum(largest >= LATEST * 10 ** (3 * k) for k in range(3)))
 
 
 def table_of(path: Path) -> pa.Table:
