@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from driftline.curate.core.atomic_io import TEMPORARY, read_json, write_json
+from driftline.curate.core.atomic_io import TEMPORARY, read_json, remove_tree, write_json
 from driftline.curate.core.digests import files_of, quick_digest
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.system.calls import sync_folder
@@ -41,7 +40,7 @@ def refill(out: Path, fill: Callable[[Path], T]) -> T:
             ELSEWHERE,
         )
     for left in (fresh, old):  # by a kill
-        shutil.rmtree(left, ignore_errors=True)
+        remove_tree(left)
     try:
         result = fill(fresh)
         fresh.mkdir(parents=True, exist_ok=True)
@@ -51,9 +50,9 @@ def refill(out: Path, fill: Callable[[Path], T]) -> T:
             out.rename(old)
         fresh.rename(out)
         sync_folder(out.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        remove_tree(old)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        remove_tree(fresh)
     return result
 
 

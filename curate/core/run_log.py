@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from driftline.curate.core.atomic_io import no_link
 from driftline.curate.core.errors import Unfinished
 
 Tick = Callable[[int], None]
@@ -35,7 +36,7 @@ class RunLog:
             print(f"{time.strftime('%H:%M:%S')} {event}: {about}", file=sys.stderr, flush=True)
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
+            with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
                 file.write(line + "\n")
 
     def say(self, text: str, **fields: Any) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import check_format
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.databases import check_schema, check_values, connect
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.store.answers import labels_of
 from driftline.curate.validation.answers.answers import hashed, worker_key
 from driftline.curate.validation.asking.batches import NONE, write_results
 
@@ -74,7 +76,7 @@ class Progress:
     """images a minute of this annotator, over all timed answers; None without one"""
 
 
-def unstored(path: Path, error: sqlite3.Error) -> BadInput:
+def unstored(path: Path, error: Exception) -> BadInput:
     """What is wrong with the file of answers: a full disk, a folder without the right to write, damage."""
     return BadInput(
         f"{path.absolute()} cannot be used ({error}).",
@@ -105,18 +107,22 @@ class AnswerStore:
         self._assigned: set[str] = set()
         self._closed: tuple[int | None, set[str]] = None, set()  # as of this version of the file
         self._agreed: tuple[float, float | None] = (float("-inf"), None)
-        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._database = connect(path, check_same_thread=False, isolation_level=None)
         try:
             if not self._database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 self._database.execute("PRAGMA journal_mode=WAL")
                 self._database.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT")
             self._database.execute("PRAGMA synchronous=FULL")
             (number,) = self._database.execute("PRAGMA user_version").fetchone()
-        except sqlite3.Error as error:
+            check_format(path, number, FORMAT, OLD)
+            check_schema(self._database, SCHEMA, path)
+            check_values(self._database, SCHEMA, path)
+            self._database.executescript(VIEWS)
+            local = set(self._database.execute("SELECT annotator, item FROM answers"))
+            for (labels,) in self._database.execute("SELECT DISTINCT labels FROM answers"):
+                labels_of(labels)
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes a damaged name
             raise unstored(path, error) from None
-        check_format(path, number, FORMAT, OLD)
-        self._database.executescript(VIEWS)
-        local = set(self._database.execute("SELECT annotator, item FROM answers"))
         here = {(self._hashed(annotator), item) for annotator, item in local}
         more = [(who, item, json.dumps(sorted(labels))) for who, item, labels in elsewhere if (who, item) not in here]
         self._database.executemany("INSERT INTO elsewhere VALUES (?, ?, ?)", more)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.system.calls import is_planted
 
 Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "leaderboard", "model", "encoder"]
 
@@ -38,6 +39,8 @@ def guarded_out(out: Path, writes: Kind | None = None, suffixes: Sequence[str] =
     elsewhere = f"Set another {option}."
     if out.is_symlink():
         raise BadConfig(f"{option} is {out}, a link.", "Expected the folder or the file itself.", elsewhere)
+    if is_planted(out):
+        raise BadConfig(f"{option} is {out}, which somebody else made.", "Expected your own.", elsewhere)
     is_file = out.suffix.lower() in suffixes if out.suffix else False
     if not is_file and suffixes and "" not in suffixes:
         raise BadConfig(f"{option} is {out}.", f"Expected a file that ends with {' or '.join(suffixes)}.")

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
-from driftline.curate.core.atomic_io import read_json, write_text
+from driftline.curate.core.atomic_io import no_link, read_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.settings import resolve_path
@@ -163,7 +163,7 @@ class Marks:
         entry = {"concept": concept, "id": id_, "right": right}
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
+            with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())

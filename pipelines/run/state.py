@@ -120,6 +120,9 @@ def _is_mark(value: Any, kinds: Mapping[str, Any]) -> bool:
 def settle(folder: Path) -> None:
     """Finish what a kill interrupted between two steps of `StageState.finish`."""
     new, old = beside(folder, "next"), beside(folder, "old")
+    for part in (new, old):
+        if part.is_symlink():  # not of ours: it would be filled, or emptied
+            part.unlink()
     if (new / DONE).is_file():
         _swap(folder)
     elif old.is_dir() and not folder.is_dir():

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -58,7 +59,7 @@ def claimed(path: Path) -> Iterator[None]:
         yield
         return
     while True:  # again, if it was taken away before it was claimed
-        handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         try:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(handle, fcntl.LOCK_SH)
@@ -138,6 +139,16 @@ def busy_cores() -> int:
 def memory() -> int | None:
     """Bytes of the machine's memory; None where the system does not say."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if POSIX else None
+
+
+def is_planted(path: Path) -> bool:
+    """Whether somebody else made what is there, in a folder like /tmp where everybody may: Linux's own rule for such
+    files (protected_regular). False where the system has no owners."""
+    if not POSIX or not os.path.lexists(path):
+        return False
+    folder = path.absolute().parent.stat()
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    return bool(shared) and path.lstat().st_uid not in (os.geteuid(), folder.st_uid)
 
 
 def collect_rarely() -> None:
