@@ -84,7 +84,7 @@ def full_digest(path: Path, cache: Path) -> str:
                 stored[str(p.absolute())] = (stamp, digest)
                 if base is None or max(map(int, stamp.split()[2:])) >= settled:
                     continue
-                with suppress(sqlite3.Error):  # a table that can be read only
+                with suppress(sqlite3.Error, UnicodeEncodeError):  # read only; a name that is not UTF-8: read each time
                     base.execute("INSERT OR REPLACE INTO digests VALUES (?, ?, ?)", (str(p.absolute()), stamp, digest))
     if path.is_dir():
         return fingerprint([(p.relative_to(path).as_posix(), stored[str(p.absolute())][1]) for p, _ in stamped])

@@ -20,8 +20,7 @@ Tick = Callable[[int], None]
 
 
 class RunLog:
-    """Appends one JSON object per line to `path`; None: no file. quiet: prints nothing. verbose: prints every
-    event, as text."""
+    """Appends one JSON object per line to `path`, if any. quiet: prints nothing. verbose: prints every event."""
 
     def __init__(self, path: Path | None = None, quiet: bool = False, verbose: bool = False) -> None:
         self.path, self.quiet, self.verbose = path, quiet, verbose
@@ -52,10 +51,9 @@ class RunLog:
     @contextmanager
     def progress(self, what: str, total: int | None, unit: str = "records") -> Iterator[Tick]:
         """Yield a function that advances the progress of `what` by n of `total` units (None: unknown)."""
-        started = time.monotonic()
+        started, done = time.monotonic(), 0
         self._check_time()
         self.write("begin", what=what, total=total, unit=unit)
-        done = 0
         if not self.quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
