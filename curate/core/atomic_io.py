@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import glob
 import hashlib
 import io
 import json
@@ -241,6 +242,13 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def sweep_file(path: Path) -> None:
+    """Remove what killed processes left of a file that they wrote."""
+    for left in path.parent.glob(f"{glob.escape(TEMPORARY)}*-{glob.escape(path.name)}"):
+        if left.is_file() and not left.is_symlink():
+            remove_unclaimed(left)
 
 
 def sweep(folder: Path) -> None:

@@ -46,6 +46,8 @@ class Folder(FileSource):
     """parent: the name of a photo's folder is its known label"""
     dates: tuple[Literal["exif", "sidecar", "path", "file"], ...] = ("exif", "sidecar", "path")
     """where to look for a photo's date: the first that has one counts"""
+    links: bool = False
+    """read photos outside of the folder that links in it lead to; else they are left out, as `link_outside`"""
     records_version: ClassVar[int] = 3
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
@@ -62,7 +64,7 @@ class Folder(FileSource):
         from driftline.curate.metadata.schema import batch_of
 
         root = self.inputs(at)[0]
-        files = files_below(root)
+        files = files_below(root, self.links)
         if not files.photos:
             there = counts_text(files.counts())
             raise BadInput(
@@ -83,7 +85,7 @@ class Folder(FileSource):
 
     def files(self, at: Workplace = HERE) -> Files:
         """Every file below the folder."""
-        return files_below(self.inputs(at)[0])
+        return files_below(self.inputs(at)[0], self.links)
 
     def left_out(self, at: Workplace = HERE) -> list[dict[str, Any]]:
         """id, fault and raw of every file that is no record."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from driftline.curate.core.atomic_io import sweep_file
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.system.calls import is_planted
 
@@ -57,4 +58,5 @@ def guarded_out(out: Path, writes: Kind | None = None, suffixes: Sequence[str] =
             if any(True for mark in marks for _ in place.glob(mark)):
                 may = f"Expected a new folder, or one with {MARKS[writes][0]}." if writes else "Expected another place."
                 raise BadConfig(f"{option} is {out}, but {place} holds {called}.", may, elsewhere)
+    sweep_file(out)
     return out

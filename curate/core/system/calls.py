@@ -175,6 +175,20 @@ def was_killed(code: int) -> bool:
     return POSIX and code == -signal.SIGKILL
 
 
+def how_it_ended(code: int) -> str:
+    """Why a process ended, by its exit code in `subprocess`.
+
+    >>> how_it_ended(-9), how_it_ended(-11), how_it_ended(1)
+    ('killed, most often for lack of memory', 'crashed (SIGSEGV)', 'ended with code 1')
+    """
+    if code >= 0:
+        return f"ended with code {code}"
+    name = next((one.name for one in signal.Signals if one == -code), f"signal {-code}")
+    reasons = {"SIGKILL": "killed, most often for lack of memory", "SIGXCPU": "out of processor time",
+               "SIGTERM": "stopped by somebody (SIGTERM)", "SIGXFSZ": "at the limit of a file's size"}  # fmt: skip
+    return reasons.get(name, f"crashed ({name})")
+
+
 def limit(seconds: int, memory: int, file: int) -> None:
     """Limits of this process: CPU seconds, bytes of memory, bytes of one file; and no core dump. Raises NotHere."""
     need_posix("A limit of time and memory")
