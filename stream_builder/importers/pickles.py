@@ -182,7 +182,7 @@ def _unpickled(path: Path) -> Any:
 def _check_memo(file: IO[bytes]) -> None:
     """Raise ValueError for a place in the memo beyond what was put there: Python makes room for all before it."""
     for n, (opcode, place, _) in enumerate(pickletools.genops(file)):
-        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and place > n:
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(place or 0) > n:
             raise ValueError(f"object {place:,} of at most {n:,}")
     file.seek(0)
 

@@ -66,7 +66,8 @@ def typed(schema: str, ranges: Mapping[str, Range], path: Path) -> Callable[[sql
                 fits = type(value) is str and "\0" not in value
             else:
                 low, high = ranges.get(name, (0, 1 << 53))
-                fits = type(value) is kind and low <= (value if kind is int else len(value)) <= high
+                size: int = value if isinstance(value, int) else len(value) if isinstance(value, bytes) else -1
+                fits = type(value) is kind and low <= size <= high
             if not fits:
                 raise _foreign(path, f"a value of {name} is {str(value)[:80]!r}")
         return row
