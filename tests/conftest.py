@@ -115,3 +115,12 @@ def write_lines(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def croissant_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder for what mlcroissant extracts: it keeps that by the name of a tar alone, in a folder that it read
+    from the environment when it was imported."""
+    from mlcroissant._src.operation_graph.operations import extract
+
+    monkeypatch.setattr(extract, "EXTRACT_PATH", type(extract.EXTRACT_PATH)(tmp_path / "extracted"))

@@ -51,7 +51,7 @@ def export(release: Release, out: Path) -> dict[str, int]:
             files.append((f"data/{path.name}", sha256_file(path), path.stat().st_size))
             written += path.stat().st_size
         sizes[split] = (len(rows), written)
-    facts = facts_of_export(release.facts, features=[], unlabelled=None)  # what is not written here is not said here
+    facts = facts_of_export(release, features=[], unlabelled=None)  # what is not written here is not said here
     write_text(out / "README.md", card(facts, "parquet", features, sizes))
     columns = {field.name: str(field.type) for field in schema}
     write_json(out / "croissant.json", croissant(facts, columns, files, facts["provenance"].get("url")))

@@ -39,7 +39,7 @@ def export(release: Release, out: Path) -> dict[str, int]:
                 shutil.copyfileobj(source, target, 1 << 20)
     tars = {f"shards/{path.name}": sha256_file(path) for path in sorted((out / "shards").glob("*.tar"))}
     if stones:
-        facts = facts_of_export(release.facts)
+        facts = facts_of_export(release)
         write_json(out / "release.json", facts)
         if facts["changes"]:
             write_text(out / "CHANGES.md", changes_markdown(facts["changes"], facts["version"]))

@@ -20,6 +20,8 @@ from driftline.curate.core.atomic_io import TEMPORARY, json_value
 from driftline.curate.core.errors import BadConfig, BadInput, Unfinished
 from driftline.curate.core.outside.http import Client, Policy, Reply, Temporary
 from driftline.curate.publishing.plan import Plan, Published, Settings, token_of
+from driftline.curate.release.croissant.provenance import maker
+from driftline.curate.release.licences import NOT_STATED
 
 HOME = "https://zenodo.org"
 MOST_FILES, MOST_BYTES = 100, 50_000_000_000
@@ -142,7 +144,8 @@ def _md5(path: Path) -> str:
 
 def _metadata(plan: Plan) -> dict[str, Any]:
     """Zenodo's metadata, from release.json."""
-    licences = ", ".join(plan.facts.get("licences", {})) or "not stated"
+    licences = ", ".join(plan.facts.get("licences", {})) or NOT_STATED
+    creator, _ = maker({"provenance": {}} | plan.facts)
     text = (
         f"{plan.facts.get('images', '?')} images of {len(plan.facts.get('classes', ()))} classes. Licences: {licences}."
     )
@@ -152,6 +155,6 @@ def _metadata(plan: Plan) -> dict[str, Any]:
         "upload_type": "dataset",
         "version": plan.version,
         "description": f"{text} See {more}.",
-        "creators": [{"name": str(plan.facts.get("provenance", {}).get("author") or "see README.md")}],
+        "creators": [{"name": "see README.md" if creator == NOT_STATED else creator}],
         "access_right": "open",
     }

@@ -30,6 +30,7 @@ from driftline.curate.images.near_duplicates import copies_by_hash, group_pairs,
 from driftline.curate.release.card_sections import missing_sections
 from driftline.curate.release.drift import of_release
 from driftline.curate.release.format import Release
+from driftline.curate.release.licences import no_derivatives
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images, published
 from driftline.curate.release.pool import COPY, Tested, left_out
 from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, without_images
@@ -282,17 +283,12 @@ def _licences(rows: Rows, table: Sequence[Path]) -> dict[str, tuple[str, ...]]:
 def _unalterable(rows: Rows, licences: Mapping[str, Sequence[str]], collection: Collection) -> set[str]:
     """Images whose licence forbids changes and whose pixels are not those of the file: fetch encoded them again, or
     removing the metadata of a damaged file would."""
-    fixed = [row for row in rows if _no_derivatives(licences.get(row["id"], ()))]
+    fixed = [row for row in rows if no_derivatives(licences.get(row["id"], ()))]
     images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in fixed})
     by_fetch = {id_: row["changes"] for id_, row in _lookup(fixed, collection.members, ("changes",)).items()}
     for id_ in by_fetch:
         by_fetch[id_] = joined_steps(by_fetch[id_], published(images.get(id_)[0], collection.settings.strip)[1])
     return {id_ for id_, changes in by_fetch.items() if alters(changes)}
-
-
-def _no_derivatives(licence: Sequence[str]) -> bool:
-    """Whether a Creative Commons licence forbids altered copies, by its name or address."""
-    return any("noderiv" in text.lower().replace("-", "").replace(" ", "") or "-nd" in text.lower() for text in licence)
 
 
 def _later_copies(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Literal
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.images.changes import KINDS, alters, kinds_of
 from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
+from driftline.curate.release.croissant.provenance import maker
+from driftline.curate.release.croissant.responsible import coverage
+from driftline.curate.release.licences import Entry, hub_licences, labels, listed
 from driftline.curate.release.selection import absences
-from driftline.curate.validation.answers.rule_text import answers_text, rule_text
+from driftline.curate.validation.answers.rule_text import agreement_texts, answers_text, rule_text
 
 STAGES = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 UNWRITTEN = "Not written yet: this needs a person's judgement"
@@ -42,6 +45,8 @@ def card(
     info = "" if layout == "webdataset" else _dataset_info(features or {}, sizes or {})
     judgement = facts["provenance"].get("judgement")
     complete: dict[str, Any] = {"answers": {}, "file_changes": {}, **facts, "provenance": _ordered(facts)}
+    complete["licence_list"] = listed(facts)
+    creator, contact = maker(facts)
     try:
         return environment.from_string(text).render(
             **complete,
@@ -55,6 +60,11 @@ def card(
             size=_size(facts["images"]),
             layout=layout,
             dataset_info=info,
+            licence_header=_licence_header(complete["licence_list"]),
+            creator=creator,
+            contact=contact,
+            time_span=coverage(facts),
+            agreement_texts=agreement_texts(facts["provenance"].get("agreement")),
             judged=section_text(judgement),
             judged_otherwise=parse_judgement(judgement).get("", ""),
         )
@@ -105,6 +115,16 @@ def section_text(judgement: str | None) -> Callable[[str], str]:
         return f"**{title}.** {written.get(title) or f'*{UNWRITTEN} ({asks[title]}).*'}\n"
 
     return text
+
+
+def _licence_header(entries: Sequence[Entry]) -> str:
+    """The keys of the header about licences: identifiers of the Hub; `licences` lists them as Croissant does."""
+    import yaml
+
+    hub = hub_licences(entries)
+    other = {"license_name": "per-image", "license_link": "ATTRIBUTION.csv"} if "other" in hub else {}
+    header = {"license": hub[0] if len(hub) == 1 else hub, **other, "licences": labels(entries)}
+    return str(yaml.safe_dump(header, sort_keys=False, allow_unicode=True, width=4096)).rstrip()
 
 
 def _dataset_info(features: Mapping[str, Any], sizes: Mapping[str, tuple[int, int]]) -> str:

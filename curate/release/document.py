@@ -74,7 +74,16 @@ class Provenance(Schema):
     prompts: dict[str, list[str]]
     validation: Rules
     judgement: str | None = None
+    author: str | None = None
     seen: dict[str, SeenRecord] = Field(default_factory=dict)
+
+
+class Licence(Schema):
+    """A licence of images."""
+
+    name: str
+    url: str | None
+    images: int
 
 
 class ReleaseDocument(Schema):
@@ -90,6 +99,7 @@ class ReleaseDocument(Schema):
     features: list[PlainName]
     scores: dict[str, list[float]]
     licences: dict[str, int]
+    licence_list: list[Licence] = Field(default_factory=list)
     near_copies: dict[str, Any] | None
     answers: dict[str, dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], int]] = Field(default_factory=dict)
     file_changes: dict[str, int] = Field(default_factory=dict)

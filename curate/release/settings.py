@@ -34,6 +34,9 @@ class ReleaseSettings(Section):
     """name of the data set"""
     version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$"), Form("a version such as 1.0.0")] = "1.0.0"
     """semantic version"""
+    author: str | None = None
+    """who publishes it, and how to reach them: A Lab <lab@example.org>, for card, Croissant, deposit (null: not
+    stated)"""
     per_class: Positive = 300
     """images for each class and bucket (CLEAR: 300)"""
     background: Positive | None = None

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from driftline.curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
 from driftline.curate.core.outside.escaping import no_formula
+from driftline.curate.core.parsing import rows_of
 from driftline.curate.images.near_duplicates import copy_report
 from driftline.curate.release.croissant import croissant_tars
 from driftline.curate.release.data_card import card
-from driftline.curate.release.format import FORMAT, METADATA
+from driftline.curate.release.format import FORMAT, METADATA, Release
+from driftline.curate.release.licences import NOT_STATED, licence_list
 from driftline.curate.release.packing import Packed
 from driftline.curate.release.selection import represented
 from driftline.curate.release.settings import ReleaseSettings
@@ -84,7 +86,8 @@ def write_release(
         "features": list(vectors),
         "scores": score_quantiles(rows),
         "near_copies": None if copies is None else copy_report(copies, shown | dict(splits)),
-        "licences": dict(sorted(Counter(r.get("licence") or "not stated" for r in rows).items())),
+        "licences": dict(sorted(Counter(r.get("licence") or NOT_STATED for r in rows).items())),
+        "licence_list": licence_list((r.get("licence"), r.get("licence_url")) for r in rows),
         "file_changes": dict(sorted(Counter(row["changes"] for row in [*rows, *further.rows]).items())),
         "answers": answers_given(rows),
         "changes": changes,
@@ -103,8 +106,7 @@ def write_release(
     if changes is not None:
         write_text(out / "CHANGES.md", changes_markdown(changes, settings.version))
     tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}
-    ids = {row["id"] for row in rows}
-    twice = any(stone.id in ids and stone.tar in tars for stone in tombstones)
+    twice = {row["id"] for row in rows} & {stone.id for stone in tombstones if stone.tar in tars}
     write_croissant(out, facts, table, tars, not twice)
     write_text(out / "README.md", card(facts, template=template))
     seal(out, tars | {f"unlabelled/{name}": digest for name, digest in further.sums.items()})
@@ -122,7 +124,8 @@ def write_croissant(
     metadata = out / "metadata.parquet"
     sizes = [(name, digest, (out / name).stat().st_size) for name, digest in tars.items()]
     place = sha256_file(metadata), metadata.stat().st_size
-    write_json(out / "croissant.json", croissant_tars(facts, kinds, place, sizes, names_are_unique))
+    extensions = sorted({member.rpartition(".")[2] for member in table["member"].to_pylist()})
+    write_json(out / "croissant.json", croissant_tars(facts, kinds, place, sizes, extensions, names_are_unique))
 
 
 def score_quantiles(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
@@ -150,10 +153,12 @@ def answers_given(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]
     return {who: {str(n): of[n] for n in sorted(of)} for who, of in counts.items() if any(of)}
 
 
-def facts_of_export(facts: Mapping[str, Any], **other: Any) -> dict[str, Any]:
+def facts_of_export(release: Release, **other: Any) -> dict[str, Any]:
     """`release.json` of an export that holds no tombstones and not the same tars. other: what differs besides."""
+    facts = release.facts
     changes = facts.get("changes") and {name: value for name, value in facts["changes"].items() if name != "tars"}
-    return {**facts, "changes": changes, "tombstones": 0, **other}
+    licences = licence_list(rows_of(release.table, "licence", "licence_url"))  # older releases list no addresses
+    return {**facts, "changes": changes, "tombstones": 0, "licence_list": licences, **other}
 
 
 def seal(folder: Path, computed: Mapping[str, str] | None = None) -> None:

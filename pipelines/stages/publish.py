@@ -14,6 +14,7 @@ from driftline.curate.encoders.seen import seen
 from driftline.curate.metadata.withdrawals import NAME, withdrawals, withdrawn_ids
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.embed import built_in
 
 
@@ -23,14 +24,15 @@ class Publish(Stage):
 
     name: ClassVar[str] = "publish"
     records: ClassVar[Records] = (("release/metadata.parquet", ""), ("dropped.parquet", "reason"))
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     needs: ClassVar[tuple[str, ...]] = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 
     def settings(self) -> Any:
-        """All settings, because the card describes the whole run, and the texts that the card contains."""
+        """All settings, because the card describes the whole run, the texts that the card contains, and whether the
+        run has grown."""
         config = self.context.config
         texts = [self._text(config.release.judgement), self._text(config.release.card)]
-        return [config.identity(self.name), texts]
+        return [config.identity(self.name), texts, self._grows()]
 
     def check(self) -> None:
         """The texts, lists and releases that the settings name can be read."""
@@ -123,6 +125,8 @@ class Publish(Stage):
         return {
             "driftline": VERSION,
             "notice": config.release.notice,
+            "author": config.release.author,
+            "live": config.release.append or self._grows(),
             "url": config.release.url,
             "published": config.release.date,
             "source": config.collection.source,
@@ -140,6 +144,10 @@ class Publish(Stage):
             "counts": {name: counts_of(self.context.root, name) for name in self.needs},
             "judgement": self._text(config.release.judgement),
         }
+
+    def _grows(self) -> bool:
+        """Whether driftline grow has gone on with finished buckets, whose borders it keeps."""
+        return Bucket(self.context).borders().is_file()
 
     def _contradicted(self, filtered: Path) -> dict[str, int]:
         """`contradicted` of the photos of a folder that passed the filters."""

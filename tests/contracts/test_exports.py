@@ -163,11 +163,8 @@ def test_the_hub_reads_the_header_of_the_card(hub: Path, release: Release) -> No
     assert [c["split"] for c in header["configs"][0]["data_files"]] == [f"bucket_{b:02d}" for b in range(1, 11)]
 
 
-def test_croissant_is_valid_and_has_the_records_of_the_release(
-    hub: Path, release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Case 42, but for live data sets, licences of single records and PROV nodes."""
-    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path))
+@pytest.mark.usefixtures("croissant_cache")
+def test_croissant_is_valid_and_has_the_records_of_the_release(hub: Path, release: Release) -> None:
     import json
 
     import mlcroissant
@@ -192,10 +189,8 @@ def test_croissant_is_valid_and_has_the_records_of_the_release(
             assert sums[file["contentUrl"]] == file["sha256"]
 
 
-def test_croissant_of_tars_joins_every_image_with_its_row(
-    exports: dict[str, Path], release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path))
+@pytest.mark.usefixtures("croissant_cache")
+def test_croissant_of_tars_joins_every_image_with_its_row(exports: dict[str, Path], release: Release) -> None:
     import mlcroissant
 
     dataset = mlcroissant.Dataset(jsonld=str(exports["webdataset"] / "croissant.json"))
@@ -396,11 +391,11 @@ READERS = [shown_by_datasets, shown_by_image_folders_in_datasets, shown_by_torch
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+@pytest.mark.usefixtures("croissant_cache")
 def test_every_library_shows_the_same_upright_pictures_by_the_same_names(
-    read: Any, odd: tuple[Release, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    read: Any, odd: tuple[Release, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path))
     assert read(odd) == shown_in_release(odd)
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.helpers import photo_config
 
-from driftline.curate.core.atomic_io import sha256_bytes, write_text
+from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_text
 from driftline.curate.core.errors import BadConfig, DriftlineError, IntegrityError
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
@@ -132,14 +132,15 @@ def croissant_ids(release: Release) -> list[str]:
     return [id_.decode() if isinstance(id_, bytes) else id_ for id_ in (record["images/id"] for record in records)]
 
 
-def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("croissant_cache")
+def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours(folder: Path, tmp_path: Path) -> None:
+    """Also Case 42: a withdrawn photo in an old tar, whose checksum stays in the Croissant of what has grown."""
     before = Release.open(folder)
+    assert not read_json(before.path / "croissant.json")["isLiveDataset"]
     gone, old = before.table["id"][0].as_py(), tars_of(before)
     hidden = pq.read_table(before.path / "unlabelled.parquet")["id"][0].as_py()
     write_text(folder / "withdrawn.csv", f"id\n{gone}\n{hidden}\n")
-    after = append(folder, "1.1.0", "release.withdrawn=withdrawn.csv")
+    after = append(folder, "1.1.0", "release.withdrawn=withdrawn.csv", "release.author=A Lab <a@example.org>")
     dead = {(s.id, s.reason) for s in after.tombstones()}
     assert {(gone, "withdrawn"), (hidden, "withdrawn")} <= dead
     assert {name: tars_of(after)[name] for name in old} == old
@@ -150,7 +151,12 @@ def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours
     assert not {raw[gone], raw[hidden]} & set(seen)
     assert sum(map(len, unlabelled_images(after, 8, False).values())) == after.facts["unlabelled"]
     from_release(after, "images:8")
-    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
+    document = read_json(after.path / "croissant.json")
+    assert document["isLiveDataset"]
+    assert document["creator"] == {"@type": "sc:Organization", "name": "A Lab", "email": "a@example.org"}
+    digests = {node["@id"]: node.get("sha256") for node in document["distribution"]}
+    assert {digests[name] == digest for name, digest in old.items() if name.startswith("shards/")} == {True}
+    assert [node["prov:label"] for node in document["prov:wasDerivedFrom"]] == ["folder", "unnamed 1.0.0"]
     assert len(croissant_ids(after)) == len(after.table) == len(before.table) - 1
     assert set(croissant_ids(after)) == set(after.table["id"].to_pylist())
     for name in EXPORTS:

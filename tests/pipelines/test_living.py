@@ -262,6 +262,7 @@ class TestGrow:
             everything = answer(context(whole, *PUBLISHED, "store.use=false"), town, "all")
             run(context(whole, *PUBLISHED, "store.use=false"))
         assert tree(grown) == tree(whole)
+        assert json.loads((grown / "stages/09_publish/release/croissant.json").read_text())["isLiveDataset"], "case 42"
         assert len([name for name in tree(grown, "publish") if name.endswith(".tar")]) == 2 * 4
         assert {k: n for k, n in counts.items() if k != "images"} == {k: n for k, n in at_once.items() if k != "images"}
         assert sum(embedded) == len(pq.read_table(sorted((whole / "stages" / "05_embed" / "metadata").glob("*"))))

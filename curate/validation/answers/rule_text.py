@@ -56,3 +56,30 @@ def answers_text(answers: Mapping[str, Mapping[str, int]]) -> str:
             shown = ", ".join(f"{n}: {images:,} images" for n, images in counts.items())
             parts.append(f"{per_image(counts)} {name}" + (f" ({shown})" if len(counts) > 1 else ""))
     return f"Published images have {' and '.join(parts)}." if parts else ""
+
+
+def agreement_texts(agreement: Mapping[str, Any] | None) -> list[str]:
+    """How people agreed, and what models decided: a paragraph each, for those that are known. agreement: of
+    release.json.
+
+    >>> agreement_texts({"judges": ["clip"], "unseen_labels": 1, "kept_labels": 2, "least_precision": None})
+    ['Models answered, too: clip. No person saw 1 of the 2 accepted labels.']
+    """
+    facts, texts = agreement or {}, []
+    if "fleiss_kappa" in facts:
+        text = (
+            f"{facts['workers']} workers gave {facts['answers']:,} answers; Fleiss' κ {facts['fleiss_kappa']}, "
+            f"Krippendorff's α {facts['krippendorff_alpha']}, equal pairs {facts['pairwise']}."
+        )
+        if (right := facts.get("gold_right")) is not None:
+            text += f" Of their {facts['gold_answers']:,} answers to gold questions, {right:.1%} were correct."
+        texts.append(text)
+    if "judges" in facts:
+        text = f"Models answered, too: {', '.join(facts['judges'])}. No person saw {facts['unseen_labels']:,} of the "
+        text += f"{facts['kept_labels']:,} accepted labels"
+        if (least := facts["least_precision"]) is not None:
+            text += (
+                f"; by a random audit, the precision of each class and bucket is at least {least:.1%} (95 % intervals)"
+            )
+        texts.append(f"{text}.")
+    return texts

@@ -1,0 +1,195 @@
+"""Croissant 1.1 metadata of a release in tars or in Parquet: files, columns, licences, provenance, terms of use.
+
+The vocabulary is that of MLCommons (docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html; its Appendix 1 is
+CONTEXT). Facts come from `release.json`. mlcroissant 1.1.1 reads 1.1, but not `excludes` and no FileSet in a FileSet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from driftline.curate.release.croissant.provenance import maker, provenance_nodes
+from driftline.curate.release.croissant.responsible import coverage, responsible
+from driftline.curate.release.croissant.terms import usage
+from driftline.curate.release.licences import NOT_STATED, licence_nodes, listed
+
+CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "prov": "http://www.w3.org/ns/prov#",
+    "odrl": "http://www.w3.org/ns/odrl/2/",
+    "cc": "http://creativecommons.org/ns#",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{
+        name: f"cr:{name}"
+        for name in (
+            "annotation", "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "excludes", "extract",
+            "field", "fileProperty", "fileObject", "fileSet", "format", "includes", "isArray", "isLiveDataset",
+            "jsonPath", "key", "md5", "parentField", "path", "readLines", "recordSet", "references", "regex",
+            "repeated", "replace", "samplingRate", "sdVersion", "separator", "source", "subField", "transform",
+            "unArchive", "value",
+        )
+    },
+}  # fmt: skip
+PARQUET = "application/x-parquet"
+TYPES = {"string": "sc:Text", "int64": "sc:Integer", "int32": "sc:Integer", "float": "sc:Float"}
+FORMATS = {
+    "jpg": "image/jpeg", "png": "image/png", "webp": "image/webp", "gif": "image/gif", "bmp": "image/bmp",
+    "tif": "image/tiff",
+}  # fmt: skip
+LICENCE = {"dataType": "sc:URL", "equivalentProperty": "sc:license"}
+NO_CHECKSUM = "https://github.com/mlcommons/croissant/issues/80"  # mlcroissant asks for one, and git has none
+HUB = re.compile(r"(https://huggingface\.co/datasets/[\w.-]+/[\w.-]+)/resolve/[^/]+/?")
+
+
+def croissant(
+    facts: Mapping[str, Any], columns: Mapping[str, str], files: Sequence[tuple[str, str, int]], url: str | None = None
+) -> dict[str, Any]:
+    """The document of a release in Parquet.
+
+    facts: content of `release.json`. columns: column → Arrow type of the Parquet files. files: (path, sha256, bytes) of
+    each. url: address of the folder; None: paths are relative to the document.
+    """
+    parquet = _node("FileSet", "parquet-files", encodingFormat=PARQUET, includes="data/*.parquet")
+    distribution = [*(_file(path, digest, size, PARQUET, url) for path, digest, size in files), parquet]
+    if repository := HUB.fullmatch(url or ""):  # of files with addresses, mlcroissant reads sets in archives and in git
+        parquet["containedIn"] = {"@id": "repo"}
+        distribution.insert(0, _repository(repository[1]))
+    fields = _columns("images", columns, {"fileSet": {"@id": "parquet-files"}})
+    return _document(facts, distribution, [_records("images", fields)], url)
+
+
+def croissant_tars(
+    facts: Mapping[str, Any], columns: Mapping[str, str], table: tuple[str, int], tars: Sequence[tuple[str, str, int]],
+    extensions: Sequence[str], names_are_unique: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """The document of a release in tars. columns: of `metadata.parquet`; table: its (sha256, bytes). tars: (path,
+    sha256, bytes) of each. extensions: of the images, each once.
+
+    Rows are joined with images by the name of the file: images in the tars that have no row any more are left out. If
+    names are not unique, an image that changed is in two tars, of which readers would take both: then only the rows are
+    described, which name the tar.
+    """
+    url = facts["provenance"].get("url")
+    distribution = [
+        _file("metadata.parquet", *table, PARQUET, url),
+        *(_file(path, digest, size, "application/x-tar", url) for path, digest, size in tars),
+    ]
+    rows = _columns("metadata", columns, {"fileObject": {"@id": "metadata.parquet"}})
+    if not names_are_unique:
+        return _document(facts, distribution, [_records("metadata", rows)], url)
+    files = [
+        _field("files", name, "string", {"fileSet": {"@id": "pictures"}, "extract": {"fileProperty": kind}})
+        for name, kind in (("name", "filename"), ("image", "content"))
+    ]
+    joined = {
+        name: _field("images", name, columns.get(name, "string"), {"field": {"@id": f"metadata/{name}"}})
+        for name in ("member", "id", "bucket", "class", "label", "licence", "license")
+    }
+    joined["member"] |= {"references": {"field": {"@id": "files/name"}}}
+    joined["license"] |= LICENCE
+    image = _field("images", "image", "", {"field": {"@id": "files/image"}})
+    records = [
+        _records("metadata", rows),
+        _records("files", files, "name"),
+        _records("images", [*joined.values(), image]),
+    ]
+    return _document(facts, [*distribution, *_pictures(tars, extensions)], records, url)
+
+
+def _document(
+    facts: Mapping[str, Any], distribution: list[dict[str, Any]], records: list[dict[str, Any]], url: str | None
+) -> dict[str, Any]:
+    """The properties that both layouts share."""
+    provenance, entries = facts["provenance"], listed(facts)
+    creator, contact = maker(facts)
+    reached = {} if contact == NOT_STATED else {"email" if "@" in contact else "url": contact}
+    document: dict[str, Any] = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.1",
+        "name": facts["name"],
+        "version": facts["version"],
+        "description": (
+            f"{facts['images']} images of {len(facts['classes'])} classes in {len(facts['buckets'])} time buckets, for "
+            "measuring how image classifiers age."
+        ),
+        "license": licence_nodes(entries),
+        "usageInfo": usage(entries),
+        "url": url or "https://pypi.org/project/driftline/",  # required; without one, the page of what wrote it
+        "creator": {"@type": "sc:Organization", "name": creator, **reached},
+        "citeAs": f"{facts['name']} {facts['version']}, built with driftline {provenance['driftline']}",
+        "isLiveDataset": bool(provenance.get("live")),
+        "keywords": ["continual learning", "temporal", *facts["classes"]],
+        "distribution": distribution,
+        "recordSet": records,
+    }
+    if span := coverage(facts):
+        document["temporalCoverage"] = span
+    if provenance.get("published"):  # a setting, because the current date would make equal runs differ
+        document["datePublished"] = provenance["published"]
+    return document | responsible(facts) | provenance_nodes(facts)
+
+
+def _pictures(tars: Sequence[tuple[str, str, int]], extensions: Sequence[str]) -> list[dict[str, Any]]:
+    """One FileSet for each format of images. If there are several, `pictures` is their union, which readers need
+    because a Field has one source."""
+    inside: dict[str, Any] = {"containedIn": [{"@id": path} for path, *_ in tars]}
+    patterns: dict[str, list[str]] = {}
+    for extension in extensions:
+        patterns.setdefault(FORMATS.get(extension, f"image/{extension}"), []).append(f"*.{extension}")
+    sets = [
+        _node("FileSet", f"pictures-{kind.rpartition('/')[2]}", **inside, encodingFormat=kind, includes=includes)
+        for kind, includes in patterns.items()
+    ]
+    every = {"encodingFormat": [*patterns], "includes": [f"*.{extension}" for extension in extensions]}
+    return [sets[0] | {"@id": "pictures", "name": "pictures"}] if len(sets) == 1 else [
+        *sets, _node("FileSet", "pictures", **inside, **every),
+    ]  # fmt: skip
+
+
+def _repository(address: str) -> dict[str, Any]:
+    """The git repository of a dataset on the Hub, as the Hub's own Croissant has it."""
+    return _node("FileObject", "repo", contentUrl=address, encodingFormat="git+https", sha256=NO_CHECKSUM)
+
+
+def _node(kind: str, id_: str, **properties: Any) -> dict[str, Any]:
+    """A node whose name is the last part of its id; only files have their whole path as name."""
+    return {"@type": f"cr:{kind}", "@id": id_, "name": id_.rpartition("/")[2], **properties}
+
+
+def _file(path: str, digest: str, size: int, kind: str, url: str | None) -> dict[str, Any]:
+    address = path if url is None else f"{url.rstrip('/')}/{path}"
+    facts = {"contentUrl": address, "contentSize": f"{size} B", "encodingFormat": kind, "sha256": digest}
+    return _node("FileObject", path, **facts) | {"name": path}
+
+
+def _records(name: str, fields: list[dict[str, Any]], key: str = "id") -> dict[str, Any]:
+    return _node("RecordSet", name, key={"@id": f"{name}/{key}"}, field=fields)
+
+
+def _field(records: str, name: str, kind: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    data_type = "sc:ImageObject" if name == "image" else TYPES.get(kind, "sc:Text")
+    return _node("Field", f"{records}/{name}", dataType=data_type, source=source)
+
+
+def _columns(records: str, columns: Mapping[str, str], source: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A field for each column of Parquet files; the bytes of an image are inside a struct. `license` is the address of
+    a record's licence, `licence` its name."""
+    fields = []
+    for name, kind in columns.items():
+        place = {"extract": {"column": name}} | ({"transform": {"jsonPath": "bytes"}} if name == "image" else {})
+        fields.append(_field(records, name, kind, {**source, **place}))
+    if "licence_url" in columns:
+        address = {**source, "extract": {"column": "licence_url"}}
+        fields.append(_field(records, "license", "string", address) | LICENCE)
+    return fields

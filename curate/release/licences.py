@@ -1,0 +1,79 @@
+"""The licences of a release: names and addresses that its records have, for card, Croissant and the Hub."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+NOT_STATED = "not stated"
+ADDRESS = re.compile(r"https?://[^\s/]+\S*")
+DEED = re.compile(
+    r"https?://creativecommons\.org/(?:licenses|publicdomain)/((?:by|nc|nd|sa)(?:-(?:by|nc|nd|sa))*|zero|mark)/([\d.]+)"
+)
+HUB = {  # identifiers that the Hugging Face Hub lists (huggingface.co/docs/hub/repositories-licenses)
+    "cc0-1.0", "cc-by-2.0", "cc-by-2.5", "cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc-by-nc-2.0",
+    "cc-by-nc-3.0", "cc-by-nc-4.0", "cc-by-nd-4.0", "cc-by-nc-nd-3.0", "cc-by-nc-nd-4.0", "cc-by-nc-sa-2.0",
+    "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0",
+}  # fmt: skip
+
+Entry = Mapping[str, Any]  # name; url or None; images
+
+
+def licence_list(licences: Iterable[tuple[str | None, str | None]]) -> list[dict[str, Any]]:
+    """Name, address (None: none is known) and number of images of each licence. licences: name and address of each
+    image's.
+
+    >>> licence_list([("CC0", "see below"), ("CC0", None), (None, None)])
+    [{'name': 'CC0', 'url': None, 'images': 2}, {'name': 'not stated', 'url': None, 'images': 1}]
+    """
+    counts = Counter(
+        (name or url or NOT_STATED, next((text for text in (url, name) if text and ADDRESS.fullmatch(text)), None))
+        for name, url in licences
+    )
+    ordered = sorted(counts, key=lambda licence: (licence[0], licence[1] or ""))
+    return [{"name": name, "url": url, "images": counts[name, url]} for name, url in ordered]
+
+
+def listed(facts: Mapping[str, Any]) -> Sequence[Entry]:
+    """`licence_list` of release.json; of one that is older, the names."""
+    names = ({"name": name, "url": None, "images": n} for name, n in facts["licences"].items())
+    entries: Sequence[Entry] = facts.get("licence_list") or list(names)
+    return entries or [{"name": NOT_STATED, "url": None, "images": 0}]
+
+
+def labels(entries: Iterable[Entry]) -> list[str]:
+    """The address of each licence, or its name; each once."""
+    return list(dict.fromkeys(map(label_of, entries)))
+
+
+def hub_licences(entries: Iterable[Entry]) -> list[str]:
+    """The Hub's identifier of each licence; "other" for those that it does not list."""
+    codes = (f"cc-{'-'.join(parts[0])}-{parts[1]}" if (parts := deed(entry)) else "" for entry in entries)
+    names = (code.replace("cc-zero", "cc0") for code in codes)
+    return sorted({name if name in HUB else "other" for name in names}, key=lambda name: (name == "other", name))
+
+
+def licence_nodes(entries: Iterable[Entry]) -> Any:
+    """The property `license` of a Croissant document: addresses; a CreativeWork with a name where none is known."""
+    nodes = [
+        label if ADDRESS.fullmatch(label) else {"@type": "sc:CreativeWork", "name": label} for label in labels(entries)
+    ]
+    return nodes[0] if len(nodes) == 1 else nodes
+
+
+def no_derivatives(licence: Sequence[str]) -> bool:
+    """Whether a Creative Commons licence forbids altered copies. licence: its name and address, as far as known."""
+    return any("noderiv" in text.lower().replace("-", "").replace(" ", "") or "-nd" in text.lower() for text in licence)
+
+
+def label_of(entry: Entry) -> str:
+    """The address of a licence, or its name."""
+    return str(entry["url"] or entry["name"])
+
+
+def deed(entry: Entry) -> tuple[list[str], str] | None:
+    """Parts and version of a Creative Commons licence, by its address."""
+    match = DEED.match((entry["url"] or "").lower())
+    return (match[1].split("-"), match[2].strip(".")) if match else None
