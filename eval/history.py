@@ -25,12 +25,14 @@ _OPEN: WeakValueDictionary[int, History] = WeakValueDictionary()
 
 
 class History:
-    """All samples of some splits, in order; only the protocol has it."""
+    """All samples of some splits, in order; only the protocol has it. order: positions, for another order or a part."""
 
-    def __init__(self, splits: Sequence[Split]) -> None:
+    def __init__(self, splits: Sequence[Split], order: Any = None) -> None:
+        self.order = order
         self.parts = [s.x for s in splits]
         """samples of the splits: arrays, memory-mapped or encoded"""
-        self.labels: Labels = np.concatenate([np.asarray(s.y, np.int64) for s in splits])
+        labels = np.concatenate([np.asarray(s.y, np.int64) for s in splits])
+        self.labels: Labels = labels if order is None else labels[order]
         """(N,) int64"""
         self.number = next(_NUMBERS)
         _OPEN[self.number] = self
@@ -45,6 +47,7 @@ class History:
     def x(self, positions: Any) -> Array:
         """A copy of the samples at `positions`, in their order."""
         positions = np.asarray(positions, np.int64)
+        positions = positions if self.order is None else self.order[positions]
         ends = np.cumsum([len(part) for part in self.parts])
         numbers = np.searchsorted(ends, positions, side="right")
         out: Any = None

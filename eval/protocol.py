@@ -127,6 +127,18 @@ class Ran:
     """what the run's record says beside its rows"""
 
 
+def shares(right: Floats, n: Floats) -> Floats:
+    """Right answers and samples of tests (...) → accuracies (...); NaN where a bootstrap replicate, or what is left
+    without a cluster, has no sample of a small test."""
+    return np.divide(right, n, out=np.full(np.shape(n), np.nan), where=n > 0)
+
+
+def mean_of_tests(right: Floats, n: Floats) -> Floats:
+    """The same (..., R) → mean of the accuracies (...) of the tests with samples; NaN if none has any."""
+    tests = (n > 0).sum(-1)
+    return np.where(tests > 0, np.nansum(shares(right, n), -1) / np.maximum(tests, 1), np.nan)
+
+
 @dataclass(frozen=True)
 class Roles:
     """What the rows of a protocol are for. Without it a protocol has scores and a curve, but no accuracy by age, no
@@ -170,6 +182,9 @@ class Protocol(ABC):
     """needs that give a learner more than the others get: its scores are upper bounds, and it is no rival of theirs"""
     corrects: ClassVar[bool] = True
     """whether it may bring corrections, one by one; False: `Learner.of_corrections` may not be changed"""
+    late_labels: ClassVar[bool] = False
+    """True: shows labels in the order of a stream's label_time (see `driftline.eval.reveals`); False: does not use it,
+    and a run's record says so"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """as for learners: setting → what it names outside the run"""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from driftline.curate.core.notebook import Strong, table
 from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting import spread
 from driftline.eval.reporting.files.exports import CLASS_COLUMNS, COLUMN_TEXTS, class_records, score_records
-from driftline.eval.rows import Run
+from driftline.eval.rows import Run, stored_name
 from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.stream import SPLITS, Stream
 
@@ -38,7 +38,8 @@ class Results(dict[str, Any]):
 
     def frame(self, by_class: bool = False) -> pd.DataFrame:
         """One row for each learner, score and seed, the best learner first, with the columns of a report's
-        scores.parquet; value: NaN for a score that the run never reached.
+        scores.parquet; value: NaN for a score that the run never reached. Behind them a row for each learner that was
+        skipped: the primary score without a value, and the reason in `skipped`.
 
         by_class: one row for each learner and class in their place: test samples of a run (`n`) and mean `recall` over
         seeds, NaN for a class without tests."""
@@ -47,7 +48,13 @@ class Results(dict[str, Any]):
         if by_class:
             of_classes = pd.DataFrame(class_records(self), columns=CLASS_COLUMNS)
             return of_classes.astype({"n": int, "recall": float})
-        return pd.DataFrame(score_records([self]), columns=list(COLUMN_TEXTS["scores"])).astype({"value": float})
+        rows = [row | {"skipped": ""} for row in score_records([self])]
+        score = primary_of(self) if self["results"] else None
+        about = {"stream": self["stream"]["name"], "stream_sha256": self["stream"]["sha256"]}
+        about |= {"protocol": self["protocol"], "score": score.name if score else ""}
+        rows += [about | {"learner": entry["learner"], "skipped": entry["because"]} for entry in self["skipped"]]
+        columns = [*COLUMN_TEXTS["scores"], "skipped"]
+        return pd.DataFrame(rows, columns=columns).astype({"value": float, "seed": "Int64"})
 
     def matrix(self) -> pd.DataFrame:
         """One row for each learner and step that it learned, the best learner first, one column for each tested step:
@@ -120,7 +127,9 @@ class Results(dict[str, Any]):
 
         about = self["stream"]
         key = (about["sha256"], self["protocol"], about["name"])
-        return {**self, **document_of(self.runs, key, self.on, len(self.runs) > FEW_RUNS)} if self.runs else {**self}
+        runs = [replace(run, about=json.loads(json.dumps(run.about, sort_keys=True, default=str))) for run in self.runs]
+        runs.sort(key=lambda run: stored_name(run.about))  # as rows are read: the page is the same
+        return {**self, **document_of(runs, key, self.on, len(runs) > FEW_RUNS)} if runs else {**self}
 
     def plot(self, name: str = "") -> Chart:
         """A chart of the report's pages, for a notebook: the first, or the one of this title, as in

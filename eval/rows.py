@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.atomic_io import (
     check_format,
+    fingerprint,
     read_json,
     read_object,
     sha256_bytes,
@@ -42,7 +43,7 @@ NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
     "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float), ROWS_DIGEST: str,
 }  # fmt: skip
-
+IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "stream", "steps", "code_of")  # of a run
 
 Key = tuple[str, str, str]  # of a document: see `key_of`
 
@@ -152,6 +153,12 @@ def folder_name(name: str) -> str:
     ('near-future', 'er-memory-500-', 'mypackage-mine-Protocol')
     """
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+
+
+def stored_name(about: Mapping[str, Any]) -> str:
+    """The folder of a run's rows, below that of its protocol. about: its record, or its identity."""
+    digest = fingerprint({key: about.get(key) for key in IDENTITY})
+    return f"{folder_name(about['learner'])}-seed{about['seed']}-{digest[:12]}"
 
 
 def plain(row: Row) -> dict[str, Any]:

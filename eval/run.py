@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from driftline.curate.core.atomic_io import fingerprint, locked
+from driftline.curate.core.atomic_io import locked
 from driftline.curate.core.digests import code_of
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
@@ -29,6 +29,7 @@ from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
 from driftline.eval.protocol_abilities import facts, learners_per_pass, run_many, training_sizes
 from driftline.eval.results import Results
+from driftline.eval.reveals import label_time_note
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring import timeline, versions
 from driftline.eval.scoring.aggregate import summary
@@ -59,7 +60,7 @@ def evaluate(
     stream: or its folder. protocol: a registered name, `package.module:Name`, a class derived from `Protocol`, or an
     instance. learners: one or several, likewise; names also with settings, as in `reservoir(alpha=5)`; scikit-learn
     classifiers. seeds: their number, or each of them. settings: `{"epochs": 10}` goes to the protocol or
-    to every learner that has such a setting, `{"er.memory": 500}` to one learner, `{"ocrr.every": 20}` to one protocol,
+    to every learner that has such a setting, `{"er.memory": 500}` to one learner,
     `{"probabilities": "all"}` to the records of each test (see `outcomes.probabilities`).
     out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run. stream_folder,
     executor: processes or Ray share the runs of learners that are given by name; rows are the same as those of one
@@ -106,7 +107,7 @@ def evaluate(
     skipped = [{"learner": name, "because": failed[name]} for name in names if name in failed]
     if out is not None:
         keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), [*names, "all"], skipped)
-    scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream))
+    scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream), len(stream.classes))
     results = Results({**scored, "classes": list(stream.classes), "skipped": skipped})
     results.runs, results.on = runs, stream
     return results
@@ -147,7 +148,7 @@ def evaluate_draws(
         failed = {entry["learner"]: entry["because"] for entry in results["skipped"]} | failed
     done = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": because} for name, because in failed.items()]
-    scored = summary(done, stream.name, str(stream.facts["family"]), results["protocol"])
+    scored = summary(done, stream.name, str(stream.facts["family"]), results["protocol"], classes=len(stream.classes))
     whole = Results({**scored, "classes": results["classes"], "skipped": skipped})
     whole.runs = done
     return whole
@@ -219,12 +220,16 @@ class Workload:
     """in all"""
     finished: int
     """runs that are on disk"""
-    core_seconds: float | None
-    """of the runs to come; None: there is no estimate"""
+    core_seconds: float
+    """of the runs to come whose time can be estimated"""
+    not_known: list[str]
+    """learners of the others"""
     settings: dict[str, str]
     """learner → its settings that are not defaults, and where each comes from"""
     untold: dict[str, str]
     """learner → the part of its code that cannot be read, so that its finished runs are not used again"""
+    label_time: str = ""
+    """whether the protocol uses the stream's label_time; "" for a stream without it"""
 
 
 def plan(
@@ -248,16 +253,19 @@ def plan(
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
             learner = job.learner()
             identity, place = _place(stream, grid, job, learner)
-            created.append((learner, place))
+            created.append((job.name, learner, place))
             shown[job.name] = settings_text(learner.settings() | job.tune, job.origin)
             if out is not None and "untold" in identity["code_of"]:
                 untold[job.name] = identity["code_of"]["untold"]
-    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in created]
-    left = [learner for (learner, _), finished in zip(created, done, strict=True) if not finished]
-    past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
+    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for *_, place in created]
+    left = [(name, learner) for (name, learner, _), finished in zip(created, done, strict=True) if not finished]
+    past = [] if grid.out is None or tune else finished_runs(grid.out / folder_name(grid.name), stream)
     sizes = None if tune else training_sizes(grid.protocol, stream)
-    seconds = None if sizes is None else core_seconds(stream, left, sizes, past)
-    return Workload(len(jobs), sum(done), seconds, shown, untold)
+    seconds = core_seconds(stream, [learner for _, learner in left], sizes, past)
+    not_known = dict.fromkeys(name for (name, _), one in zip(left, seconds, strict=True) if one is None)
+    known = sum(one for one in seconds if one is not None)
+    late = label_time_note(grid.name, grid.protocol.late_labels, stream)
+    return Workload(len(jobs), sum(done), known, list(not_known), shown, untold, late)
 
 
 def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
@@ -275,14 +283,14 @@ def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dic
     same, identity = identity, identity | {"code_of": code_or_name(learner, grid.protocol)}
     if grid.out is None:
         return identity, None
-    folder, name = grid.out / folder_name(grid.name), f"{folder_name(job.name)}-seed{job.seed}"
+    folder, name = grid.out / folder_name(grid.name), row_files.stored_name(identity)
     if grid.any_code:
         wanted = json.loads(json.dumps(same))
-        for other in sorted(folder.glob(f"{glob.escape(name)}-*")):
+        for other in sorted(folder.glob(f"{glob.escape(name.rpartition('-')[0])}-*")):
             record = row_files.record(other) if _finished(other, grid) else {}
             if all(record.get(key) == value for key, value in wanted.items()):
                 return identity, other
-    return identity, folder / f"{name}-{fingerprint(identity)[:12]}"
+    return identity, folder / name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -358,6 +366,7 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
         "learner_facts": metadata(learner),
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
+        "label_time": label_time_note(grid.name, protocol.late_labels, stream),
         "probabilities": grid.most_probable,
         "settings_from": run.origin,
         "rules": "own" if run.own_rules else "",

@@ -8,11 +8,9 @@ pyproject.toml: another platform or Python, and a machine where a locked version
 installed already (a build for CPUs, for example) stays: then the lock is used without PyTorch and what PyTorch brings.
 """
 
-from __future__ import annotations
-
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036  an older Python must get as far as here
+if sys.version_info < (3, 11):  # noqa: UP036  any Python 3 must get as far as here: no new syntax below
     running = ".".join(map(str, sys.version_info[:2]))
     sys.exit(f"driftline needs Python 3.11 or newer, and this is {running}. Name another: make PYTHON=python3.12 …")
 
@@ -86,7 +84,8 @@ def main() -> None:
         if keeps_torch(lines):
             print(f"torch {version('torch')} stays: the lock is used without PyTorch")
             lines = [line for line in lines if not line.startswith(OF_TORCH)]
-        if error := install(lines):
+        error = install(lines)
+        if error:
             problem = f"the locked versions cannot be installed here ({error}): {instead}"
     if problem and options.light:
         sys.exit(problem)

@@ -29,6 +29,7 @@ class Labelled(Samples):
     time: bool
     group: bool = False
     test_in: bool = False
+    label_time: bool = False
 
 
 class StepRecord(Schema):

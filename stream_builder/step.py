@@ -16,7 +16,8 @@ from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.lazy_images import join as join_images
 
 SPLITS = ("train", "val", "test")
-OPTIONAL = ("time", "group", "test_in")  # further columns of a split, which a source may lack
+OPTIONAL = ("time", "group", "test_in", "label_time")  # further columns of a split, which a source may lack
+NEVER = np.iinfo(np.int64).max  # label_time of a label that never comes
 CALENDAR = (-62_135_596_800, 253_402_300_799)  # seconds of the years 1 to 9999, which a date can show
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
@@ -38,6 +39,8 @@ class Split:
     """(N,) samples with the same number share an uploader or are near copies, in all steps; None: not known"""
     test_in: npt.NDArray[np.bool_] | None = None
     """(N, K) True where a sample is a test sample of the k-th of K published splits; None: there is one split"""
+    label_time: npt.NDArray[np.int64] | None = None
+    """(N,) seconds UTC when the label comes, `NEVER` if it never does; None: it comes with the sample"""
 
     position: npt.NDArray[np.int64] | None = None
     """(N,) place in the whole stream, int32 or int64; set by an evaluation, never stored"""

@@ -2,7 +2,7 @@
 
     stream.json                     name, classes, steps, sizes, content hash, its own digest; written last
     verified.json                   sizes and times of all files when their content was last verified
-    step_00000/train_x.npy …        arrays of each step and split: x, y, ids, and time, group, test_in if known
+    step_00000/train_x.npy …        arrays of each step and split: x, y, ids; time, group, test_in, label_time if known
     class_texts/x.npy, y.npy, prompts.npy   vectors of texts about the classes, if there are any
     step_00000/train_x.json …       lazy images instead of x: names in files/, and train_where.npy with locations
     step_00000/train_x.npy, train_scale.npy   vectors in 8 bits: int8, and float32 scales (bits=8)
@@ -48,7 +48,7 @@ from driftline.stream_builder.step import OPTIONAL, Array, Split, Step
 from driftline.stream_builder.validate import check_steps
 
 FORMAT = 1
-KINDS = {"time": np.int64, "group": np.int64, "test_in": np.bool_}  # of optional columns
+KINDS = {"time": np.int64, "group": np.int64, "test_in": np.bool_, "label_time": np.int64}  # of optional columns
 VERIFIED = "verified.json"
 STEP_FOLDER = "step_{:05d}"
 FILES = "files"  # folder of what lazy images are decoded from

@@ -3,6 +3,7 @@ used."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import os
@@ -162,6 +163,9 @@ def test_every_locked_version_is_a_wheel_for_this_python_with_this_hash(python: 
 
 
 def test_an_older_python_gets_one_sentence() -> None:
+    tree = ast.parse((LOCKS / "install.py").read_text(encoding="utf-8"), feature_version=(3, 6))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert all(node.module != "__future__" for node in imports), "Python 3.6 refuses annotations from there"
     code = "import runpy, sys; sys.version_info = (3, 9, 18, 'final', 0); runpy.run_path('locks/install.py')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)

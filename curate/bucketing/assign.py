@@ -3,7 +3,8 @@
 - `equal`: the same number of photos in each, by upload time; the first n mod k buckets have one more [CLEAR]. Where a
   cut falls into one second, a hash of the ids divides its photos, the same in every run: neither the order of ids nor
   that of rows does, which may be that of classes.
-- `calendar`: one bucket a year, decade, month or day that has photos.
+- `calendar`: one bucket a year, decade, month or day that has photos; successive ones with fewer than `min_photos` are
+  joined until they have as many. The rest joins the bucket before it; once buckets are frozen, it waits.
 - `cuts`: cut points c1 < c2 < … make the buckets (-∞, c1), [c1, c2), …, [ck, ∞).
 - `spans`: [start, end) pairs; photos between spans are dropped.
 - `clear`: the eleven spans that CLEAR published.
@@ -32,7 +33,7 @@ from driftline.curate.core.outside.dates import iso
 from driftline.curate.core.seeding import tie_ranks
 
 Ints = npt.NDArray[np.int64]
-OUTSIDE, UNDECIDED = -1, -2  # in place of the index of a bucket
+OUTSIDE, UNDECIDED, THIN = -1, -2, -3  # in place of the index of a bucket
 
 # First upload of each of CLEAR's buckets, and the second after the last one [clear_10_time.json]. The published spans
 # end with the last photo of a bucket. CLEAR's code counts the seconds before the next bucket's first photo, in which
@@ -52,7 +53,7 @@ class Bucket:
     index: int
     """position in time order, from 0"""
     name: str
-    """the index, or the period: "2008", "2008-05", "1990s" """
+    """the index, or the period: "2008", "2008-05", "1990s", "2008 to 2010" """
     start: int | None
     """first second, UTC; None: unbounded"""
     end: int | None
@@ -72,18 +73,23 @@ class Bucket:
 
 
 def assign(
-    uploaded: Ints, ids: pa.Array | Sequence[str], settings: BucketSettings, until: Ints | None = None
+    uploaded: Ints,
+    ids: pa.Array | Sequence[str],
+    settings: BucketSettings,
+    until: Ints | None = None,
+    waits: bool = False,
 ) -> tuple[Ints, list[Bucket]]:
     """uploaded (N,) seconds, ids (N,) string, until (N,): the last second that each may be (None: the same) → bucket
-    index (N,), or OUTSIDE, or UNDECIDED; and the buckets.
+    index (N,), or OUTSIDE, UNDECIDED or THIN; and the buckets.
 
+    waits: calendar periods at the end that together have fewer than `min_photos` are no bucket yet, their photos THIN.
     The order of the input does not matter. Raises Shortage if there are fewer photos than equal buckets.
     """
     last = uploaded if until is None else until
     if settings.kind == "equal":
         return _equal(uploaded, last, ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string()), settings)
     if settings.kind == "calendar":
-        return _calendar(uploaded, last, settings)
+        return _calendar(uploaded, last, settings, waits)
     if settings.kind == "cuts":
         spans: list[tuple[int | None, int | None]] = list(pairwise([None, *settings.cuts, None]))
     else:
@@ -141,7 +147,7 @@ def _equal(uploaded: Ints, last: Ints, ids: pa.Array, settings: BucketSettings) 
     return number, [Bucket(i, str(i), cuts[i], ends[i], int(sizes[i])) for i in range(k)]
 
 
-def _calendar(uploaded: Ints, last: Ints, settings: BucketSettings) -> tuple[Ints, list[Bucket]]:
+def _calendar(uploaded: Ints, last: Ints, settings: BucketSettings, waits: bool) -> tuple[Ints, list[Bucket]]:
     if not len(uploaded):
         raise Shortage("There are no photos to cut into buckets.", "", "See the counts of the earlier stages.")
     unit, width = {"day": ("D", 1), "month": ("M", 1), "year": ("Y", 1), "decade": ("Y", 10)}[settings.unit]
@@ -149,14 +155,38 @@ def _calendar(uploaded: Ints, last: Ints, settings: BucketSettings) -> tuple[Int
         times.astype("datetime64[s]").astype(f"datetime64[{unit}]").astype(np.int64) // width * width
         for times in (uploaded, last)
     )
-    decided = period == last_period
-    present = np.unique(period[decided])
-    number = np.where(decided, np.searchsorted(present, period), UNDECIDED)
+    present, counts = np.unique(period[period == last_period], return_counts=True)
+    starts, thin = _joined(counts.tolist(), settings.min_photos)
+    if thin and not waits and len(starts) > 1:
+        starts, thin = starts[:-1], False
+    firsts, lasts = present[starts], present[[i - 1 for i in [*starts[1:], len(present)]]] if starts else present[:0]
+    number = np.searchsorted(firsts, period, "right") - 1
+    inside = number >= 0
+    inside[inside] = last_period[inside] <= lasts[number[inside]]
+    number[~inside] = UNDECIDED
+    if thin and waits:
+        number[number == len(firsts) - 1] = THIN
+        firsts = firsts[:-1]
     buckets = []
-    for i, p in enumerate(present):
-        start = np.datetime64(int(p), unit)  # type: ignore[call-overload]
-        end = np.datetime64(int(p) + width, unit)  # type: ignore[call-overload]
-        name = str(start) + ("s" if settings.unit == "decade" else "")
-        seconds = [int(t.astype("datetime64[s]").astype(np.int64)) for t in (start, end)]
-        buckets.append(Bucket(i, name, seconds[0], seconds[1], int((number == i).sum())))
+    for i, (p, q) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=False)):
+        start, begun, end = (np.datetime64(at, unit) for at in (p, q, q + width))  # type: ignore[call-overload]
+        names = (f"{at}{'s' if settings.unit == 'decade' else ''}" for at in (start, begun))
+        first, after = (int(at.astype("datetime64[s]").astype(np.int64)) for at in (start, end))
+        buckets.append(Bucket(i, " to ".join(dict.fromkeys(names)), first, after, int((number == i).sum())))
     return number, buckets
+
+
+def _joined(counts: Sequence[int], least: int) -> tuple[list[int], bool]:
+    """Photos of successive periods → positions where buckets of at least `least` photos begin, and whether the last one
+    has fewer.
+
+    >>> _joined([5, 1, 2, 4, 1], 3)
+    ([0, 1, 3, 4], True)
+    """
+    starts, photos = list[int](), least
+    for i, n in enumerate(counts):
+        if photos >= least:
+            starts.append(i)
+            photos = 0
+        photos += n
+    return starts, photos < least

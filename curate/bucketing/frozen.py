@@ -66,7 +66,7 @@ def assign_frozen(
             number[later] = len(spans) - 1
             spans[-1] = (spans[-1][0], spans[-1][1], end)
         elif settings.kind == "calendar":
-            inner, opened = assign(uploaded[later], ids.filter(pa.array(later)), settings, last[later])
+            inner, opened = assign(uploaded[later], ids.filter(pa.array(later)), settings, last[later], True)
             number[later] = np.where(inner >= 0, inner + len(spans), inner)
             spans += [(b.name, max(b.start or 0, spans[-1][2]), b.end) for b in opened]
         else:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.settings import Section, Stages, Time
+from driftline.curate.core.settings import Positive, Section, Stages, Time
 
 
 class BucketSettings(Section):
@@ -21,6 +21,8 @@ class BucketSettings(Section):
     """equal: number of buckets"""
     unit: Literal["day", "month", "year", "decade"] = "year"
     """calendar: length of a bucket"""
+    min_photos: Positive = 1
+    """calendar: periods with fewer photos are joined with those that follow, until together they have as many"""
     cuts: tuple[Time, ...] = ()
     """cuts: times that divide the collection, e.g. [2008-01-01, 2011-01-01]"""
     spans: tuple[tuple[Time, Time], ...] = ()
@@ -52,6 +54,11 @@ class BucketSettings(Section):
         if any(start >= end for start, end in spans) or any(a[1] > b[0] for a, b in pairwise(spans)):
             raise ValueError("Expected [start, end) pairs in rising order that do not overlap")
         return spans
+
+    @property
+    def joins(self) -> bool:
+        """Whether thin periods are joined."""
+        return self.kind == "calendar" and self.min_photos > 1
 
     def fixed_count(self) -> int | None:
         """Number of buckets; None if it depends on the photos."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.databases import check_schema, connect, typed
+from driftline.curate.core.outside.limits import SIDECAR
 
 MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
 LARGE = (".tar", ".npy")
@@ -69,7 +70,8 @@ def quick_digest(path: Path, edge: int = 1 << 20) -> str:
 
 
 def full_digest(path: Path, cache: Path) -> str:
-    """SHA-256 of a file; of a folder, the digest of the names and SHA-256 of its files.
+    """SHA-256 of a file; of a folder, the digest of the names and SHA-256 of its files. Of an XMP sidecar that is read
+    in part, its `quick_digest`.
 
     cache: a file that keeps what was read. A file is read again if its inode, size, or time of change differs. Nothing
     is kept where the cache cannot be written.
@@ -80,7 +82,7 @@ def full_digest(path: Path, cache: Path) -> str:
         unread = [(p, stamp) for p, stamp in stamped if stored.get(str(p.absolute()), ("", ""))[0] != stamp]
         settled = time.time_ns() - int(UNSETTLED * 1e9)
         with ThreadPoolExecutor(THREADS) as pool:
-            for (p, stamp), digest in zip(unread, pool.map(lambda one: sha256_file(one[0]), unread), strict=True):
+            for (p, stamp), digest in zip(unread, pool.map(lambda one: _digest_of(one[0]), unread), strict=True):
                 stored[str(p.absolute())] = (stamp, digest)
                 if base is None or max(map(int, stamp.split()[2:])) >= settled:
                     continue
@@ -89,6 +91,12 @@ def full_digest(path: Path, cache: Path) -> str:
     if path.is_dir():
         return fingerprint([(p.relative_to(path).as_posix(), stored[str(p.absolute())][1]) for p, _ in stamped])
     return stored[str(path.absolute())][1]
+
+
+def _digest_of(path: Path) -> str:
+    """Of a file. Of a sidecar beyond `SIDECAR` only the beginning is read for its date."""
+    whole = path.suffix.lower() != ".xmp" or path.stat().st_size <= SIDECAR
+    return sha256_file(path) if whole else quick_digest(path, SIDECAR)
 
 
 def files_of(folder: Path) -> Iterator[Path]:

@@ -172,7 +172,7 @@ def first_sentence(text: str | None) -> str:
     'All photos, in order (e.g. a.jpg).'
     """
     paragraph = " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
-    return re.split(r"(?<=[.:]) (?=[A-Z])", paragraph, maxsplit=1)[0]
+    return re.split(r"(?<=[.]) (?=[A-Z])", paragraph, maxsplit=1)[0]
 
 
 def _origin(point: EntryPoint) -> str:

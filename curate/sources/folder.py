@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,6 +20,8 @@ from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+NAMED = 5  # photos that a warning names
 
 
 class Folder(FileSource):
@@ -52,19 +55,32 @@ class Folder(FileSource):
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The folder itself, and its XMP sidecars: named, so that runs that took a scan's date from them read again."""
+        folder = self._root(at)
+        return [folder, *(sorted(folder.rglob("*.xmp")) if "sidecar" in self.dates else [])]
+
+    def _root(self, at: Workplace) -> Path:
         folder = at.path(self.path)
         if not folder.is_dir():
             raise MissingFile(
                 f"There is no folder {folder.resolve()}.", "Expected a folder of photos.", "Check collection.path."
             )
-        return [folder, *(sorted(folder.rglob("*.xmp")) if "sidecar" in self.dates else [])]
+        return folder
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a photo file; a file that is not an image keeps its place and carries a fault."""
-        from driftline.curate.metadata.schema import batch_of
+        files = self._photos(at)
+        for start in range(skip, len(files.photos), rows):
+            yield self._records(files, range(start, min(start + rows, len(files.photos))), at)
 
-        root = self.inputs(at)[0]
-        files = files_below(root, self.links)
+    def spread(self, most: int, at: Workplace = HERE) -> tuple[pa.RecordBatch, Files]:
+        """At most `most` records, evenly spread over all, and every file below the folder."""
+        files = self._photos(at)
+        n = len(files.photos)
+        return self._records(files, range(0, n, -(-n // most)), at), files
+
+    def _photos(self, at: Workplace) -> Files:
+        """Every file below the folder. Raises BadInput if none is a photo."""
+        files = files_below(root := self._root(at), self.links)
         if not files.photos:
             there = counts_text(files.counts())
             raise BadInput(
@@ -72,31 +88,33 @@ class Folder(FileSource):
                 f"Expected files such as {', '.join(sorted(SUFFIXES))}.",
                 "Check collection.path.",
             )
-        photos = list(files.photos.items())
-        beside = {path.parent for path in files.others if path.suffix.lower() in (".json", ".xmp")}
-        for start in range(skip, len(photos), rows):
-            chunk = photos[start : start + rows]
-            yield batch_of(
-                [
-                    self._record(root, path, kind, start + i, path.parent in beside)
-                    for i, (path, kind) in enumerate(chunk)
-                ]
-            )
+        return files
 
-    def files(self, at: Workplace = HERE) -> Files:
-        """Every file below the folder."""
-        return files_below(self.inputs(at)[0], self.links)
+    def _records(self, files: Files, rows: range, at: Workplace) -> pa.RecordBatch:
+        from driftline.curate.metadata.schema import batch_of
+
+        root, photos = self._root(at), list(files.photos.items())
+        beside = {path.parent for path in files.others if path.suffix.lower() in (".json", ".xmp")}
+        warned: dict[str, list[str]] = {}
+        records = [self._record(root, *photos[i], i, photos[i][0].parent in beside, warned) for i in rows]
+        for text, names in warned.items():
+            more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+            warnings.warn(f"{', '.join(names[:NAMED])}{more}: {text}", stacklevel=2)
+        return batch_of(records)
 
     def left_out(self, at: Workplace = HERE) -> list[dict[str, Any]]:
         """id, fault and raw of every file that is no record."""
-        root, files = self.inputs(at)[0], self.files(at)
+        root, files = self._root(at), files_below(self._root(at), self.links)
         names = {path: printable(path.relative_to(root).as_posix()) for path in files.others}
         return [
             {"id": safe_id(names[path]), "fault": why, "raw": f"{names[path]} ({suffix})"}
             for path, (why, suffix) in files.others.items()
         ]
 
-    def _record(self, root: Path, path: Path, kind: str | None, row: int, sidecars: bool) -> dict[str, Any]:
+    def _record(
+        self, root: Path, path: Path, kind: str | None, row: int, sidecars: bool, warned: dict[str, list[str]]
+    ) -> dict[str, Any]:
+        """warned: warning of Pillow → names of photos, which it extends."""
         name = path.relative_to(root).as_posix()
         if not is_utf8(name):
             return {"id": safe_id(printable(name)), "row": row, "fault": "not_utf8", "raw": printable(name)}
@@ -106,6 +124,8 @@ class Folder(FileSource):
             tags = _exif(path, kind)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
+        for text in tags.warned:
+            warned.setdefault(text, []).append(name)
         witnesses = self._witnesses(path, name, tags, sidecars)
         place, date = next(iter(witnesses.items()), ("", None))
         extra: dict[str, Any] = {}

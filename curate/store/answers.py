@@ -204,15 +204,16 @@ def _take(base: Connection, name: str, lines: Sequence[Line], key: str) -> None:
     venue = ",".join(sorted({Path(place.rpartition(", line ")[0]).stem for place, _ in lines}))
     query = "SELECT sha, worker, number, time FROM answers WHERE batch = ?"
     times = {tuple(pair): moment for *pair, moment in base.execute(query, (name,))}
-    seen: Counter[tuple[str, str]] = Counter()
+    seen: Counter[tuple[bytes, str]] = Counter()
     rows = []
     table = read_answers(lines, _facts(facts), key)
     for id_, *values in rows_of(table, "id", "worker", "assignment", "labels", "sensitive", "seconds", "fault"):
         worker, assignment, labels, sensitive, seconds, fault = values
         if id_ not in digest_of:
             continue
-        sha, number = bytes.fromhex(digest_of[id_]), seen[id_, worker]
-        seen[id_, worker] += 1
+        sha = bytes.fromhex(digest_of[id_])  # of two photos, where a file is there twice
+        number = seen[sha, worker]
+        seen[sha, worker] += 1
         moment = times.get((sha, worker, number), int(time.time()))
         ticked = json.dumps(list(labels))
         rows.append(

@@ -54,35 +54,39 @@ def finished_runs(folder: Path, stream: Stream) -> Past:
     return past
 
 
-def core_seconds(stream: Stream, learners: Sequence[Learner], sizes: Sequence[int], past: Past = ()) -> float | None:
-    """Time of one run of each learner; None if the arithmetic of a network is not known.
+def core_seconds(
+    stream: Stream, learners: Sequence[Learner], sizes: Sequence[int] | None, past: Past = ()
+) -> list[float | None]:
+    """Time of one run of each learner; None where nothing says how long it takes.
 
-    sizes: training samples of each step. past: finished runs. A learner that ran with the same settings takes the
-    median of those runs. From ENOUGH runs on, the others take a fixed time and a multiple of their arithmetic, as the
-    finished ones did, and as much more or less as OF_ONE or more runs of the same learner with other settings did;
-    before, the arithmetic of training alone.
+    sizes: training samples of each step; None: not known. past: finished runs. A learner that ran with the same
+    settings takes the median of those runs. From ENOUGH runs on, the others take a fixed time and a multiple of their
+    arithmetic, as the finished ones did, and as much more or less as OF_ONE or more runs of the same learner with other
+    settings did; before, the arithmetic of training alone. A learner without a network says nothing of its arithmetic.
     """
-    rate = product_rate()
     alike: dict[str, list[float]] = {}
     for learner, seconds in past:
         alike.setdefault(_key(learner), []).append(seconds)
+    rate = product_rate() if sizes is not None else 1.0
     fixed, factor = 0.0, 1.0
     off: dict[type[Learner], list[float]] = {}  # what runs took, of what the line through all runs says
-    if len(past) >= ENOUGH:
+    if sizes is not None and len(past) >= ENOUGH:
         work = [_work(stream, learner, sizes, rate) for learner, _ in past]
         fixed, factor = fitted_line(work, [seconds for _, seconds in past])
         for (learner, seconds), amount in zip(past, work, strict=True):
             if (expected := fixed + factor * amount) > 0:
                 off.setdefault(type(learner), []).append(seconds / expected)
-    total = 0.0
+    estimates: list[float | None] = []
     for learner in learners:
+        own = off.get(type(learner), [])
         if (key := _key(learner)) in alike:
-            total += median(alike[key])
+            estimates.append(median(alike[key]))
+        elif sizes is None or not (isinstance(learner, NetworkLearner) or len(own) >= OF_ONE):
+            estimates.append(None)
         else:
             expected = fixed + factor * _work(stream, learner, sizes, rate)
-            own = off.get(type(learner), [])
-            total += expected * (median(own) if len(own) >= OF_ONE else 1.0)
-    return None if np.isnan(total) else total
+            estimates.append(None if np.isnan(expected) else expected * (median(own) if len(own) >= OF_ONE else 1.0))
+    return estimates
 
 
 def _key(learner: Learner) -> str:

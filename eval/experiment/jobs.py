@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
 from driftline.eval import outcomes
 from driftline.eval.engine import fused
 from driftline.eval.experiment.learner_spec import LearnerSpec, spec_of
 from driftline.eval.experiment.presets import fitting
-from driftline.eval.experiment.settings import changed_settings, check_settings, setting_names, unknown_setting
+from driftline.eval.experiment.settings import (
+    Inapplicable,
+    changed_settings,
+    check_settings,
+    setting_names,
+    unknown_setting,
+)
 from driftline.eval.experiment.tune import Grid, planned
 from driftline.eval.learner import Learner
-from driftline.eval.protocol import PROTOCOLS, Protocol, protocol_named
+from driftline.eval.protocol import Protocol, protocol_named
 from driftline.eval.protocol_abilities import resolve
 from driftline.stream_builder.stream import Stream
 
@@ -135,19 +140,21 @@ def jobs_of(
 def _check_effect(
     spec: LearnerSpec, changed: Mapping[str, Any], protocol: str, idle: Mapping[str, str], budget: bool
 ) -> None:
-    """Raise BadConfig for a setting of the user that changes nothing. idle: such settings, and why; their defaults may
-    be given."""
+    """Raise Inapplicable for a setting of the user that changes nothing. idle: such settings, and why; their defaults
+    may be given."""
     if budget and (dead := sorted({*changed, *spec.own} & set(spec.kind.budgeted))):
-        raise BadConfig(
-            f"{spec.name}: {dead[0]} has no effect under {protocol}, where all learners share a budget of updates.",
-            "Expected a setting that changes something.",
-            f"Leave {dead[0]} out there, and set {protocol}.updates.",
-        )
+        problem = f"{spec.name}: {dead[0]} has no effect under {protocol}, where all learners share a budget of updates"
+        raise _idle(dead[0], problem, f"Leave {dead[0]} out there, and set {protocol}.updates.")
     own = spec.with_name if spec.instance is None else changed_settings(spec.instance)
     for key, value in {**own, **changed}.items():
         if key in idle and value != getattr(spec.kind, key):
-            problem = f"{spec.name}: {key} is {value!r}, which changes nothing: {idle[key]}."
-            raise BadConfig(problem, "Expected a setting that changes something.", "Leave it out.")
+            raise _idle(key, f"{spec.name}: {key} is {value!r}, which changes nothing: {idle[key]}", "Leave it out.")
+
+
+def _idle(key: str, problem: str, way_out: str) -> Inapplicable:
+    error = Inapplicable(f"{problem}.", "Expected a setting that changes something.", way_out)
+    error.key = key
+    return error
 
 
 def _by_owner(
@@ -158,7 +165,7 @@ def _by_owner(
     idle: Mapping[str, Container[str]],
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Settings of the protocol, and of each learner. idle: of each learner, settings that change nothing: one for all
-    learners goes to the others. Raises BadConfig for one that nothing has."""
+    learners goes to the others. Raises Inapplicable for one that nothing has."""
     own, learner_fields = setting_names(kind), {spec.name: spec.settings for spec in specs}
     for_protocol: dict[str, Any] = {}
     per_learner: dict[str, dict[str, Any]] = {spec.name: {} for spec in specs}
@@ -167,8 +174,6 @@ def _by_owner(
         named = [n for n in per_learner if not dot or owner in (n, n.partition("(")[0])]
         targets = [n for n in named if field in learner_fields[n]]
         targets = [n for n in targets if dot or field not in idle[n]] or targets
-        if owner in PROTOCOLS and owner != protocol and field in setting_names(PROTOCOLS[owner]):
-            continue  # for another protocol of the same command
         if (not dot or owner == protocol) and field in own:
             for_protocol[field] = value
         elif targets:

@@ -19,6 +19,15 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from driftline.curate.core.errors import BadConfig, available, did_you_mean
 
 
+class Inapplicable(BadConfig):
+    """A setting that nothing here has, or that changes nothing here; another protocol may use it."""
+
+    key = ""
+    """its name"""
+    names: tuple[str, ...] = ()
+    """settings that exist here; () if this one does, too"""
+
+
 @dataclass(frozen=True)
 class NoEffect:
     """Marks a setting of a protocol that changes none of its scores."""
@@ -110,14 +119,16 @@ def check_instance(instance: object, owner: str = "") -> None:
     check_settings(type(instance), changed_settings(instance), owner)
 
 
-def unknown_setting(key: str, candidates: Iterable[str], prefix: str = "") -> BadConfig:
+def unknown_setting(key: str, candidates: Iterable[str], prefix: str = "") -> Inapplicable:
     """The error for a setting that nothing has.
 
     >>> str(unknown_setting("epochz", ["lr", "epochs"]))
     "Unknown setting 'epochz'. Did you mean 'epochs'? Available: epochs, lr."
     """
     names = sorted(candidates)
-    return BadConfig(f"{prefix}Unknown setting {key!r}.", did_you_mean(key, names), available(key, names))
+    error = Inapplicable(f"{prefix}Unknown setting {key!r}.", did_you_mean(key, names), available(key, names))
+    error.key, error.names = key, tuple(names)
+    return error
 
 
 @cache

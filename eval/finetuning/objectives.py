@@ -30,14 +30,17 @@ def erm(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
 
 def irm(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
     """Σ over domains of the mean cross-entropy and λ g₁·g₂, where g are gradients of the losses of two random halves
-    in a vector of ones that multiplies the scores [Arjovsky et al. 2019, appendix D; the paper's code]."""
-    total = 0.0
+    in a vector of ones that multiplies the scores [Arjovsky et al. 2019, appendix D; the paper's code]. A batch of one
+    sample has no halves, and no penalty."""
+    total: Any = 0.0
     for x, y, _ in domains:
         scores = widened(net(x))
         order = torch.from_numpy(halves.permutation(len(y))).to(y.device)
         first, second = order[: len(y) // 2], order[len(y) // 2 :]
-        penalty = (scale_gradient(scores[first], y[first]) * scale_gradient(scores[second], y[second])).sum()
-        total = total + cross_entropy(scores, y) + IRM_STRENGTH * penalty
+        total = total + cross_entropy(scores, y)
+        if len(first):
+            penalty = (scale_gradient(scores[first], y[first]) * scale_gradient(scores[second], y[second])).sum()
+            total = total + IRM_STRENGTH * penalty
     return total
 
 

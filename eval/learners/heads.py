@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine.linear import grown
@@ -28,7 +28,7 @@ class OnlineLinear(NetLearner):
     optimiser: Literal["sgd", "adamw"] = "adamw"
     lr: PositiveFloat | Literal["auto"] | None = 0.01
     weight_decay: NonNegativeFloat = 1e-4
-    epochs: NonNegativeInt = 30
+    epochs: PositiveInt = 30
     decay_after: PositiveInt = 30
     scale: Literal["rms", "none"] = "none"
     classes: Literal["closed", "open"] = "closed"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, not_loaded
 from driftline.curate.core.executor.torch_threads import one_thread
@@ -41,7 +41,7 @@ class Lora(Learner):
     """learning rate of AdamW"""
     correct_lr: PositiveFloat = 5e-4
     """learning rate of a correction"""
-    epochs: NonNegativeInt = 2
+    epochs: PositiveInt = 2
     """passes over the seed data"""
     batch: PositiveInt = 16
     """samples per update"""

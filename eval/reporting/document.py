@@ -53,7 +53,7 @@ def shown(
         "recalls": _recall_table(part),
         "texts": page,
         "figures": page.figures(part) if results else [],
-        "note": page.note(part) if results else "",
+        "note": " ".join(filter(None, [page.note(part), results[0].get("label_time")])) if results else "",
         "scale": _scale(results),
         "names": names_of(part, stream),
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
@@ -85,8 +85,9 @@ def recalls(part: Document) -> tuple[list[str], list[list[str]]]:
     """Names of the classes, and for each learner with outcomes its label and its recall of each class in per cent; "–"
     for a class without tests."""
     results = [r for r in part["results"] if "classes" in r]
+    names = list(part.get("classes", ())) if results else []
     size = max((len(r["classes"]["recall"]) for r in results), default=0)
-    names = list(part.get("classes", ()))[:size]
+    size = max(size, len(names))
     share, rows = Score("", ""), []
     for r in results:
         values = r["classes"]["recall"]
@@ -98,6 +99,7 @@ def _recall_table(part: Document) -> Markup | None:
     """A row for each class, those with the lowest recall if there are many; None without outcomes."""
     names, rows = recalls(part)
     n: list[int] = max((r["classes"]["n"] for r in part["results"] if "classes" in r), key=len, default=[])
+    n = [*n, *[0] * (len(names) - len(n))]
     lines = [
         [name, f"{count:,}", *cells] for name, count, *cells in zip(names, n, *(row[1:] for row in rows), strict=True)
     ]

@@ -119,7 +119,7 @@ def _made_of(part: _Part) -> tuple[set[str], dict[str, Any]]:
     if len(unread) > NAMED:
         unread = [*unread[:NAMED], f"So it is with {len(unread) - NAMED:,} more runs."]
     document = document_of(runs, part.key, part.stream, part.few)
-    return {run.about["learner"] for run in runs}, document | {"unread": unread}
+    return {run.about["learner"] for run in runs}, document | ({"unread": unread} if unread else {})
 
 
 def _plain(stream: Stream | None, travels: bool) -> Stream | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,8 @@ NAMES = ("A", "B")
 
 def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -> tuple[Path, list[dict[str, Any]]]:
     """Write the report of two folders of rows, A and B, into `out`; returns its first page and, for each learner that
-    both have, the primary score in A and B, the difference B − A, and its p after Holm over all learners.
+    both have, the primary score in A and B on the seeds of both, the difference B − A, its p after Holm over all
+    learners, these seeds, those that are left out, and the settings that differ.
 
     Raises MissingFile for a folder without rows, BadConfig if A and B have no protocol and stream in common.
     """
@@ -53,10 +54,11 @@ def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -
     by_digest = {stream.sha256: stream for stream in streams}
     documents, differences = [], []
     for key in sorted(common):
-        runs = [_named(run, name) for name, of in zip(NAMES, grouped, strict=True) for run in of[key]]
+        shared, left_out = _of_common_seeds([of[key] for of in grouped])
+        runs = [_named(run, name) for name, of in zip(NAMES, shared, strict=True) for run in of]
         document = document_of(runs, key, by_digest.get(key[0]), few=False)
         documents.append(document | {"skipped": [], "unread": [text for _, wrong in sides for text in wrong]})
-        differences += _differences(runs, document, by_digest.get(key[0]))
+        differences += _differences(runs, document, by_digest.get(key[0]), left_out)
     opening = Section("differences", "What changed", _table(differences, paths))
     page = write(documents, out, f"{paths[0].name} against {paths[1].name}", streams=streams, opening=opening)
     return page, differences
@@ -68,6 +70,21 @@ def _versions(runs: Sequence[Run]) -> list[Version]:
     return list(dict.fromkeys(version for version in versions if version is not None))
 
 
+def _of_common_seeds(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], dict[str, list[int]]]:
+    """The runs of each side, of a learner that both have only with the seeds that both have, unless they have none in
+    common; and learner → the seeds that are left out."""
+    seeds = [{run.about["learner"]: set[int]() for run in side} for side in sides]
+    for of_side, side in zip(seeds, sides, strict=True):
+        for run in side:
+            of_side[run.about["learner"]].add(run.about["seed"])
+    common = {name: seeds[0][name] & seeds[1][name] for name in seeds[0] if name in seeds[1]}
+    left_out = {name: sorted((seeds[0][name] | seeds[1][name]) - of) for name, of in common.items() if of}
+    shared = [
+        [run for run in side if run.about["seed"] not in left_out.get(run.about["learner"], ())] for side in sides
+    ]
+    return shared, left_out
+
+
 def _named(run: Run, name: str) -> Run:
     """With the folder in the learner's name, as a setting."""
     learner = run.about["learner"]
@@ -76,8 +93,10 @@ def _named(run: Run, name: str) -> Run:
     return replace(run, about=about | {"learner": inside})
 
 
-def _differences(runs: Sequence[Run], document: Document, stream: Stream | None) -> list[dict[str, Any]]:
-    """One entry for each learner with the same settings in A and B."""
+def _differences(
+    runs: Sequence[Run], document: Document, stream: Stream | None, left_out: Mapping[str, Sequence[int]]
+) -> list[dict[str, Any]]:
+    """One entry for each learner that is in A and B. left_out: of each, seeds that only one of them has."""
     score, results, runs_of = primary_of(document), document["results"], groups(runs)
     plain = [name.replace("(run=A)", "").replace(",run=A)", ")") for name in labels(results)]
     at: dict[str, dict[str, int]] = {}
@@ -94,6 +113,11 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
         entry: dict[str, Any] = {"protocol": document["protocol"], "stream": document["stream"]["name"]}
         entry |= {"learner": name, "score": score.name, "a": before, "b": after, "p": None}
         entry["bound"] = bound(results[a])
+        own, other = (results[i]["settings"] for i in (a, b))
+        keys = [key for key in own | other if own.get(key) != other.get(key)]
+        entry["settings"] = {key: [own.get(key), other.get(key)] for key in keys}
+        entry["seeds"] = [list(results[i]["seeds"]) for i in (a, b)]
+        entry["left_out"] = list(left_out.get(name.partition(", ")[0], ()))
         whole = all(ranking.rank(score, results[i])[0] == 1 for i in (a, b))  # else the means are of other seeds
         entry["difference"] = after - before if whole and before is not None and after is not None else None
         entry["interval"] = None
@@ -113,7 +137,7 @@ def _differences(runs: Sequence[Run], document: Document, stream: Stream | None)
 def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
     names = dict(zip(NAMES, paths, strict=True))
     if not differences:
-        return render("differences", "No learner has the same settings in both.", names, "", "")
+        return render("differences", "No learner is in both.", names, "", "")
     clear = [e for e in differences if e["p"] is not None and e["p"] < ALPHA]
     higher = sum(e["difference"] > 0 for e in clear)
     tested = sum(e["p"] is not None for e in differences)
@@ -121,7 +145,7 @@ def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
         f"Learners in both: {len(differences)}. B scores higher with {higher}, lower with {len(clear) - higher}; "
         f"no significant difference (5 %, Holm): {tested - len(clear)}; not testable: {len(differences) - tested}."
     )
-    causes = f" Not testable: other seeds in A and B, fewer than {LEAST_SEEDS}, or rows without outcomes."
+    causes = f" Not testable: no seed in both, fewer than {LEAST_SEEDS}, or rows without outcomes."
     why = causes if tested < len(differences) else ""
     rows = []
     for e in differences:
@@ -129,10 +153,22 @@ def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
         difference = Cell(_percent(e["difference"], "+").replace("-", "−"), ends.replace("-", "−"))
         p = p_text(e["p"]).removeprefix("p = ").removeprefix("p ")
         result = f"{e['protocol']} on {e['stream']}"  # last: a phone shows the numbers
-        rows.append([e["learner"], *(_percent(e[side]) for side in ("a", "b")), difference, p, result])
+        rows.append(
+            [Cell(e["learner"], what_differs(e)), *(_percent(e[side]) for side in ("a", "b")), difference, p, result]
+        )
     heads = ("learner", "A", "B", "B minus A", "p", "result")
     note = "Primary score of each protocol, per cent; differences in points, with 95 % intervals over seeds and test "
     return render("differences", answer, names, table(heads, rows), f"{note}samples.{why}")
+
+
+def what_differs(entry: Mapping[str, Any]) -> str:
+    """Of the two sides of a learner: settings, and seeds that are not compared; "" if they are alike."""
+    parts = [f"{key} {a} → {b}" for key, (a, b) in entry["settings"].items()]
+    if entry["left_out"]:
+        parts.append(f"seeds {', '.join(map(str, entry['seeds'][0]))} of both")
+    elif set(entry["seeds"][0]).isdisjoint(entry["seeds"][1]):
+        parts.append("no seed in both")
+    return "; ".join(parts)
 
 
 def _percent(value: float | None, sign: str = "") -> str:

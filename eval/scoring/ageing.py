@@ -21,6 +21,7 @@ from driftline.eval.scoring.causes import Causes, causes
 from driftline.eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
 from driftline.eval.scoring.decay import Curve, HalfLife, by_lag, columns_of, curves, half_lives, slope
 from driftline.eval.scoring.timeline import Timeline, timeline
+from driftline.stream_builder.measures.label_correlation import independent
 from driftline.stream_builder.stream import Stream
 
 NUMBERS = 2**20  # of all replicates of the learners that are computed at once: more do not fit into a cache
@@ -163,7 +164,8 @@ def _ageing(
     shown = pairs[base:] if twins else [np.diagonal(tested, k) for k in later.tolist()]
     counts = np.array([of_lag.sum() for of_lag in shown], np.int64)
     on_same = curves(r, drawn, r_of, drawn_of, ages, later, counts, layout)
-    matrix, parts = band(r, drawn, layout), causes(right, n, drawn_right, drawn_n, later, classes, layout)
+    matrix = _not_certain(band(r, drawn, layout), right, n, counted[0].n.shape[0])
+    parts = causes(right, n, drawn_right, drawn_n, later, classes, layout)
     return [
         Ageing(
             timeline=times,
@@ -192,6 +194,14 @@ def _ageing(
         )
         for k, (cells, runs) in enumerate(zip(counted, learners, strict=True))
     ]
+
+
+def _not_certain(matrix: Band, right: Array, n: Array, seeds: int) -> Band:
+    """The same, where no interval is a point: weights of samples move neither a test of one sample nor one whose
+    answers are all right or all wrong. right, n: (L, T, T, C) over all seeds, which test the same samples."""
+    half = independent(right.sum(-1) / seeds, n.sum(-1) / seeds)
+    half = np.where(matrix.low == matrix.high, half, 0.0)
+    return Band(matrix.value, matrix.low - half, matrix.high + half)
 
 
 def _share(right: Array, n: Array) -> Array:

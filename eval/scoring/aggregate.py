@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def summary(
-    runs: Sequence[Run], stream: str, sha256: str, protocol: str, clusters: Array | None = None
+    runs: Sequence[Run], stream: str, sha256: str, protocol: str, clusters: Array | None = None, classes: int = 0
 ) -> dict[str, Any]:
     """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds. clusters:
-    of uploaders and near copies, as of `cells.groups_of`, for tests of differences."""
+    of uploaders and near copies, as of `cells.groups_of`, for tests of differences. classes: C, if it is known."""
     results, together = [], groups(runs)
     for group in together:
         about = group[0].about
@@ -36,7 +37,7 @@ def summary(
         if unknown := sorted(set(about["protocol_settings"]) - set(setting_names(kind))):
             problem = f"A run of {about['learner']} has the protocol setting {shortened(unknown[0])!r}."
             raise BadInput(problem, f"Expected settings of {about['protocol']}.", "Evaluate again.")
-        copied = ("told", "budget", "learner_facts", "rules")
+        copied = ("told", "budget", "learner_facts", "rules", "label_time")
         notes: dict[str, Any] = {key: about[key] for key in copied if key in about}
         instance = kind(**about["protocol_settings"])
         scored = [_score(instance, run) for run in group]
@@ -58,7 +59,7 @@ def summary(
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
                 **_of_classes(tests),
                 "references": _references(instance, tests, group),
-                "per_class": _mean_by_class([s.by_class for s in scored]),
+                "per_class": _mean_by_class([s.by_class for s in scored], classes),
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "ci95_samples": _over_samples(instance, group[0]),
                 "matrix": _mean_matrix([s.matrix for s in scored]),
@@ -256,11 +257,13 @@ def constant(rows: Sequence[Row]) -> bool:
     return several and all(np.ptp(one.predicted) == 0 for one in answers)
 
 
-def _mean_by_class(per_run: Sequence[Sequence[float | None] | None]) -> list[float | None] | None:
+def _mean_by_class(per_run: Sequence[Sequence[float | None] | None], classes: int) -> list[float | None] | None:
+    """None for a class that a run did not test: it may be the last one, which that run then does not count."""
     runs = [accuracies for accuracies in per_run if accuracies is not None]
     if not runs or len(runs) < len(per_run):
         return None
-    columns = zip(*runs, strict=True)
+    columns = list(zip_longest(*runs, fillvalue=None))
+    columns += [(None,)] * (classes - len(columns))
     return [None if None in column else float(np.mean([c for c in column if c is not None])) for column in columns]
 
 

@@ -112,7 +112,8 @@ def differences(learners: Sequence[Sequence[Run]], clusters: Array | None) -> Di
     The variance of a difference of means over S seeds on the same test samples has two parts: of other samples, by a
     jackknife over clusters, and of other seeds, s² / S less what the samples of single seeds add to it. p is that of
     Student's t with S − 1 degrees of freedom, or as many as clusters less one where the answers of all seeds are equal
-    (two seeds at least); with fewer than `LEAST_SEEDS` other seeds there is none.
+    (two seeds at least); with fewer than `LEAST_SEEDS` other seeds there is none. NaN of a single cluster, which says
+    nothing about others.
     """
     roles = stored_protocol(learners[0][0].about["protocol"]).roles
     tests = [[roles.decisive(run.rows) for run in group] for group in learners]
@@ -132,11 +133,12 @@ def differences(learners: Sequence[Sequence[Run]], clusters: Array | None) -> Di
         of_score, of_samples, of_seeds = _variances(
             np.stack([points[a] for a in members]), np.stack([parts[a] for a in members])
         )
-        score[place] = half_width_of(of_score[0], numbers[place], of_score[1], count)
+        several = numbers[place].min() > 1
+        score[place] = half_width_of(of_score[0], numbers[place], of_score[1], count) if several else np.nan
         unmoved = np.logical_and.outer(fixed[place], fixed[place]) & (count > 1)
         freedom = np.where(unmoved, numbers[place].min() - 1, np.minimum(numbers[place].min(), max(count, 2)) - 1)
-        testable = unmoved | (count >= LEAST_SEEDS)
-        error = np.sqrt(of_samples + np.where(unmoved, 0.0, of_seeds))
+        testable = (unmoved | (count >= LEAST_SEEDS)) & several
+        error = np.sqrt(of_samples + np.where(unmoved, 0.0, of_seeds) if several else np.full(unmoved.shape, np.nan))
         width[at], p[at] = _student(gaps[at], error, freedom if count > 1 else np.full(error.shape, np.inf), testable)
     np.fill_diagonal(p, np.nan)
     return Differences(
@@ -179,7 +181,8 @@ def _influences(roles: Roles, tests: Tests, clusters: Array | None) -> tuple[lis
             without = roles.pooled(right.sum(0) - right[present], (n.sum(0) - n[present]).astype(np.float64))
             deviation = np.zeros(groups_at_once)
             number = int(present.sum())
-            deviation[present] = (without - np.nanmean(without)) * np.sqrt((number - 1) / number)
+            if number > 1:
+                deviation[present] = (without - np.nanmean(without)) * np.sqrt((number - 1) / number)
             deviations.append(np.nan_to_num(deviation))
         parts.append(np.stack(deviations))
         numbers.append(len(np.unique(of[samples[0].tobytes()])))
@@ -306,9 +309,10 @@ def _ties(order: npt.NDArray[np.int64], adjusted: Floats) -> tuple[tuple[int, ..
 
 
 def ranks_of(scores: Floats) -> Floats:
-    """(..., L) ranks of scores, 1 the highest; ties share their mean."""
+    """(..., L) ranks of scores, 1 the highest; ties share their mean. NaN beside a score that is NaN: not known."""
     above = scores[..., None, :] - scores[..., :, None]
-    return np.asarray(0.5 + (above > 0).sum(-1) + (above == 0).sum(-1) / 2, np.float64)
+    ranks = 0.5 + (above > 0).sum(-1) + (above == 0).sum(-1) / 2
+    return np.where(np.isnan(scores).any(-1, keepdims=True), np.nan, ranks)
 
 
 def _halves(roles: Roles, tests: Tests, together: Together, resampling: Resampling) -> Floats:
@@ -319,8 +323,9 @@ def _halves(roles: Roles, tests: Tests, together: Together, resampling: Resampli
 
 
 def _stability(halves: Floats) -> tuple[float, float]:
-    """Mean τ, without ties, and the share with the same best."""
-    if halves.shape[-1] < 2:
+    """Mean τ, without ties, and the share with the same best, of halvings with samples on both sides."""
+    halves = halves[:, ~np.isnan(halves).any((0, 2))]
+    if halves.shape[-1] < 2 or not halves.size:
         return float("nan"), float("nan")
     i, j = np.triu_indices(halves.shape[-1], 1)
     signs = np.sign(halves[..., i] - halves[..., j])

@@ -125,12 +125,24 @@ def half_lives(
     values, times = (first_below(one, 0.5 if loss is None else -loss, since) for one in of)
     present, reached = (~np.isnan(times)).sum(0), np.isfinite(times).sum(0)
     low, high = quantiles(times, (0.025, 0.975))
+    tested = _tested_later(r, lags)
     return [
-        HalfLife(math.nan, math.nan, math.nan, 0.0, float(since[-1]), "never above chance")
+        HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")
+        if not tested[m]
+        else HalfLife(math.nan, math.nan, math.nan, 0.0, float(since[-1]), "never above chance")
         if np.isnan(values[m]) or present[m] < len(times) / 2
         else HalfLife(float(values[m]), float(low[m]), float(high[m]), float(reached[m] / present[m]), float(since[-1]))
         for m in range(len(r))
     ]
+
+
+def _tested_later(r: Array, lags: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """r (M, T, T) → (M,) whether a model has a test at the base lag, the first of `lags`, and at a later one: a class
+    may have neither."""
+    there, base = ~np.isnan(r), int(lags[0])
+    first = np.diagonal(there, base, -2, -1)
+    pairs = [np.diagonal(there, k, -2, -1) for k in lags[1:].tolist()]
+    return np.any([(later & first[..., : later.shape[-1]]).any(-1) for later in pairs], axis=0)
 
 
 @dataclass(frozen=True)

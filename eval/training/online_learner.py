@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
@@ -44,7 +44,7 @@ class OnlineLearner(NetworkLearner):
     weight_decay: NonNegativeFloat = 1e-4
     batch: NonNegativeInt = 0
     """samples per update; 0: the stream's batch; an update on more samples costs more of the budget"""
-    epochs: NonNegativeInt = 1
+    epochs: PositiveInt = 1
     """passes over a batch that comes without a budget, as in the CLEAR protocols"""
 
     budgeted = ("epochs",)

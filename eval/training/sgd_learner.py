@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadArray, BadConfig, Diverged, IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
@@ -56,7 +56,7 @@ class NetworkLearner(Learner):
     """weight decay"""
     batch: PositiveInt = LinearSettings.batch
     """samples per update"""
-    epochs: NonNegativeInt = LinearSettings.epochs
+    epochs: PositiveInt = LinearSettings.epochs
     """passes over the data of a step"""
     scale: Literal["rms", "none"] = "rms"
     """`rms` divides features by one constant, the root mean squared length of the first training data, so that lr = 1

@@ -21,25 +21,18 @@ if find_spec("driftline") is None:  # in Colab
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "driftline"], check=True)
 
 # %%
-from pathlib import Path
-
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 import driftline as dl
-from driftline.eval.reporting.report import results_of
-from driftline.pipelines.demo.real import CUTS, FRUITS, pictures
+from driftline.pipelines.demo.real import pictures
 
-x, y, step, time = [], [], [], []
+rows = []
 for picture, fruit, year in pictures(32):
-    x.append(np.asarray(picture.resize((8, 8)), np.float32).ravel() / 255)
-    y.append(FRUITS.index(fruit))
-    step.append(sum(year >= cut for cut in CUTS[1:]))
-    time.append(f"{year}-01-01")
-split = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "test", "train")
-arrays = {"x": np.array(x), "y": np.array(y), "step": np.array(step), "split": split, "classes": np.array(FRUITS)}
-stream = dl.from_arrays(arrays | {"time": np.array(time, "datetime64[s]").astype(int)}).save("fruit-stream")
+    pixels = np.asarray(picture.resize((8, 8)), np.float32).ravel() / 255
+    rows.append({"fruit": fruit, "year": int(year), "pixels": pixels})
+frame = pd.DataFrame(rows)
+stream = dl.from_table(frame, x="pixels", label="fruit", time="year", period=4, test_share=0.3).save("fruit-stream")
 stream
 
 # %% [markdown]
@@ -59,9 +52,7 @@ results
 # newer than the training. A model that ages loses to the right.
 
 # %%
-(document,) = results_of([Path("fruit-runs")], [stream])
-matrix = next(r for r in document["results"] if r["learner"] == "nearest-mean")["matrix"]
-pd.DataFrame(matrix).round(2)
+results.matrix().loc["nearest-mean"].round(2)
 
 # %% [markdown]
 # ## Ageing
@@ -70,18 +61,15 @@ pd.DataFrame(matrix).round(2)
 # which half of what a model knows above chance is gone.
 
 # %%
-ageing = document["ageing"]
-figure, axes = plt.subplots(figsize=(6, 3.2))
-for result, facts in zip(document["results"], ageing["results"], strict=True):
-    if facts is not None:
-        (line,) = axes.plot(facts["age"], facts["accuracy"]["value"], marker="o", label=result["learner"])
-        axes.fill_between(facts["age"], facts["accuracy"]["low"], facts["accuracy"]["high"], alpha=0.15)
-axes.set(xlabel=f"{ageing['unit']}s from training to test", ylabel="accuracy")
-axes.legend()
-figure
+results.plot()
 
 # %%
-half_lives = {r["learner"]: f["half_life"] for r, f in zip(document["results"], ageing["results"], strict=True) if f}
+results.ageing().round(2)
+
+# %%
+document = results.whole()
+facts = zip(document["results"], document["ageing"]["results"], strict=True)
+half_lives = {result["learner"]: of["half_life"] for result, of in facts if of}
 pd.DataFrame(half_lives)
 
 # %% [markdown]
@@ -100,4 +88,4 @@ pd.DataFrame(rows, columns=["learner", "compared with", "difference", "from", "t
 # The report holds all of this with the samples that are lost over time. Open `fruit-report/index.html`.
 
 # %%
-dl.report("fruit-runs", "fruit-report", stream=[stream])
+dl.report(results, "fruit-report")

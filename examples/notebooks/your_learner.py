@@ -9,7 +9,7 @@
 #
 # [Open in Colab](https://colab.research.google.com/github/driftline/driftline/blob/main/examples/notebooks/your_learner.ipynb)
 #
-# driftline evaluates any vectors with a class and a time step, and any object with three methods. The vectors here are
+# driftline evaluates any vectors with a class and a time, and any object with three methods. The vectors here are
 # colour histograms of the 1,273 painted fruits that come with driftline; yours can come from any network.
 
 # %%
@@ -22,29 +22,28 @@ if find_spec("driftline") is None:  # in Colab
 
 # %%
 import numpy as np
+import pandas as pd
 
 import driftline as dl
 from driftline.ext import Learner
-from driftline.pipelines.demo.real import CUTS, FRUITS, pictures
+from driftline.pipelines.demo.real import pictures
 
-x, y, step, time = [], [], [], []
+rows = []
 for picture, fruit, year in pictures(32):
     colours = np.asarray(picture) // 64  # four levels of each channel
-    x.append(np.bincount((colours @ [16, 4, 1]).ravel(), minlength=64) / colours[..., 0].size)
-    y.append(FRUITS.index(fruit))
-    step.append(sum(year >= cut for cut in CUTS[1:]))
-    time.append(f"{year}-01-01")
+    histogram = np.bincount((colours @ [16, 4, 1]).ravel(), minlength=64) / colours[..., 0].size
+    rows.append({"fruit": fruit, "year": int(year), **{f"colour {i}": share for i, share in enumerate(histogram)}})
+frame = pd.DataFrame(rows)
+frame
 
 # %% [markdown]
 # ## A stream
 #
-# One row a sample: `x` are the features, `y` the classes from 0, `step` the periods from 0, `split` says what is for
-# testing. Then a stream can be saved, measured and shown.
+# One row a sample: features, class and time. `period` is the number of steps, or year, month, week, day. Then a stream
+# can be saved, measured and shown.
 
 # %%
-split = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "test", "train")
-arrays = {"x": np.array(x, np.float32), "y": np.array(y), "step": np.array(step), "split": split}
-stream = dl.from_arrays(arrays | {"classes": np.array(FRUITS), "time": np.array(time, "datetime64[s]").astype(int)})
+stream = dl.from_table(frame, x=list(frame.columns[2:]), label="fruit", time="year", period=4, test_share=0.3)
 stream = stream.save("histograms")
 stream
 

@@ -6,11 +6,12 @@ import json
 import sqlite3
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 from driftline.curate.core.atomic_io import check_format
@@ -20,39 +21,10 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.store.answers import labels_of
 from driftline.curate.validation.answers.answers import hashed, worker_key
 from driftline.curate.validation.asking.batches import NONE, write_results
+from driftline.pipelines.annotation.tables import PARTS, SCHEMA, VIEWS, with_parts
 
 FORMAT = 2
 OLD = "Export its answers with the driftline that wrote it (annotate DIR --export), then rename it: the CSV counts."
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS answers (
-    annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL, sensitive INTEGER NOT NULL,
-    seconds INTEGER NOT NULL, number INTEGER NOT NULL, page TEXT NOT NULL, undone INTEGER NOT NULL,
-    PRIMARY KEY (annotator, item)
-);
-CREATE TABLE IF NOT EXISTS assigned (
-    annotator TEXT NOT NULL, item TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (annotator, item)
-);
-CREATE TABLE IF NOT EXISTS skipped (
-    annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
-);
-CREATE TABLE IF NOT EXISTS flagged (
-    annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
-);
-CREATE TABLE IF NOT EXISTS shown (
-    annotator TEXT NOT NULL, item TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (annotator, item)
-);
-CREATE INDEX IF NOT EXISTS by_number ON answers (number);
-CREATE INDEX IF NOT EXISTS by_item ON answers (item, undone, labels);
-"""
-VIEWS = """
-PRAGMA temp_store = MEMORY;
-CREATE TEMP TABLE elsewhere (annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL);
-CREATE INDEX temp.elsewhere_by_item ON elsewhere (item, labels);
-CREATE INDEX temp.elsewhere_by_annotator ON elsewhere (annotator, item);
-CREATE TEMP VIEW own AS SELECT * FROM answers WHERE NOT undone AND labels <> '[]';
-CREATE TEMP VIEW counted AS
-    SELECT annotator, item, labels FROM own UNION ALL SELECT annotator, item, labels FROM elsewhere;
-"""
 LONGEST = 500  # characters of a comment
 COLUMNS = (
     "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "SubmitTime", "WorkTimeInSeconds", "Input.batch",
@@ -115,11 +87,12 @@ class AnswerStore:
             self._database.execute("PRAGMA synchronous=FULL")
             (number,) = self._database.execute("PRAGMA user_version").fetchone()
             check_format(path, number, FORMAT, OLD)
-            check_schema(self._database, SCHEMA, path)
-            check_values(self._database, SCHEMA, path)
+            self._database.executescript(PARTS)
+            check_schema(self._database, SCHEMA + PARTS, path)
+            check_values(self._database, SCHEMA + PARTS, path)
             self._database.executescript(VIEWS)
             local = set(self._database.execute("SELECT annotator, item FROM answers"))
-            for (labels,) in self._database.execute("SELECT DISTINCT labels FROM answers"):
+            for (labels,) in self._database.execute("SELECT labels FROM answers UNION SELECT labels FROM parts"):
                 labels_of(labels)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes a damaged name
             raise unstored(path, error) from None
@@ -202,11 +175,12 @@ class AnswerStore:
         first = (item for item in self.queue(annotator) if item not in done and item not in last)
         return list(islice(chain(first, left), self._affordable(annotator, n)))
 
-    def unanswered(self, annotator: str, candidates: Iterable[str], n: int) -> list[str]:
-        """The first `n` of some items for a grid: open, neither answered by this annotator nor left to the other mode;
-        at most `per_worker` items in total."""
-        left = "SELECT item FROM answers WHERE annotator = ? AND labels = '[]' AND NOT undone"
-        done = self._done(annotator) | {row[0] for row in self._database.execute(left, (annotator,))}
+    def unanswered(self, annotator: str, candidates: Iterable[str], n: int, page: str) -> list[str]:
+        """The first `n` of some items for the grid of a concept: open, neither answered by this annotator nor left to
+        the other mode; at most `per_worker` items in total."""
+        left = """SELECT item FROM answers WHERE annotator = ?1 AND page = ?2 AND labels = '[]' AND NOT undone
+            UNION SELECT item FROM parts WHERE annotator = ?1 AND page = ?2 AND NOT undone"""
+        done = self._done(annotator) | {row[0] for row in self._database.execute(left, (annotator, page))}
         return list(islice((item for item in candidates if item not in done), self._affordable(annotator, n)))
 
     def _affordable(self, annotator: str, n: int) -> int:
@@ -280,9 +254,11 @@ class AnswerStore:
         sensitive: bool = False,
         seconds: float = 0,
         page: str = "",
+        grids: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
         """Store the answers of one screen: all or none, and `undo` takes all back. answers: item → labels; without
         labels, an image of a grid stays open for the other mode. seconds: for one image. page: concept of the grid.
+        grids: item → the concepts in whose grids it stands; one with several is answered when it was in all of them.
 
         Raises BadInput as `answer` does.
         """
@@ -292,6 +268,10 @@ class AnswerStore:
         with self._lock, self._database:  # one transaction
             self._database.execute("BEGIN IMMEDIATE")
             (last,) = self._database.execute("SELECT COALESCE(MAX(number), 0) FROM answers").fetchone()
+            answers = {
+                item: with_parts(self._database, (annotator, item, page), labels, last + 1, grids.get(item, ()))
+                for item, labels in answers.items()
+            }
             self._database.executemany(
                 "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
                 [
@@ -314,21 +294,28 @@ class AnswerStore:
     def undo(self, annotator: str) -> str | None:
         """Take back the answers of this annotator's last screen; returns the concept of its grid, "" for another
         screen, None if there is no answer. They stay in the file, and `undone` shows them."""
-        last = "SELECT page, number FROM answers WHERE annotator = ? AND NOT undone ORDER BY number DESC LIMIT 1"
+        last = """SELECT page, number FROM answers WHERE annotator = ?1 AND NOT undone
+            UNION SELECT page, number FROM parts WHERE annotator = ?1 AND NOT undone ORDER BY number DESC LIMIT 1"""
         with self._lock:
             row = self._database.execute(last, (annotator,)).fetchone()
             if row is None:
                 return None
-            take_back = "UPDATE answers SET undone = 1 WHERE annotator = ? AND number = ? RETURNING item"
-            items = [item for (item,) in self._database.execute(take_back, (annotator, row[1]))]
+            items = []
+            for table in ("answers", "parts"):
+                take_back = f"UPDATE {table} SET undone = 1 WHERE annotator = ? AND number = ? RETURNING item"
+                items += [item for (item,) in self._database.execute(take_back, (annotator, row[1]))]
         self._recount(items)
         return str(row[0])
 
     def undone(self, annotator: str, page: str = "") -> dict[str, list[str]]:
         """Item → labels of the answers that this annotator took back on a grid, or one by one (""), since then not
         given again."""
-        query = "SELECT item, labels FROM answers WHERE annotator = ? AND page = ? AND undone"
-        return {item: json.loads(labels) for item, labels in self._database.execute(query, (annotator, page))}
+        labels: dict[str, list[str]] = {}
+        for table in ("answers", "parts"):
+            query = f"SELECT item, labels FROM {table} WHERE annotator = ? AND page = ? AND undone"
+            rows = self._database.execute(query, (annotator, page))
+            labels |= {item: json.loads(text) for item, text in rows}
+        return labels
 
     def closed_elsewhere(self) -> int:
         """How many items have the answers of `workers` people without those of this file."""
@@ -371,6 +358,7 @@ class AnswerStore:
         return [
             {"photo": self.batch["items"][i], "annotator": who, "comment": text, "flagged": bool(flagged)}
             for i, who, text, flagged in self._database.execute(query)
+            if i in self.batch["items"]  # it may have been withdrawn
         ]
 
     def rows(self) -> list[tuple[Any, ...]]:

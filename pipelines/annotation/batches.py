@@ -10,17 +10,21 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import check_format
 from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName, did_you_mean
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.outside.s3 import client as s3_client
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.store.answers import merged
 from driftline.curate.validation.answers.answers import read_answers, read_lines, worker_key
 from driftline.curate.validation.asking.batches import read_batch
@@ -58,11 +62,12 @@ class OpenBatch:
         """item → image file, in the order in which the items are asked."""
         files = {p.stem: p for p in (self.folder / "images").iterdir()}
         with (self.folder / "batch.csv").open(newline="", encoding="utf-8") as file:
-            return {row["item"]: files[row["item"]] for row in csv.DictReader(file)}
+            items = [row["item"] for row in csv.DictReader(file)]
+        return {item: files[item] for item in items if item in self.facts["items"]}
 
 
 def open_batch(context: Context) -> OpenBatch:
-    """The batch of the last round. Raises MissingFile if there is no batch."""
+    """The batch of the last round, without photos that were withdrawn since. Raises MissingFile without a batch."""
     folder = folder_of(context.root, "ask")
     if not (folder / "batch.json").is_file():
         raise MissingFile(
@@ -71,20 +76,38 @@ def open_batch(context: Context) -> OpenBatch:
             f"Run: driftline run {context.root} --until ask.",
         )
     batch = OpenBatch(folder, 1, read_batch(folder))
+    last = batch.facts["batch"]
     if ((rest := round_folder(context.root, 1)) / "batch.json").is_file():  # what was not answered before
         facts = read_batch(rest)
-        batch = _after(batch, rest, 1, facts) if facts["after"] == batch.facts["batch"] else batch
+        batch = _after(batch, rest, 1, facts) if facts["after"] == last else batch
     while ((later := round_folder(context.root, batch.number + 1)) / "batch.json").is_file():
         facts = read_batch(later)
-        if facts["after"] != batch.facts["batch"]:  # it follows a batch of other settings
+        if facts["after"] != last:  # it follows a batch of other settings
             break
-        batch = _after(batch, later, batch.number + 1, facts)
+        batch, last = _after(batch, later, batch.number + 1, facts), facts["batch"]
+    if gone := {one.id for one in withdrawals(context.root / NAME)}:
+        items = {item: id_ for item, id_ in batch.facts["items"].items() if id_ not in gone}
+        batch = replace(batch, facts=batch.facts | {"items": items})
     return batch
 
 
 def _after(batch: OpenBatch, folder: Path, number: int, facts: dict[str, Any]) -> OpenBatch:
     before = batch.before.union(batch.facts["items"].values()).difference(facts["items"].values())
     return OpenBatch(folder, number, facts, before)
+
+
+def grids_of(context: Context) -> dict[str, list[str]]:
+    """Id → the concepts in whose grids a candidate stands: those for which it is asked, of others for which it may be
+    asked in a later round."""
+    table = pq.read_table(folder_of(context.root, "retrieve") / "candidates.parquet", columns=["id", "concept", "fate"])
+    expected: dict[str, list[str]] = {}
+    for fates in (("kept", "background"), ("surplus", "reserve")):
+        rows = table.filter(pc.is_in(table["fate"], value_set=pa.array(fates)))
+        new: dict[str, list[str]] = {}
+        for id_, concept in rows_of(rows, "id", "concept"):
+            new.setdefault(id_, []).append(concept)
+        expected = new | expected
+    return expected
 
 
 def local_files(context: Context) -> list[tuple[Path, Path]]:
@@ -119,7 +142,8 @@ def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[s
     own = lines.get(facts["batch"], [])
     stored = answers_of(context, folder_of(context.root, "bucket"))
     is_there = (stored.place.folder / "index.sqlite").is_file()  # a plan makes no store
-    table = read_answers(own, facts, worker_key(context.config.seed))
+    shown = [line for line in own if line[1].get("Input.item") in facts["items"]]  # not what was withdrawn since
+    table = read_answers(shown, facts, worker_key(context.config.seed))
     if is_there:
         table = merged(table, stored.earlier(facts, lines))
     return [row for row in table.to_pylist() if row["fault"] is None], bool(own)
@@ -219,13 +243,14 @@ def prolific_action(
     endpoint: str | None = None,
     file: Path | None = None,
 ) -> dict[str, Any]:
-    """One action on the open batch of a run folder, by Prolific's API; returns its result as plain data. Answers are
-    collected, approved and rejected of the studies of all batches.
+    """One action by Prolific's API; returns its result as plain data. `publish` is of the open batch of a run folder,
+    other actions are of the studies of all batches.
 
     workspace: id of the one that pays for `publish`. group: images in one submission. file: the CSV that `reject` and
     `bonus` need. Raises MissingFile if there is no batch.
     """
     from driftline.curate.validation.asking.platforms import prolific_api as api
+    from driftline.curate.validation.asking.platforms.prolific_bonus import bonus
 
     batch, section = open_batch(context), context.config.validation
     if old := [p for p in (context.root / "prolific").glob("study*.jsonl") if re.fullmatch(r"study(-\d\d)?", p.stem)]:
@@ -245,13 +270,13 @@ def prolific_action(
         concepts = context.config.retrieve.complete_concepts()
         return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_usd=max_usd)
     if action == "status":
-        return api.status(service, journal)
+        return {name: api.status(service, one) for name, one in studies.items()}
     if action == "collect":
         out = context.root / section.answers
         n = sum(api.collect(service, one, name, out / f"prolific-{name}.csv") for name, one in studies.items())
         return {"answers": n, "out": str(out)}
     if action == "bonus" and file is not None:
-        return api.bonus(service, journal, file, max_usd)
+        return bonus(service, list(studies.values()), file, max_usd)
     rejected, counts = {} if file is None else api.read_rejections(file), Counter[str](approved=0, rejected=0)
     for one in studies.values():
         counts.update(api.decide(service, one, rejected, action == "approve"))

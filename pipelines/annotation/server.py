@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, quote
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -29,9 +26,8 @@ from driftline.curate.core.outside.names import is_count, one_form
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.asking.batches import NONE, expected_of, question_page
 from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
-from driftline.pipelines.annotation.batches import answers_so_far, open_batch, opinions_of, unknown_judge
+from driftline.pipelines.annotation.batches import answers_so_far, grids_of, open_batch, opinions_of, unknown_judge
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import LOOPBACK, guarded
 from driftline.pipelines.web.page import local_app
 from driftline.pipelines.web.rendering import template
@@ -39,7 +35,6 @@ from driftline.pipelines.web.rendering import template
 PACKAGE = "driftline.pipelines.annotation"
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
-SHOWN = ("kept", "background", "surplus", "reserve")  # outcomes of retrieval that are asked in some round
 PERSON = 80  # characters of a name
 GRID = 40  # images of a page in grid mode
 COMPLETE = "https://app.prolific.com/submissions/complete?cc="
@@ -159,10 +154,12 @@ class Pages:
         self.results = context.root / context.config.validation.answers / f"{batch.name('annotate')}.csv"
         self.page, self.bar = (template(PACKAGE, f"{name}.html.j2", share=share_text) for name in ("annotate", "asked"))
         self.question = question_page(context.config.retrieve.complete_concepts())
-        expected = _expected(context)
+        expected = grids_of(context)
+        self.grids = {item: expected.get(id_, []) for item, id_ in self.store.batch["items"].items()}
         self.candidates: dict[str, list[str]] = {}  # concept → its items
-        for id_, item in sorted((id_, item) for item, id_ in self.store.batch["items"].items()):
-            self.candidates.setdefault(expected.get(id_, ""), []).append(item)
+        for _, item in sorted((id_, item) for item, id_ in self.store.batch["items"].items()):
+            for concept in self.grids[item]:
+                self.candidates.setdefault(concept, []).append(item)
 
     def waiting(self) -> str:
         """How many images are open, and how many are not."""
@@ -277,7 +274,7 @@ class Pages:
         undone = self.store.undone(annotator, concept)
         candidates = sorted(self.candidates.get(concept, []), key=lambda item: item not in undone)
         marked = {item for item, labels in undone.items() if set(labels) != expected_of(concept)}
-        unanswered = self.store.unanswered(annotator, candidates, GRID)
+        unanswered = self.store.unanswered(annotator, candidates, GRID, concept)
         return self._rendered("grid", annotator, concept, grid=unanswered, marked=marked)
 
     def image(self, item: str) -> Response:
@@ -323,7 +320,8 @@ class Pages:
         concept, wrong, shown = form.text("concept"), set(form.texts("wrong")), form.texts("shown")
         marked = [] if concept == BACKGROUND else [NONE]
         answers = {item: marked if item in wrong else sorted(expected_of(concept)) for item in shown}
-        self.store.answer_together(form.annotator, answers, seconds=form.seconds / max(1, len(shown)), page=concept)
+        seconds = form.seconds / max(1, len(shown))
+        self.store.answer_together(form.annotator, answers, seconds=seconds, page=concept, grids=self.grids)
         return form.back(concept)
 
     async def finish(self, request: Request) -> Response:
@@ -358,13 +356,6 @@ def person_name(text: str) -> str:
 def share_text(value: float | None) -> str:
     """0.8 → "80%"; None → "–"."""
     return "–" if value is None else f"{value:.0%}"
-
-
-def _expected(context: Context) -> dict[str, str]:
-    """Id → concept of the candidates: the grid shows the candidates of one concept."""
-    table = pq.read_table(folder_of(context.root, "retrieve") / "candidates.parquet", columns=["id", "concept", "fate"])
-    table = table.filter(pc.is_in(table["fate"], value_set=pa.array(SHOWN)))
-    return dict(zip(table["id"].to_pylist(), table["concept"].to_pylist(), strict=True))
 
 
 @dataclass(frozen=True)

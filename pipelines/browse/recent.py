@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -11,19 +12,27 @@ Answer = TypeVar("Answer")
 
 
 class Recent(Generic[Answer]):
-    """Answers by question. One that is being made is waited for: two threads never make the same."""
+    """Answers by question. One that is being made is waited for by those who ask the same, and by nobody else."""
 
     def __init__(self, most: int) -> None:
         """most: answers that are kept."""
         self._most, self._lock = most, Lock()
-        self._known: OrderedDict[str, Answer] = OrderedDict()
+        self._answers: OrderedDict[str, Future[Answer]] = OrderedDict()
 
     def get(self, question: str, make: Callable[[], Answer]) -> Answer:
-        """The known answer, or that of `make`."""
+        """The stored answer, or that of `make`."""
         with self._lock:
-            if question not in self._known:
-                self._known[question] = make()
-                while len(self._known) > self._most:
-                    self._known.popitem(last=False)
-            self._known.move_to_end(question)
-            return self._known[question]
+            if first := question not in self._answers:
+                self._answers[question] = Future()
+                while len(self._answers) > self._most:
+                    self._answers.popitem(last=False)
+            self._answers.move_to_end(question)
+            answer = self._answers[question]
+        if first:
+            try:
+                answer.set_result(make())
+            except BaseException as error:
+                answer.set_exception(error)
+                with self._lock:
+                    self._answers.pop(question, None)
+        return answer.result()

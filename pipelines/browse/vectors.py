@@ -35,6 +35,7 @@ class Vectors:
         self.collection, self._cache = collection, cache
         self.files = collection.source.vectors
         self._scores: Recent[Floats] = Recent(REMEMBERED)
+        self._encoders: Recent[Encoder] = Recent(1)
         self._lock = Lock()
 
     def __bool__(self) -> bool:
@@ -45,16 +46,12 @@ class Vectors:
     def _places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         return self.collection.vector_rows()
 
-    @cached_property
-    def _encoder(self) -> Encoder:
+    def to_text(self, text: str) -> Floats:
+        """(N,) cosine of each photo to a prompt, -inf without a vector. Raises BadConfig without a model."""
         load = self.collection.source.encoder
         if load is None:
             raise BadConfig("There is no model that reads prompts.", "Expected a run whose embed stage is done.")
-        return load()
-
-    def to_text(self, text: str) -> Floats:
-        """(N,) cosine of each photo to a prompt, -inf without a vector. Raises BadConfig without a model."""
-        query = np.asarray(self._encoder.texts([text])[0], np.float32)
+        query = np.asarray(self._encoders.get("", load).texts([text])[0], np.float32)
         return self._to(f"text {text}", unit(query))
 
     def to_photo(self, number: int) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,11 +30,13 @@ from driftline.pipelines.cli.out import guarded_out
 
 if TYPE_CHECKING:
     from driftline.curate.core.run_log import RunLog
+    from driftline.eval.experiment.settings import Inapplicable
     from driftline.eval.run import Workload
     from driftline.stream_builder.stream import Stream
 
 eval_app = typer.Typer()
 
+NAMED = 6  # learners that a line names
 FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to start
 
 
@@ -173,7 +175,6 @@ def evaluate(
     settings |= dict(setting_of(change) for change in sets or ())
     run_log = log_of(out / "log.jsonl", as_json)
     work = _Work(
-        protocols,
         numbers,
         settings,
         out,
@@ -191,11 +192,12 @@ def evaluate(
         others = [name for name in chosen if name not in readers]
         encoded = _encoded(streams.values(), several(encoders), out, device, run_log) if others else []
         tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]
-    documents: list[dict[str, Any]] = []
+    parts = []
     for path, names in tasks:
         folders = draws.get(path, {})
         stream = streams.get(path) or Stream.load(next(iter(folders.values()), path))
-        documents += work.documents(path, names, stream, folders, len(protocols) * len(paths) == 1)
+        parts += [work.part(name, path, names, stream, folders, len(protocols) * len(paths) == 1) for name in protocols]
+    documents = work.documents(parts)
     following = next_step("report", out, "--out", "report") if any(d["results"] for d in documents) else ""
     lines = [*map(scores_text, documents), following]
     show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())
@@ -204,10 +206,27 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What is the same for all streams of one call."""
+class _Part:
+    """One protocol on one stream, or on its draws."""
 
-    protocols: list[str]
+    protocol: str
+    path: Path
+    learners: list[str]
+    stream: Stream
+    draws: Mapping[int, Path]
+    settings: dict[str, Any]
+    """those that have an effect here"""
+    inapplicable: dict[str, Inapplicable]
+    """the others, and why"""
+    planned: list[Workload]
+    because: str
+    """why the protocol cannot run on this stream; "" if it can"""
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is the same for all streams and protocols of one call."""
+
     seeds: list[int]
     settings: dict[str, Any]
     out: Path
@@ -217,39 +236,82 @@ class _Work:
     preset: str
     reuse: Literal["same", "any"]
 
-    def documents(
-        self, path: Path, learners: list[str], stream: Stream, draws: Mapping[int, Path], single: bool
-    ) -> Iterator[dict[str, Any]]:
-        """The scores by each protocol. stream: of `path`, or its first draw. single: raise IncompatibleStream."""
-        from driftline.eval.rows import keep_skipped
-        from driftline.eval.run import evaluate, evaluate_draws, plan
+    def part(
+        self, name: str, path: Path, learners: list[str], stream: Stream, draws: Mapping[int, Path], single: bool
+    ) -> _Part:
+        """What there is to do under one protocol. stream: of `path`, or its first draw. single: raise
+        IncompatibleStream. Raises BadConfig for a wrong setting."""
+        from driftline.eval.experiment.settings import Inapplicable
+        from driftline.eval.run import plan
         from driftline.stream_builder.stream import Stream
 
         parts = [(Stream.load(folder), [seed]) for seed, folder in draws.items()] or [(stream, self.seeds)]
-        for name in self.protocols:
-            common: Any = {"settings": self.settings, "out": self.out, "tune": self.grid}
-            common |= {"preset": self.preset, "reuse": self.reuse}
+        settings, planned, because = dict(self.settings), [], ""
+        inapplicable: dict[str, Inapplicable] = {}
+        while True:
             try:
-                planned = [plan(part, name, learners, seeds, **common) for part, seeds in parts]
+                planned = [plan(on, name, learners, seeds, **self._common(settings)) for on, seeds in parts]
             except IncompatibleStream as error:
                 if single:
                     raise
-                about = {"name": stream.name, "sha256": stream.sha256}
-                skipped = [{"learner": "all", "because": str(error)}]
-                keep_skipped(self.out, name, about, ["all"], skipped)
-                yield {"protocol": name, "stream": about, "results": [], "skipped": skipped}
+                because = str(error)
+            except Inapplicable as error:
+                given = [key for key in settings if error.key in (key, key.rpartition(".")[2])]
+                if not given:
+                    raise
+                inapplicable |= dict.fromkeys(given, error)
+                settings = {key: value for key, value in settings.items() if key not in given}
                 continue
-            self.run_log.say(_estimate(name, planned, self.executor.workers))
-            for learner, text in filter(all, planned[0].settings.items()):
-                self.run_log.say(f"  {learner}: {text}")
-            for learner, part in planned[0].untold.items():
-                self.run_log.say(f"  {learner}: finished runs are not used again: {part} cannot be read as a file.")
-            with self.run_log.progress(name, sum(part.runs for part in planned), "runs") as tick:
-                common |= {"progress": tick, "executor": self.executor}
-                if draws:
-                    yield evaluate_draws(draws, name, learners, **common)
-                else:
-                    yield evaluate(stream, name, learners, self.seeds, stream_folder=path, **common)
+            return _Part(name, path, learners, stream, draws, settings, inapplicable, planned, because)
+
+    def _common(self, settings: dict[str, Any]) -> dict[str, Any]:
+        more = {"out": self.out, "tune": self.grid, "preset": self.preset, "reuse": self.reuse}
+        return {"settings": settings, **more}
+
+    def documents(self, parts: Sequence[_Part]) -> list[dict[str, Any]]:
+        """The scores of each part. Before the first: raises BadConfig for a setting that none uses, and says how much
+        there is to do."""
+        _check_used(self.settings, parts)
+        for part in parts:
+            if not part.because:
+                self._announce(part)
+        return [self._document(part) for part in parts]
+
+    def _announce(self, part: _Part) -> None:
+        self.run_log.say(_estimate(part.protocol, part.planned, self.executor.workers))
+        if late := part.planned[0].label_time:
+            self.run_log.say(f"  {late}")
+        for learner, text in filter(all, part.planned[0].settings.items()):
+            self.run_log.say(f"  {learner}: {text}")
+        for learner, code in part.planned[0].untold.items():
+            self.run_log.say(f"  {learner}: finished runs are not used again: {code} cannot be read as a file.")
+
+    def _document(self, part: _Part) -> dict[str, Any]:
+        from driftline.eval.rows import keep_skipped
+        from driftline.eval.run import evaluate, evaluate_draws
+
+        name, stream = part.protocol, part.stream
+        if part.because:
+            about = {"name": stream.name, "sha256": stream.sha256}
+            skipped = [{"learner": "all", "because": part.because}]
+            keep_skipped(self.out, name, about, ["all"], skipped)
+            return {"protocol": name, "stream": about, "results": [], "skipped": skipped}
+        with self.run_log.progress(name, sum(one.runs for one in part.planned), "runs") as tick:
+            more: Any = self._common(part.settings) | {"progress": tick, "executor": self.executor}
+            if part.draws:
+                return evaluate_draws(part.draws, name, part.learners, **more)
+            return evaluate(stream, name, part.learners, self.seeds, stream_folder=part.path, **more)
+
+
+def _check_used(settings: Mapping[str, Any], parts: Sequence[_Part]) -> None:
+    """Raise BadConfig for a setting that no part of the work uses, before the first begins."""
+    from driftline.eval.experiment.settings import unknown_setting
+
+    for key in settings:
+        errors = [part.inapplicable[key] for part in parts if key in part.inapplicable]
+        if len(errors) == len(parts):
+            idle = next((error for error in errors if not error.names), None)
+            raise idle or unknown_setting(key, {name for error in errors for name in error.names})
 
 
 def _draws(path: Path, seeds: str | None) -> dict[int, Path]:
@@ -303,11 +365,12 @@ def _encoded(streams: Iterable[Stream], encoders: list[str], out: Path, device: 
 
 def _estimate(name: str, parts: Sequence[Workload], workers: int) -> str:
     """How many runs are to do, and how long they take."""
-    runs = sum(part.runs for part in parts)
-    text = f"{name}: {runs - sum(part.finished for part in parts)} of {runs} runs to do"
-    seconds = [part.core_seconds for part in parts if part.core_seconds is not None]
-    if len(seconds) < len(parts):
-        return text
-    wall = sum(seconds) / workers
+    runs, left = sum(part.runs for part in parts), sum(part.runs - part.finished for part in parts)
+    text = f"{name}: {left} of {runs} runs to do"
+    unknown = list(dict.fromkeys(learner for part in parts for learner in part.not_known))
+    others = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+    of_unknown = f"time not known: {', '.join(unknown[:NAMED])}{others}" if unknown else ""
+    wall = sum(part.core_seconds for part in parts) / workers
     duration = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
-    return f"{text}, about {duration} of training on {workers} workers"
+    known = f"about {duration} of training on {workers} workers" if wall or not unknown else ""
+    return ", ".join([text, "; ".join(filter(None, (known, of_unknown)))]) if left else text

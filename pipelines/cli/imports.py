@@ -16,14 +16,14 @@ from driftline.pipelines.cli import stream_options as shared
 from driftline.pipelines.cli.common import Json, command
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_from import from_app
-from driftline.pipelines.cli.stream_options import DRAWS, ROLES, option, paper_facts, save, tell, with_columns
+from driftline.pipelines.cli.stream_options import DRAWS, ROLES, flag_of, option, paper_facts, save, tell, with_columns
 
 import_app = typer.Typer()
 
 PLAIN = (str, int, float, bool, Path, str | None, int | None, float | None, Path | None)  # types of options of plug-ins
 VECTORS = "Vectors as samples: an .npy file (N, D), a row for each of the table."
 OPTIONS: dict[str, Any] = {  # parameter, or command and parameter → its option
-    **{role: Annotated[str | None, option(f"--{role}", "COLUMN", f"Column of {of}.")] for role, of in ROLES.items()},
+    **{role: Annotated[str | None, option(flag_of(role), "COLUMN", f"Column of {of}.")] for role, of in ROLES.items()},
     "columns": shared.Columns, "root": shared.Root, "size": shared.Size, "period": shared.Period,
     "test_share": shared.TestShare, "order": shared.Order, "grouping": shared.Grouping, "seed": shared.Seed,
     "paper": shared.Paper, "trained_until": shared.TrainedUntil, "bits": shared.Bits,
@@ -69,7 +69,7 @@ class Import(NamedTuple):
 
 OURS = {
     "arrays": Import(
-        ("FILE.npz", "Arrays x and y; optional step, time, split, group, id, classes."),
+        ("FILE.npz", "Arrays x and y; optional step, time, label_time, split, group, id, classes."),
         "Turn arrays in an .npz file into a stream.\n\nWithout steps, times are cut into steps; without splits, a "
         "test split is drawn.",
         "driftline stream from-arrays features.npz --out stream",
@@ -90,7 +90,7 @@ OURS = {
         "others are named; ids are the column id, else the row numbers; groups the column group or user.",
         "driftline stream from-table photos.csv --time taken --label kind\n  --period year --out S",
         {"features": None, "root": None, "size": 64, **TIMED},
-        ("time", "label", "x", "id", "path", "group"),
+        ("time", "label", "x", "id", "path", "group", "label_time"),
         "near-future",
         f"{BUILDERS}.table:from_table",
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, cast
@@ -185,7 +184,7 @@ def list_registered(kind: str) -> list[dict[str, str]]:
     registry = _things(kind)
     if not isinstance(registry, Registry):
         target = KINDS[kind][0]
-        texts = {name: ", ".join(thing) if isinstance(thing, tuple) else f"results on the stream {name}"
+        texts = {name: ", ".join(thing) if isinstance(thing, tuple) else f"Results on the stream {name}."
                  for name, thing in registry.items()}  # fmt: skip
         return [{"name": n, "summary": text, "origin": HOME, "target": target} for n, text in texts.items()]
     rows = _build_presets() if kind == "presets" else []
@@ -219,24 +218,29 @@ def _build_presets() -> list[dict[str, str]]:
 
 
 def _summary(thing: Any) -> str:
-    """First line of the docstring of code; the values of plain data."""
+    """First sentence of the docstring of code; the values of plain data."""
     if callable(thing):
         return first_sentence(thing.__doc__)
     values = thing if isinstance(thing, Mapping) else vars(thing)
-    return ", ".join(f"{key}={value}" for key, value in values.items())
+    plain = {key: value for key, value in values.items() if not isinstance(value, tuple | Mapping)}
+    groups = [f"{key}: {_values(value)}" for key, value in values.items() if key not in plain and value]
+    return f"{'; '.join([*([_values(plain)] if plain else []), *groups])}."
+
+
+def _values(group: Any) -> str:
+    return ", ".join([f"{key}={value}" for key, value in group.items()] if isinstance(group, Mapping) else group)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns; on a terminal, the second one is wrapped so that a row is no wider than the terminal."""
+    """Aligned columns; the second one is wrapped so that a row is no wider than the terminal, or 80 characters."""
     if not rows:
         return "nothing is registered"
     first, longest, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     beside = first + 2 + sum(width + 2 for width in others)
-    room = shutil.get_terminal_size().columns - beside if sys.stdout.isatty() else longest
-    room = max(20, min(room, longest))
+    room = max(20, min(shutil.get_terminal_size().columns - beside, longest))
     lines = []
     for name, text, *rest in rows:
-        for i, part in enumerate(textwrap.wrap(text, room) or [""]):
+        for i, part in enumerate(textwrap.wrap(text, room, break_on_hyphens=False) or [""]):
             cells = [f"{name if i == 0 else '':<{first}}", f"{part:<{room}}"]
             cells += [f"{cell if i == 0 else '':<{width}}" for cell, width in zip(rest, others, strict=True)]
             lines.append("  ".join(cells).rstrip())

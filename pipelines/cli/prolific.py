@@ -32,7 +32,9 @@ def _act(
     from driftline.pipelines.annotation.batches import prolific_action
 
     result = prolific_action(context_of_last(directory, sets, as_json), action, endpoint=endpoint, **more)
-    lines = [f"{name}: {value}" for name, value in result.items()]
+    facts = {n: ", ".join(f"{k} {v}" for k, v in value.items()) if action == "status" else value
+             for n, value in result.items()}  # fmt: skip
+    lines = [f"{name}: {value}" for name, value in facts.items()]
     lines += [next_step("run", directory)] if action == "collect" else []
     show(as_json, result, "\n".join(lines))
 
@@ -56,7 +58,7 @@ def publish(
 
 @command(prolific_app, "status", "driftline prolific status photos2024")
 def status(directory: RunFolder, endpoint: Endpoint = None, sets: Sets = None, as_json: Json = False) -> None:
-    """Show the state of the study and of its submissions."""
+    """Show the state of each batch's study, and of its submissions."""
     _act("status", directory, sets, endpoint, as_json)
 
 

@@ -26,9 +26,10 @@ def compare(
     """Compare two versions of a release, or two sets of runs.
 
     Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
-    may. Rows: says which learners score higher in B than in A, and which do not differ; writes a report of both.
+    may. Rows: says which learners score higher in B than in A, and which do not differ, on the seeds that both have,
+    and which settings differ; writes a report of both.
     """
-    from driftline.eval.reporting.two_runs import two_runs
+    from driftline.eval.reporting.two_runs import two_runs, what_differs
     from driftline.stream_builder.stream import Stream
 
     releases = [path for path in (first, second) if _is_release(path)]
@@ -49,7 +50,7 @@ def compare(
     out = guarded_out(out or Path("comparison"), "report")
     admit(plugins)
     page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
-    text = [f"  {e['learner']}: {_shares(e)}" for e in differences]
+    text = [", ".join(filter(None, (f"  {e['learner']}: {_shares(e)}", what_differs(e)))) for e in differences]
     show(
         as_json,
         {"out": str(out), "report": str(page), "differences": differences},

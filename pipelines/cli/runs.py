@@ -252,7 +252,10 @@ def status(
     document: dict[str, Any] = {"stages": entries} | ({"left_over": others} if others else {})
     document |= {"withdrawn": withdrawn} if withdrawn else {}
     lines = [last + runner.table(entries), *([others] if others else [])]
-    lines += [f"withdrawn: {len(withdrawn):,} photos ({directory / NAME})"] if withdrawn else []
+    if withdrawn:
+        from driftline.curate.release.selection import few  # imports numpy
+
+        lines.append(f"withdrawn: {len(withdrawn):,} photos, {few(withdrawn)} ({directory / NAME})")
     show(as_json, document, "\n".join(lines))
 
 

@@ -33,7 +33,7 @@ from driftline.pipelines.cli.stream_options import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from driftline.stream_builder.stream import Stream
 
 stream_app = group_app(
     "Create, show, measure and export streams.", "driftline stream from-folder-by-time album --out by-year"
@@ -44,6 +44,14 @@ stream_app.add_typer(encode_app)
 stream_app.add_typer(compose_app)
 
 StreamFolder = Annotated[Path, typer.Argument(metavar="STREAM", help="A stream folder.")]
+UNITS = {  # of a measure
+    "covariate": "1 is the distance of the last step's own training data",
+    "conditional": "1 is the distance of the last step's own training data, class by class",
+    **dict.fromkeys(("w2", "sliced", "entropic"), "in units of the samples"),
+    "mmd": "0 for equal distributions",
+    "c2st": "share right of a classifier that separates both, 0.5 for equal distributions",
+    "priors": "part of the class frequencies that differs from the last step's, 0 to 1",
+}
 EXPORT = "driftline stream export STREAM --format imagefolder --out exports"
 
 
@@ -78,21 +86,29 @@ def stream_measure(
     Distances are from each step's training data to the last step's test data. Of a large stream, evenly spaced samples
     of each split are used, and the output says so.
     """
+    from driftline.eval.reporting.files.terminal import columns
     from driftline.stream_builder.measures.shift_distance import measured
     from driftline.stream_builder.stream import Stream
 
-    document = measured(Stream.load(path), comma_separated(distance), labels, fidelity, exact, seed)
+    stream = Stream.load(path)
+    document = measured(stream, comma_separated(distance), labels, fidelity, exact, seed)
     statistics = document.get("labels")
-    rows = {name: values for name, values in document.items() if isinstance(values, list)}
-    rows |= {} if statistics is None else {"priors": statistics["priors"]}
-    lines = [f"{name:<12}" + "  ".join(f"{v:.3f}" for v in values) for name, values in rows.items()]
+    values = {name: of_steps for name, of_steps in document.items() if isinstance(of_steps, list)}
+    values |= {} if statistics is None else {"priors": statistics["priors"]}
+    heads, dates = _with_dates(stream)
+    rows = [
+        [*cells, *(f"{of_steps[i]:.3f}" if i < len(of_steps) else "–" for of_steps in values.values())]
+        for i, cells in enumerate(dates)
+    ]
+    lines = columns([[*heads, *values], *rows]) if values else []
+    lines.append(f"From each step's training data to the test data of the last step, {stream.steps[-1].name}.")
+    lines += [f"{name}: {unit}." for name, unit in UNITS.items() if name in values]
     if statistics is not None:
         blind, shift = statistics["blind"], statistics["suggested_shift"]
-        best = zip(blind["shifts"], blind["best"], strict=True)
-        lines.append(f"{'blind':<12}" + "  ".join(f"{s}: {b:.3f}" for s, b in best))
-        lines.append(
-            f"suggested shift S = {'none in range' if shift is None else shift} (chance {blind['chance']:.3f})"
-        )
+        best = [[f"{s:,}", f"{100 * b:.1f}"] for s, b in zip(blind["shifts"], blind["best"], strict=True)]
+        lines += ["", *columns([["samples ahead", "blind classifier, % right"], *best])]
+        found = "none in range" if shift is None else f"{shift:,} samples"
+        lines.append(f"suggested shift S = {found} (chance {100 * blind['chance']:.1f} %)")
         lines.append(statistics["ties_text"])
     lines += [f"Warning: {document['warning']}"] if "warning" in document else []
     if "samples_of_each_split" in document:
@@ -112,6 +128,7 @@ def stream_show(
 
     With --out, also draw contact sheets with a row per step.
     """
+    from driftline.eval.reporting.files.terminal import columns
     from driftline.stream_builder.stream import Stream
 
     if out is not None:
@@ -139,9 +156,20 @@ def stream_show(
         "sheets": sheets,
     }
     lines = [f"{stream.name}  {stream.sha256[:12]}  samples of shape {stream.x_shape}, {len(stream.classes)} classes"]
-    lines += [f"  {s.name:<12}" + "  ".join(f"{k} {len(v):,}" for k, v in s.splits.items()) for s in stream.steps]
+    heads, dates = _with_dates(stream)
+    names = list(dict.fromkeys(name for step in stream.steps for name in step.splits))
+    sizes = [[f"{len(s.splits[n]):,}" if n in s.splits else "–" for n in names] for s in stream.steps]
+    lines += columns([[*heads, *names], *(a + b for a, b in zip(dates, sizes, strict=True))])
+    lines.append(f"Numbers of samples{'; dates of the first and the last one, UTC' if 'from' in heads else ''}.")
     lines += [stream.ties_text(), *(f"  contact sheet: {name}" for name in sheets)]
     show(as_json, document, "\n".join(lines))
+
+
+def _with_dates(stream: Stream) -> tuple[list[str], list[list[str]]]:
+    """Heads and cells of a table's first columns: each step's name, and its first and last day where it has times."""
+    days = [step.days() for step in stream.steps]
+    heads = ["step", *(["from", "to"] if any(days) else [])]
+    return heads, [[s.name, *((d or ("–", "–")) if any(days) else ())] for s, d in zip(stream.steps, days, strict=True)]
 
 
 @command(stream_app, "export", EXPORT)

@@ -22,6 +22,7 @@ ROLES = {
     "id": "ids, each of one sample",
     "path": "file names of images",
     "group": "uploaders: all samples of one are on one side",
+    "label_time": "when labels come, if later than their samples; empty: never",
 }
 DATA = "A name (driftline list datasets), a path, or package.module:Name."
 PERIOD = "year|month|week|day|N"
@@ -30,6 +31,11 @@ PERIOD = "year|month|week|day|N"
 def option(flag: str, metavar: str | None, text: str, panel: str | None = INPUT, **more: Any) -> Any:
     """An option under a heading. metavar: None for flags and choices."""
     return typer.Option(flag, metavar=metavar, help=text, rich_help_panel=panel, **more)
+
+
+def flag_of(role: str) -> str:
+    """The option of a role of columns."""
+    return f"--{role.replace('_', '-')}"
 
 
 Columns = Annotated[str | None, option("--columns", "YAML", "All columns at once: '{time: taken, label: kind}'.")]
@@ -151,5 +157,5 @@ def with_columns(columns: str | None, options: dict[str, Any]) -> dict[str, Any]
         if role not in roles:
             raise BadConfig(f"--columns names {role!r}.", f"Available here: {', '.join(roles)}.")
         if options[role] is not None:
-            raise BadConfig(f"--columns names {role}, and --{role} was given, too.", "Expected one of them.")
+            raise BadConfig(f"--columns names {role}, and {flag_of(role)} was given, too.", "Expected one of them.")
     return options | named

@@ -179,11 +179,15 @@ def evaluate(
     protocol and of all learners that have such a setting; `{"er.memory": 500}`: of one. preset: a paper's settings.
     tune: setting → candidates. device: for learners with a network. workers, engine: runs side by side, of a stream's
     folder and with `out`. out: folder for rows; finished runs in it are not repeated. reuse: "any" takes them whatever
-    their code. Raises IncompatibleStream and BadConfig before any work.
+    their code. Shows progress on stderr. A learner that cannot run or crashes is a warning, and a row of `frame()`.
+    Raises IncompatibleStream and BadConfig before any work.
     """
+    import warnings
+
     from driftline.curate.core.executor import Executor
+    from driftline.curate.core.run_log import RunLog
     from driftline.eval import run
-    from driftline.eval.experiment.inputs import several
+    from driftline.eval.experiment.inputs import numbers_of, several
     from driftline.eval.experiment.learner_spec import spec_of
     from driftline.eval.training.sgd_learner import place
 
@@ -196,9 +200,15 @@ def evaluate(
     more["executor"] = Executor(engine, workers) if workers > 1 or engine != "local" else None
     settings = {**of_device, **(settings or {})}
     folder = Path(stream) if isinstance(stream, str | Path) else None
-    if folder is not None and not (folder / "stream.json").is_file() and (draws := run.draws_of(folder)):
-        return run.evaluate_draws(draws, protocol, chosen, settings, **more)
-    return run.evaluate(stream, protocol, chosen, seeds, settings, **more)
+    draws = run.draws_of(folder) if folder is not None and not (folder / "stream.json").is_file() else {}
+    with RunLog().progress("evaluate", len(chosen) * len(draws or numbers_of(seeds)), "runs") as more["progress"]:
+        if draws:
+            results = run.evaluate_draws(draws, protocol, chosen, settings, **more)
+        else:
+            results = run.evaluate(stream, protocol, chosen, seeds, settings, **more)
+    for entry in results["skipped"]:
+        warnings.warn(f"{entry['learner']} was skipped: {entry['because']}", stacklevel=2)
+    return results
 
 
 def report(

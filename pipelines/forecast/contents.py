@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import OUTSIDE, UNDECIDED, assign
+from driftline.curate.bucketing.assign import OUTSIDE, THIN, UNDECIDED, assign
 from driftline.curate.bucketing.frozen import assign_frozen
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.bucketing.settled import settled_dates, times_of
@@ -44,15 +44,6 @@ def _here(context: Context) -> FileSource | None:
     return source if isinstance(source, FileSource) and "://" not in source.path else None
 
 
-def files(context: Context) -> dict[str, Any] | None:
-    """What is in a folder of photos: format → photos, and reason → suffix → files that are left out."""
-    source = _here(context)
-    if not isinstance(source, Folder):
-        return None
-    below = source.files(place_of(context))
-    return {"photos": below.formats(), "left_out": below.counts()}
-
-
 def column_notes(context: Context) -> list[str]:
     """What people should know of a table's ids, times and labels. Raises BadInput if they cannot be what they seem."""
     source = _here(context)
@@ -70,13 +61,15 @@ class Cut:
     """The photos of a sample in buckets."""
 
     number: npt.NDArray[np.int64]
-    """(N,) bucket of each, or OUTSIDE, or UNDECIDED"""
+    """(N,) bucket of each, or OUTSIDE, UNDECIDED or THIN"""
     labelled: dict[int, str]
     """number and name of each labelled bucket"""
     sizes: list[dict[str, Any]]
     """name and photos of each of these"""
     undecided: int | None = None
     """photos that may be in several; None: the stage bucket is done"""
+    thin: int | None = None
+    """photos that wait for others of their period; likewise"""
     near_borders: int | None = None
     """photos of a folder whose clock, of unknown offset, shows a time within 14 hours of a bucket's border: only these
     may be in the wrong bucket. None: another source, or the stage is done"""
@@ -87,6 +80,7 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
     again: by the settings, or the borders that the run keeps; else as the finished stage did. borders: instead of
     these. Raises Shortage if no photo is in a bucket."""
     settings, ids = context.config.buckets, whole(table["id"])
+    settings = settings.model_copy(update={"min_photos": max(1, round(settings.min_photos / share))})  # of a sample
     if not again:
         folder = folder_of(context.root, "bucket")
         of = dict(rows_of(pq.ParquetFile(folder / "members.parquet").read(["id", "bucket"]), "id", "bucket"))
@@ -99,7 +93,7 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
         number, buckets = assign(times.first, ids, settings, times.last)
     else:
         number, buckets = assign_frozen(times.first, ids, borders, settings, times.last)
-    undecided = int((number == UNDECIDED).sum())
+    undecided, thin = (round(int((number == why).sum()) * share) for why in (UNDECIDED, THIN))
     if not (number >= 0).any():
         problem = f"None of {len(table):,} photos is in a bucket (date_undecided {undecided:,})."
         raise Shortage(problem, "", "Compare buckets with the dates of the photos.")
@@ -111,7 +105,7 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
         first = np.searchsorted(at_borders, clocks - ZONES, "left")
         near = int((first < np.searchsorted(at_borders, clocks + ZONES, "right")).sum())
     plain = [bucket.plain() for bucket in buckets]
-    return Cut(number, *_labelled(settings, plain, share), round(undecided * share), near)
+    return Cut(number, *_labelled(settings, plain, share), undecided, thin, near)
 
 
 def _labelled(
@@ -130,9 +124,10 @@ def all_taken(settings: RetrieveSettings, photos: int) -> bool:
     )
 
 
-def by_label(context: Context, table: pa.Table, pieces: Cut) -> list[str] | None:
+def by_label(context: Context, table: pa.Table, whole: bool, pieces: Cut) -> list[str] | None:
     """A sentence for each class and bucket that cannot have images, by the labels of the source; None where people give
-    the labels. table: all photos. Raises Shortage where a run would for lack of labels, whatever it retrieves."""
+    the labels. whole: whether the table has all photos, else the sentences say of how many they are. Raises Shortage
+    where a run would for lack of labels, whatever it retrieves."""
     config, settings = context.config, context.config.retrieve
     if config.validation.method != "catalogue":
         return None
@@ -147,17 +142,19 @@ def by_label(context: Context, table: pa.Table, pieces: Cut) -> list[str] | None
     if not any(counts[b, c] for b in photos for c in settings.classes):
         known = ", ".join(f"{label} {n:,}" for label, n in labels.most_common(6)) or "none"
         raise Shortage(
-            f"No photo has the label of a concept; labels of the photos: {known}.",
+            f"{'No photo' if whole else f'None of {len(table):,} photos'} has the label of a concept; labels of the "
+            f"photos: {known}.",
             f"Expected some of {', '.join(named)}.",
             "Change retrieve.concepts.",
         )
-    if config.release.short == "fail":
+    if config.release.short == "fail" and whole:
         wanted = {name: config.release.wanted(name) for name in settings.classes}
         cells = {(b, c): counts[b, c] for b in photos for c in wanted}
         check_enough(
             cells, wanted, "Too few photos have the label", "Lower release.per_class, or set release.short: fewer."
         )
-    return absences(counts, list(photos), sorted(settings.classes))
+    sentences = absences(counts, list(photos), sorted(settings.classes))
+    return sentences if whole else [f"{sentence[:-1]} (of {len(table):,} photos)." for sentence in sentences]
 
 
 def _without_offset(extra: str) -> bool:

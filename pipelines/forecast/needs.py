@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import DriftlineError, Shortage, explained
 from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of
 from driftline.curate.fetch.address_guard import guard, mostly_private
-from driftline.curate.metadata.clocks import contradicted
-from driftline.curate.metadata.schema import TABLE, judge_times
 from driftline.curate.retrieval.best_lists import list_bytes
-from driftline.curate.sources.base import FileSource, Workplace
-from driftline.curate.sources.folder import Folder
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast.again import again, expected_questions, questions
-from driftline.pipelines.forecast.contents import Cut, all_taken, by_label, column_notes, cut, files, place_of, resets
+from driftline.pipelines.forecast.contents import Cut, all_taken, by_label, column_notes, cut
+from driftline.pipelines.forecast.sample import Sample, sample_of
 from driftline.pipelines.run.plan import Plan, make
-from driftline.pipelines.run.stage import Context, Stage, parts_of
+from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import beside, done_of, folder_of
 from driftline.pipelines.stages.embed import BUILT_IN, spec_of
 
-SAMPLE = 1_000  # records of the source that are read
-HEAD = 4 << 20  # bytes of a text file that are read to estimate its lines
+LOOKED_AT = 1_000  # photos whose bytes are counted
 TYPICAL = 120_000  # bytes of a photo behind an address: Flickr's medium size
 BATCH = 8  # images that are embedded to measure the model's speed
 HOSTS = 3
@@ -48,25 +38,6 @@ SPEED = {"ingest": 5_000, "filter": 200_000, "bucket": 500_000, "retrieve": 200_
          "publish": 200}  # fmt: skip
 FROM_STORE = 2_000  # photos a second that come from the store
 COPIED, ASKED = 300, 2  # photos a second: from this machine's disk; over one connection
-OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.open, ".gz": gzip.open}
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The photos of a run as far as they are known, after its filters."""
-
-    table: pa.Table
-    """columns id, uploaded, until, url, path, user, label of N photos"""
-    photos: float
-    """how many photos there are; N of them are in the table"""
-    known_by: str
-    """what was counted"""
-    dropped: dict[str, int]
-    """of the sample: reason → records that the filters drop"""
-    reset_clocks: dict[str, int] = field(default_factory=dict)
-    """of the sample before its filters: day → photos of `resets`"""
-    contradicted: dict[str, int] = field(default_factory=dict)
-    """of the sample before its filters: two places of dates → photos of `contradicted`"""
 
 
 def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -105,20 +76,21 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
         problems[f"No server of the photos answers: {', '.join(network)}."] = None
     wanted = _wanted(context, buckets, problems) if buckets is not None and "retrieve" in todo else None
     classes = None
-    if sample is not None and pieces is not None and "publish" in todo and sample.photos == len(sample.table):
-        classes = _noted(problems, lambda: by_label(context, sample.table, pieces))
+    if sample is not None and pieces is not None and "publish" in todo:
+        classes = _noted(problems, lambda: by_label(context, sample.table, sample.whole, pieces))
     return {
         "photos": None if sample is None else {
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
             "share_known_by": basis, "known_by": sample.known_by, "sample_dropped": sample.dropped,
         },
-        "files": _noted(problems, lambda: files(context)) if "ingest" in todo else None,
+        "files": None if sample is None else sample.files,
         "collection": context.config.collection.notes(),
         "columns": _noted(problems, lambda: column_notes(context)) or [] if "ingest" in todo else [],
         "reset_clocks": {} if sample is None else sample.reset_clocks,
         "contradicted_dates": {} if sample is None else sample.contradicted,
         "near_borders": None if pieces is None else pieces.near_borders,
         "undecided": None if pieces is None else pieces.undecided,
+        "thin": None if pieces is None else pieces.thin,
         "buckets": buckets,
         "classes": classes,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
@@ -146,75 +118,8 @@ def _noted(problems: dict[str, None], work: Callable[[], Any]) -> Any:
         return None
 
 
-def sample_of(context: Context, todo: set[str]) -> Sample | None:
-    """From the last stage that is kept; else from the first records of the source. None if the source is not here."""
-    columns = ["id", "uploaded", "until", "url", "path", "user", "label"]
-    if "filter" not in todo:
-        table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts_of(_folder(context, "filter"))])
-        fetched = _folder(context, "fetch") / "index.parquet"
-        if "fetch" in todo or not fetched.is_file():  # --until names an earlier stage
-            return Sample(table, len(table), "the stage filter", {})
-        index = pq.ParquetFile(fetched).read(["id", "fault"])
-        good = index.filter(pc.is_null(index["fault"]))["id"].combine_chunks()
-        return Sample(table.filter(pc.is_in(table["id"], value_set=good)), len(good), "the stage fetch", {})
-    if "ingest" not in todo:
-        parts = parts_of(_folder(context, "ingest"))
-        table = pq.ParquetFile(parts[0]).read().slice(0, 100 * SAMPLE)
-        return _filtered(context, table, sum(pq.read_metadata(part).num_rows for part in parts), "the stage ingest")
-    source = context.config.collection
-    if not isinstance(source, FileSource) or "://" in source.path or not source.starts_at_once:
-        return None
-    place = place_of(context)
-    batches = source.batches(SAMPLE, 0, place)
-    table = judge_times(pa.Table.from_batches([next(batches)]))
-    rows, exact = _rows_of(source, place) if len(table) == SAMPLE else (len(table), True)
-    table = table.filter(pc.is_null(table["fault"])).select(TABLE.names)
-    known_by = f"{'' if exact else 'about '}{rows:,} records of the source"
-    return _filtered(context, table, rows, known_by)
-
-
 def _folder(context: Context, name: str) -> Path:
     return folder_of(context.root, name)
-
-
-def _filtered(context: Context, table: pa.Table, rows: int, known_by: str) -> Sample:
-    """The sample after the stage filter, which works in a folder for the moment."""
-    (stage,) = (stage for stage in make(context) if stage.name == "filter")
-    with TemporaryDirectory() as folder:
-        write_parquet(Path(folder, "in", "table", "part-00000.parquet"), table)
-        quiet = type(context.run_log)(None, quiet=True)
-        quiet_stage: Stage = type(stage)(type(context)(context.root, context.config, quiet))
-        counts = quiet_stage.run({"ingest": Path(folder, "in")}, Path(folder, "out"))
-        filtered = pa.concat_tables([pq.ParquetFile(part).read() for part in parts_of(Path(folder, "out"))])
-    if len(table) < rows:
-        known_by += f", by the first {len(table):,}"
-    dropped = dict(counts.plain()["dropped"])
-    photos = rows * len(filtered) / max(1, len(table))
-    return Sample(filtered, photos, known_by, dropped, resets(table), contradicted(table["extra"].to_pylist()))
-
-
-def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
-    """Records of a source, and whether they were counted (else estimated)."""
-    total, exact = 0, True
-    for path in source.inputs(place):
-        if isinstance(source, Folder):
-            return len(source.files(place).photos), True
-        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        for file in files:
-            n, counted = _lines(file) if file.suffix != ".parquet" else (pq.read_metadata(file).num_rows, True)
-            total, exact = total + n, exact and counted
-    return total, exact
-
-
-def _lines(path: Path) -> tuple[int, bool]:
-    """Lines of a text file, by those of its beginning."""
-    with path.open("rb") as raw:
-        opener = OPENERS.get(path.suffix)
-        file: IO[bytes] = raw if opener is None else opener(raw)
-        head = file.read(HEAD)
-        if len(head) < HEAD:
-            return head.count(b"\n"), True
-        return int(head.count(b"\n") * path.stat().st_size / raw.tell()), False
 
 
 def _cut(context: Context, sample: Sample, todo: set[str], borders: Mapping[str, Any] | None) -> Cut:
@@ -293,7 +198,7 @@ def _disk(context: Context, sample: Sample | None, photos: int | None, todo: set
     free = shutil.disk_usage(root).free
     if sample is None or photos is None or "fetch" not in todo:
         return {"bytes": 0 if "fetch" not in todo else None, "free": free, "known_by": None}
-    paths = [path for path in sample.table["path"].to_pylist()[:SAMPLE] if path and Path(path).is_file()]
+    paths = [path for path in sample.table["path"].slice(0, LOOKED_AT).to_pylist() if path and Path(path).is_file()]
     each = float(np.mean([Path(path).stat().st_size for path in paths])) if paths else TYPICAL
     return {"bytes": round(each * photos), "free": free, "known_by": "files" if paths else f"{TYPICAL:,} bytes a photo"}
 

@@ -33,11 +33,8 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         add("columns", note)
     for sentence in _dates(needs):
         add("dates", sentence)
-    if (buckets := needs["buckets"]) is not None:
-        shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
-        add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")
-        if len(buckets) == 1:
-            add("", "one bucket: no model can be tested on a later time")
+    for head, sentence in _buckets(needs):
+        add(head, sentence)
     if (uploaders := needs["uploaders"]) is not None and uploaders["too_large"]:
         add(
             "uploaders",
@@ -83,6 +80,18 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     for problem in needs["problems"]:
         add("problem", problem)
     return "\n".join(lines)
+
+
+def _buckets(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Photos of each bucket, and what is odd about them."""
+    if (buckets := needs["buckets"]) is None:
+        return
+    shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
+    yield "buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}"
+    if needs["thin"]:
+        yield "", f"{needs['thin']:,} photos wait until their time has buckets.min_photos: thin_period"
+    if len(buckets) == 1:
+        yield "", "one bucket: no model can be tested on a later time"
 
 
 def _candidates(wanted: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -136,6 +136,7 @@ def counts_of(root: Path, stage: str) -> dict[str, Any] | None:
     table = pq.ParquetFile(folder_of(root, "retrieve") / "candidates.parquet").read(["id", "fate"])
     table = table.filter(pc.is_in(table["id"], value_set=later.combine_chunks()))
     fates = Counter(best_of(table, "fate", FATES)["fate"].to_pylist())
+    del fates["kept"], fates["background"]  # since these rounds, photos came or left: the first batch has them now
     if stage == "ask":
         return Counts(counts["read"] + fates.total(), counts["kept"] + fates.total(), counts["dropped"]).plain()
     return Counts(counts["read"], counts["kept"] + fates.total(), Counter(counts["dropped"]) - fates).plain()

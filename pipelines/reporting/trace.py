@@ -119,6 +119,8 @@ def _id_of(root: Path, name: str) -> str:
             if pc.any(pc.match_substring_regex(rows["id"], rf"\A{re.escape(name)}\z")).as_py():
                 return name
             ids |= _with_place(rows, name)
+    for part in sorted((folder_of(root, "ingest") / "rejects").glob("*.parquet")):
+        ids |= _rejected(pq.ParquetFile(part).read(["id", "detail"]), name)
     if len(ids) > 1:
         shown = ", ".join(sorted(ids)[:5])
         raise UnknownName(f"{len(ids)} photos of {root} are named {name!r}.", "Give one id.", f"The first: {shown}.")
@@ -136,6 +138,18 @@ def _with_place(rows: pa.Table, place: str) -> set[str]:
         pc.fill_null(pc.match_substring_regex(rows["url"], rf"(\A|/){end}\z"), False),
     )
     return set(rows["id"].filter(match).to_pylist())
+
+
+def _rejected(rows: pa.Table, place: str) -> set[str]:
+    """Ids of the rejected files whose path, which begins the detail, is, ends in, or is the end of what was given."""
+    file, given = place.rpartition("/")[2], f"/{Path(place).absolute().as_posix()}"
+    ids = set()
+    for row in rows.filter(pc.fill_null(pc.match_substring(rows["detail"], file or "/"), False)).to_pylist():
+        path, named, rest = row["detail"].partition(file)
+        path = f"/{path}{named}"
+        same = path.endswith(f"/{place.removeprefix('./')}") or given.endswith(path)
+        ids |= {row["id"]} if same and row["id"] and (not rest or rest.startswith((": ", " ("))) else set()
+    return ids
 
 
 def _rows(path: Path, id_: str) -> list[dict[str, Any]]:

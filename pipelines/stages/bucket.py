@@ -58,7 +58,7 @@ class Bucket(Stage):
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from driftline.curate.bucketing.assign import UNDECIDED, assign, most_concerned
+        from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign, most_concerned
         from driftline.curate.bucketing.frozen import assign_frozen
         from driftline.curate.bucketing.settled import settled_dates, times_of
         from driftline.curate.images.shards import good
@@ -93,8 +93,10 @@ class Bucket(Stage):
                 inside = pa.array(number[part] >= 0)
                 writer.write_table(rows.append_column("bucket", pa.array(number[part], pa.int32())).filter(inside))
                 outside = rows.filter(pc.invert(inside))
-                of_two = pa.array(number[part][number[part] < 0] == UNDECIDED)
-                reason = pc.if_else(of_two, "date_undecided", "outside_buckets").cast(pa.string())
+                why = number[part][number[part] < 0]
+                of_two = pa.array(why == UNDECIDED)
+                reason = pc.if_else(pa.array(why == THIN), "thin_period", "outside_buckets")
+                reason = pc.if_else(of_two, "date_undecided", reason).cast(pa.string())
                 detail = pc.if_else(of_two, pa.array(_intervals(outside), pa.string()), pa.scalar(None, pa.string()))
                 rejects.append(pa.table([outside["id"], outside["row"], reason, detail], schema=REJECTS))
         dropped = pa.concat_tables(rejects) if rejects else REJECTS.empty_table()

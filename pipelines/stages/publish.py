@@ -119,7 +119,8 @@ class Publish(Stage):
         """What the release says of its run."""
         from driftline.pipelines.reporting.dropped import counts_of
 
-        config = self.context.config
+        config, cut = self.context.config, self.context.config.buckets
+        joined = {"joined": {"unit": cut.unit, "min_photos": cut.min_photos}} if cut.joins else {}
         rules = {"method", "workers", "agree", "rule", "aggregate", "confidence", "sensitive_drop", "sensitive_hold",
                  "skip_people", "skip_confidence"}  # fmt: skip
         return {
@@ -141,6 +142,7 @@ class Publish(Stage):
             "agreement": _agreement(inputs["tally"] / "agreement.json"),
             "contradicted_dates": self._contradicted(inputs["filter"]),
             "undecided": read_json(inputs["bucket"] / "undecided.json"),
+            **joined,
             "counts": {name: counts_of(self.context.root, name) for name in self.needs},
             "judgement": self._text(config.release.judgement),
         }

@@ -25,7 +25,10 @@ class Tally(Stage):
     name: ClassVar[str] = "tally"
     records: ClassVar[Records] = (("answers.parquet", ""), ("verdicts.parquet", "verdict"))
     needs: ClassVar[tuple[str, ...]] = ("filter", "fetch", "bucket", "embed", "retrieve", "ask")
-    hint: ClassVar[str] = "No image shows a concept of retrieve.concepts: change them, or see driftline dropped."
+    hint: ClassVar[str] = (
+        "No image shows a concept of retrieve.concepts by its answers: change the concepts; of no_majority, settle the "
+        "conflicts on the page of driftline annotate. driftline dropped lists all."
+    )
 
     def settings(self) -> Any:
         """The rules of counting, the labels of the source's catalogue, and the sizes of classes that rounds fill."""
@@ -71,6 +74,8 @@ class Tally(Stage):
             asked += [item | {"round": number} for item in items]
             verdicts = judge.verdicts(asked)
             items = self._next_items(inputs, asked, verdicts, number) if config.release.short == "reopen" else []
+            if not items and config.release.short == "reopen":
+                items = judge.known(self._unasked(inputs, asked))  # no answer is lost when the rounds are others
             to_people = judge.again(asked, items, number >= config.validation.rounds)
             left_out = {item["id"] for item in items} - {item["id"] for item in to_people}
             items = [item for item in items if item["id"] not in left_out]
@@ -109,6 +114,16 @@ class Tally(Stage):
             f"e.g. {describe_short(short)[0]}{outcome}"
         )
         return items
+
+    def _unasked(self, inputs: Mapping[str, Path], asked: Items) -> Items:
+        """The candidates that no round asked about."""
+        import pyarrow.parquet as pq
+
+        ids = {item["id"] for item in asked}
+        candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")
+        rows = candidates.select([*items_schema().names, "fate"]).to_pylist()
+        rows = [row for row in rows if row.pop("fate") in ("surplus", "reserve") and row["id"] not in ids]
+        return rows
 
     def _catalogue(self, inputs: Mapping[str, Path]) -> Catalogue:
         import pyarrow.parquet as pq

@@ -19,7 +19,7 @@ from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from driftline.stream_builder.ties import FACT, KEPT
 from driftline.stream_builder.validate import check
 
-KEYS = {"x", "y", "step", "time", "split", "group", "id", "classes"}
+KEYS = {"x", "y", "step", "time", "label_time", "split", "group", "id", "classes"}
 NAMED = {"y", "split", "group", "id", "classes"}  # arrays that may be texts
 
 
@@ -34,9 +34,10 @@ def from_arrays(
 
     `x (N, …)` floats, which become float32 unless they are float16, or uint8 `(N, H, W, 3)`; `y (N,)` integers from 0,
     or names of classes; optional `step (N,)` integers from 0, `time (N,)` dates, years, ISO 8601 or numbers since 1970,
-    `split (N,)` of train, val and test, `group (N,)` whose equal values share an uploader or are near copies,
-    `id (N,)`, `classes (C,)`. The order within a step and split is kept, also of equal times, and has meaning: bring it
-    into another one if it has none.
+    `label_time (N,)` the same for labels that come later than their samples, or none (null, NaT, NaN, infinity) for one
+    that never comes: protocols that delay labels do not show it to learners, and score it; `split (N,)` of train, val
+    and test, `group (N,)` whose equal values share an uploader or are near copies, `id (N,)`, `classes (C,)`. The order
+    within a step and split is kept, also of equal times, and has meaning: bring it into another one if it has none.
 
     Without `step`, samples are put in order of time and cut into steps: period is their number (fewer if there are
     fewer times; about equally many samples each, equal times in one), or year, month, week, day. Without `split`, a
@@ -65,6 +66,7 @@ def from_arrays(
         how = "with about equally many samples, cut by time" if count_of(period) else f"of a {period}"
         notes.append(f"{len(names)} steps {how}")
     x, y, time, step = arrays["x"], arrays["y"], arrays.get("time"), arrays.get("step", np.zeros(n, np.int64))
+    label_time = arrays.get("label_time")
     group = numbered(arrays["group"]) if "group" in arrays else None
     if step.dtype.kind not in "iu":
         raise BadArray(f"{what}: step has dtype {step.dtype}.", "Expected integers from 0.")
@@ -86,8 +88,8 @@ def from_arrays(
         for part in SPLITS:
             rows = np.flatnonzero((step == value) & (side == part))
             if len(rows):
-                times, groups = (None if column is None else column[rows] for column in (time, group))
-                splits[part] = Split(x[rows], y[rows], ids[rows], times, groups)
+                times, groups, late = (None if column is None else column[rows] for column in (time, group, label_time))
+                splits[part] = Split(x[rows], y[rows], ids[rows], times, groups, label_time=late)
         steps.append(Step(index, names[index] if names else str(value), splits))
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
     facts |= ({"made": "; ".join(notes)} if notes else {}) | ({} if time is None else {FACT: KEPT})
@@ -116,8 +118,10 @@ def _checked(arrays: dict[str, Array], what: str) -> tuple[dict[str, Array], lis
     y, classes = _labels(arrays, what)
     check(x, y, len(classes), what)
     arrays |= {"x": x, "y": y, "id": arrays.get("id", np.arange(n))}
+    if "label_time" in arrays and "time" not in arrays:
+        raise BadInput(f"{what}: label_time is there, and time is missing.", "Expected both, or neither.")
     if "time" in arrays:
-        arrays["time"] = _times(arrays["time"], what)
+        arrays |= _times(arrays["time"], arrays.get("label_time"), what)
     return arrays, classes
 
 
@@ -175,27 +179,40 @@ def _samples(x: Array, what: str) -> Array:
         raise BadArray(f"{what}: x has values that are no numbers ({reason(error)}).", "Expected numbers.") from None
 
 
+def moments_of(column: Any) -> Any:
+    """Periods of pandas as their first moment; other columns as they are."""
+    return column.dt.to_timestamp() if str(getattr(column, "dtype", "")).startswith("period[") else column
+
+
 def _array(values: Any) -> Array:
     """Objects that are all texts, as pandas has them, are text."""
-    array = np.asarray(values)
+    array = np.asarray(moments_of(values))
     if array.dtype.kind == "O" and array.size and all(isinstance(value, str) for value in array.flat):
         return array.astype(np.str_)
     return array
 
 
-def _times(time: Array, what: str) -> npt.NDArray[np.int64]:
+def _times(time: Array, label_time: Array | None, what: str) -> dict[str, npt.NDArray[np.int64]]:
+    """The arrays in seconds: time and, if there is one, label_time."""
     import pyarrow as pa
 
-    from driftline.stream_builder.importers.dated import seconds_of_column, times_of
+    from driftline.stream_builder.importers.dated import label_times, seconds_of_column, times_of
 
     def row_of(row: int) -> str:
         return f"{what}, index {row}"
 
-    try:
-        column = pa.chunked_array([pa.array(time, from_pandas=True)])
-    except (pa.ArrowException, TypeError, ValueError):
-        return times_of(time.tolist(), row_of)
-    return seconds_of_column(column, row_of)
+    def column(array: Array) -> tuple[pa.ChunkedArray, bool]:
+        """The values, and False if they are of several kinds and had to become texts."""
+        try:
+            return pa.chunked_array([pa.array(array, from_pandas=True)]), True
+        except (pa.ArrowException, TypeError, ValueError):
+            return pa.chunked_array([[None if value is None else str(value) for value in array.tolist()]]), False
+
+    times, of_one_kind = column(time)
+    seconds = {"time": seconds_of_column(times, row_of) if of_one_kind else times_of(time.tolist(), row_of)}
+    if label_time is not None:
+        seconds["label_time"] = label_times(column(label_time)[0], times, seconds["time"], row_of)
+    return seconds
 
 
 def _sides(split: Array, what: str) -> Array:

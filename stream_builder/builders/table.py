@@ -14,8 +14,9 @@ from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reaso
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.documents import check_encoding
 from driftline.curate.core.outside.tables import read_parquet, readable
+from driftline.stream_builder.builders.arrays import moments_of
 from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_hdf5
-from driftline.stream_builder.importers.dated import column_of, seconds_of_column, texts_of
+from driftline.stream_builder.importers.dated import column_of, label_times, seconds_of_column, texts_of
 from driftline.stream_builder.lazy_images import from_download
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Stream
@@ -31,6 +32,7 @@ def from_table(
     id: str | None = None,
     path: str | None = None,
     group: str | None = None,
+    label_time: str | None = None,
     features: str | Path | None = None,
     root: str | Path | None = None,
     size: int = 64,
@@ -42,8 +44,9 @@ def from_table(
 ) -> Stream:
     """source: a CSV or Parquet file, a data frame, columns by name, or a folder with the order files of CGLM or CLOC.
 
-    time, label, id, path, group: names of columns (default: the same names; without ids, a row's number). Times are
-    dates, years, ISO 8601 or numbers since 1970. Samples are the columns `x`: numbers, lists of numbers or one column
+    time, label, id, path, group, label_time: names of columns (default: the same names; without ids, a row's number).
+    Times are dates, years, ISO 8601 or numbers since 1970; label_time is when a label comes, empty if it never does
+    (`importers.dated.label_times`). Samples are the columns `x`: numbers, lists of numbers or one column
     of texts; or the rows of `features` (.npy, (N, D); of order files a folder with train.npy and test.npy); or the
     images of the column `path`, below `root` (default: the table's folder), of size × size pixels. Equal values of
     group share an uploader or are near copies. The rest is as in `in_time_order`.
@@ -51,9 +54,10 @@ def from_table(
     Raises MissingFile, and BadInput naming file, column and row.
     """
     columns: dict[str, Any] = {"time": time, "label": label, "x": x, "id": id, "path": path, "group": group}
+    columns |= {"label_time": label_time}
     features, root = (None if place is None else Path(place) for place in (features, root))
     if isinstance(source, str | Path) and Path(source).is_dir():
-        if named := [name for name, column in columns.items() if column is not None]:
+        if named := [name.replace("_", "-") for name, column in columns.items() if column is not None]:
             raise BadConfig(f"--{named[0]} was given for the folder {source}.", "Expected it for tables only.")
         if not (Path(source) / "train_labels.hdf5").is_file():
             way_out = "Of a release: driftline stream from-release --period N."
@@ -74,10 +78,13 @@ def timed_table(
     """The samples of a table, as `from_table` has them. columns: role → column, or columns of x."""
     table, what = _opened(source), str(source) if isinstance(source, str | Path) else "the table"
     asked = {role: column for role, column in (columns or {}).items() if column is not None}
+    if not len(table):
+        raise BadInput(f"{what} has no rows.", "Expected one a sample.")
     of = Path(what)
 
     def column(role: str, *usual: str) -> str:
-        return column_of(table, of, asked.get(role), (role, *usual), f"--{role}")
+        own = str(asked[role]) if role in asked else None
+        return column_of(table, of, own, (role, *usual), f"--{role.replace('_', '-')}")
 
     def texts(name: str) -> list[str]:
         return texts_of(table[name].to_pylist(), row_of, name)
@@ -91,12 +98,14 @@ def timed_table(
     names = texts(column("label"))
     number = {name: i for i, name in enumerate(sorted(set(names)))}
     y = np.array([number[name] for name in names], np.int64)
-    time = seconds_of_column(table[column("time")], row_of)
+    times = table[column("time")]
+    time = seconds_of_column(times, row_of)
+    late = label_times(table[column("label_time")], times, time, row_of) if has("label_time") else None
     if len({"x", "path"} & set(asked)) + (features is not None) > 1:
         raise BadConfig("More than one of --x, --features and --path was given.", "Expected one of them.")
     if "x" in asked:
-        wanted = [name.strip() for name in asked["x"].split(",")] if isinstance(asked["x"], str) else asked["x"]
-        x: Any = _samples(table, [column_of(table, of, name, (), "--x") for name in wanted], row_of)
+        wanted = asked["x"].split(",") if isinstance(asked["x"], str) else list(asked["x"])
+        x: Any = _samples(table, [column_of(table, of, str(name).strip(), (), "--x") for name in wanted], row_of)
         check(x, y, len(number), what)
     elif features is not None:
         x = open_array(features, "fu", (None, -1), "Check --features.")
@@ -115,6 +124,7 @@ def timed_table(
         time,
         list(number),
         group=None if group is None else numbered(np.array(["" if v is None else str(v) for v in group])),
+        label_time=late,
     )
 
 
@@ -129,10 +139,13 @@ def _opened(source: Any) -> pa.Table:
             table.validate(full=True)
         return table
     try:
-        return pa.table(dict(source)) if isinstance(source, Mapping) else pa.Table.from_pandas(source)
+        if isinstance(source, Mapping):
+            return pa.table({str(name): moments_of(column) for name, column in source.items()})
+        return pa.Table.from_pandas(source.apply(moments_of).rename(columns=str), preserve_index=False)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         expected = "Expected a file, a data frame, or columns by name."
-        raise BadInput(f"{type(source).__name__} is no table ({reason(error)}).", expected) from None
+        why = "; ".join(map(str, error.args))  # Arrow's has the value, then its column
+        raise BadInput(f"{type(source).__name__} is no table ({why}).", expected) from None
 
 
 def _samples(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
@@ -142,7 +155,8 @@ def _samples(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
     parts = []
     for name in columns:
         try:
-            part = np.array(table[name].to_pylist(), np.float32)
+            plain = pa.types.is_floating(table[name].type)
+            part = np.array(table[name].to_numpy() if plain else table[name].to_pylist(), np.float32)
         except (TypeError, ValueError) as error:
             problem = f"The column {name} has no numbers, or lists of several lengths ({reason(error)})."
             raise BadInput(problem, "Expected numbers, or lists of equal length.") from None

@@ -49,6 +49,8 @@ class TimedSamples:
     """samples from before the others, set apart for the choice of settings, or None"""
     group: npt.NDArray[np.int64] | None = None
     """(N,) samples with the same number share an uploader or are near copies; None: not known"""
+    label_time: npt.NDArray[np.int64] | None = None
+    """(N,) seconds UTC when labels come, as in `Split`; None: with their samples"""
 
 
 def in_time_order(
@@ -126,8 +128,8 @@ def _balanced(rows: Array, y: npt.NDArray[np.int64], rng: np.random.Generator) -
 
 
 def _split(data: TimedSamples, rows: Array) -> Split:
-    group = None if data.group is None else data.group[rows]
-    return Split(pick(data.x, rows), data.y[rows], data.ids[rows], data.time[rows], group)
+    group, late = (None if column is None else column[rows] for column in (data.group, data.label_time))
+    return Split(pick(data.x, rows), data.y[rows], data.ids[rows], data.time[rows], group, label_time=late)
 
 
 def timed_release(path: Path, features: str | None = None) -> TimedSamples:

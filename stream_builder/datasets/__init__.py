@@ -117,11 +117,13 @@ FORMATS = Registry(  # in the order in which they are tried
     {
         "arrays": "driftline.stream_builder.datasets.arrays:FORMAT",
         "release": "driftline.stream_builder.datasets.release:FORMAT",
+        "stream": "driftline.stream_builder.datasets.stream:FORMAT",
         "parquet": "driftline.stream_builder.datasets.parquet:FORMAT",
         "cifar": "driftline.stream_builder.datasets.vision:FORMAT",
         "tars": "driftline.stream_builder.datasets.tars:FORMAT",
         "texts": "driftline.stream_builder.datasets.texts:FORMAT",
         "folder": "driftline.stream_builder.datasets.folder:FORMAT",
+        "classes": "driftline.stream_builder.datasets.folder:CLASSES",
     },
 )
 
@@ -164,7 +166,7 @@ def format_of(path: Path) -> Format:
     raise MissingFile(
         f"{path} has no known dataset format.",
         "Expected an .npz file, a table of texts, Parquet files or tars named *train* and *test*, folders train/ and "
-        "test/ (or val/) of class folders, a release, or CIFAR's own folder.",
+        "test/ (or val/) of class folders, class folders alone, a release, a stream, or CIFAR's own folder.",
     )
 
 

@@ -4,7 +4,11 @@ it."""
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -122,6 +126,30 @@ def values_of(row: dict[str, Any], name: str) -> list[str]:
     """A photo's values of a facet; "" for none."""
     value = row[name]
     return [""] if value is None else value if isinstance(value, list) else [value]
+
+
+def test_while_the_model_is_loaded_other_questions_are_answered(page: Selections) -> None:
+    loading, loaded, loads = Event(), Event(), []
+
+    def load() -> Any:
+        loads.append(1)
+        loading.set()
+        assert loaded.wait(30)
+        return SimpleNamespace(texts=lambda texts: np.ones((1, 6), np.float32))
+
+    collection = copy(page.collection)
+    collection.source = replace(collection.source, encoder=load)
+    slow = Selections(collection, Vectors(collection, None))
+    with ThreadPoolExecutor(3) as pool:
+        prompts = [pool.submit(slow.ordered, Asked(text=text)) for text in ("a bus", "a car")]
+        try:
+            assert loading.wait(30)
+            total = pool.submit(slow.overview, Asked()).result(timeout=10)["total"]
+        finally:
+            loaded.set()
+        assert {len(prompt.result()[0]) for prompt in prompts} == {len(page.ordered(Asked(text="red"))[0])}
+    assert total == N
+    assert loads == [1], "the model is loaded once"
 
 
 class TestADroppedRecordHasNothingOfItsNamesake:

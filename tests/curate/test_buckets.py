@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from driftline.curate.bucketing.assign import OUTSIDE, UNDECIDED, assign, most_concerned
+from driftline.curate.bucketing.assign import OUTSIDE, THIN, UNDECIDED, assign, most_concerned
 from driftline.curate.bucketing.frozen import assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import Shortage
@@ -63,6 +63,43 @@ def test_calendar_years_decades_and_dates_before_1970() -> None:
     assert names == ["1940", "1969", "1970", "1971"]
     assert where == [1, 2, 3, 0]
     assert of(uploaded, BucketSettings(kind="calendar", unit="decade"))[1] == ["1940s", "1960s", "1970s"]
+
+
+def test_thin_years_are_joined_with_those_that_follow_and_the_rest_with_those_before() -> None:
+    years = [2008] * 3 + [2009] + [2010] * 2 + [2012] * 3 + [2013]
+    rules = BucketSettings(kind="calendar", min_photos=3)
+    uploaded = [int(datetime.fromisoformat(f"{year}-03-01T00:00:00+00:00").timestamp()) for year in years]
+    where, names = of(uploaded, rules)
+    assert (where, names) == ([0] * 3 + [1] * 3 + [2] * 4, ["2008", "2009 to 2010", "2012 to 2013"])
+    assert of(uploaded[3:4], rules) == ([0], ["2009"]), "all that there is"
+    begin, end = (int(datetime.fromisoformat(f"{y}-01-01T00:00:00+00:00").timestamp()) for y in (2009, 2010))
+    where, _ = assign(np.array([*uploaded, begin]), [str(i) for i in range(11)], rules, np.array([*uploaded, end]))
+    assert where[-1] == 1, "2009 or 2010"
+
+
+@given(st.lists(st.integers(0, 40 * DAY), min_size=1, max_size=60), st.integers(1, 6), st.integers(1, 12))
+def test_joined_days_that_grow_keep_their_borders_and_members_and_no_new_bucket_is_thin(
+    uploaded: list[int], least: int, each: int
+) -> None:
+    rules = BucketSettings(kind="calendar", unit="day", min_photos=least)
+    times, ids = np.sort(np.array(uploaded, np.int64)), pa.array([f"{i:03d}" for i in range(len(uploaded))])
+    days, first = times // DAY, times[0] // DAY + each
+    before, frozen, number = [], None, np.array([], np.int64)
+    for until in range(first, 42 + each, each):
+        n = int((days < until).sum())
+        if frozen is None:
+            now, buckets = assign(times[:n], ids[:n], rules)
+        else:
+            now, buckets = assign_frozen(times[:n], ids[:n], frozen, rules)
+        members = now[: len(number)][number >= 0]
+        assert members.tolist() == number[number >= 0].tolist()
+        assert [(b.name, b.start, b.end) for b in buckets][: len(before)] == before
+        assert all(b.count >= least for b in buckets[1:])
+        assert int((now == THIN).sum()) < least
+        assert (now != OUTSIDE).all()
+        number, before = now, [(b.name, b.start, b.end) for b in buckets]
+        table = pa.table({"id": ids[:n], "uploaded": times[:n], "until": pa.nulls(n, pa.int64()), "bucket": now})
+        frozen = freeze([b.plain() for b in buckets], table, rules)
 
 
 def test_cuts_are_half_open() -> None:

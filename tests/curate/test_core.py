@@ -94,6 +94,30 @@ def test_a_full_digest_sees_every_byte_of_a_file_and_a_folder(tmp_path: Path) ->
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, False]
 
 
+@pytest.mark.parametrize("name", ["a.xmp", "b.XMP"])
+def test_of_a_huge_sidecar_the_beginning_and_the_size_are_its_digest(name: str, tmp_path: Path) -> None:
+    """Its date is read from there. A hole on the disk: reading it all would take seconds."""
+    path, photo = tmp_path / "photos" / name, tmp_path / "photos" / "a.jpg"
+    write_bytes(photo, b"1")
+    path.write_bytes(b"<x/>")
+
+    def both() -> list[str]:
+        return [full_digest(place, tmp_path / "cache") for place in (path, path.parent)]
+
+    assert both()[0] == sha256_bytes(b"<x/>"), "an ordinary one is read whole"
+    found = [both()]
+    for place, data, size in ((0, b"<x/>", 8 << 30), (1000, b"y", 8 << 30), (0, b"<x/>", (8 << 30) + 1)):
+        with path.open("r+b") as file:
+            file.truncate(size)
+            file.seek(place)
+            file.write(data)
+        found.append(both())
+    assert len({of_file for of_file, _ in found}) == len({of_folder for _, of_folder in found}) == 4
+    other = tmp_path / "photos" / "large.jpg"
+    write_bytes(other, b"x" * (3 << 20))
+    assert full_digest(other, tmp_path / "cache") == sha256_bytes(b"x" * (3 << 20)), "other files are read whole"
+
+
 def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "photo"
     write_bytes(path, b"1")

@@ -45,6 +45,18 @@ def utc(folder: Path) -> str | None:
     return None if seconds is None else str(pa.scalar(seconds, pa.timestamp("s")))
 
 
+def test_what_pillow_warns_of_names_the_photos(tmp_path: Path) -> None:
+    for i in range(7):
+        data = bytearray(photo(tmp_path / f"{i}.jpg", original="2015:01:14 18:31:30").read_bytes())
+        count = data.index(b"Exif\0\0") + 14  # of tags
+        data[count : count + 2] = data[count : count + 2] if i == 0 else b"\xff\xff"
+        (tmp_path / f"{i}.jpg").write_bytes(data)
+    with pytest.warns(UserWarning, match="Corrupt EXIF data") as caught:
+        assert len(next(Folder(path=tmp_path).batches())) == 7
+    (text,) = [str(one.message) for one in caught]
+    assert text.startswith("1.jpg, 2.jpg, 3.jpg, 4.jpg, 5.jpg and 1 more: Corrupt EXIF data")
+
+
 class TestCase1ADateThatCarriesItsZone:
     @pytest.mark.parametrize(
         ("text", "offset"),
@@ -213,6 +225,25 @@ class TestCase8XmpWithSeveralDates:
              "2019-01-01T10:00", "minute"),
             ('<!-- exif:DateTimeOriginal="1900-01-01" --><x exif:DateTimeDigitized="1985:07:01 12:00:00"/>',
              "1985-07-01T12:00:00", "second"),
+            # with qualifiers, in each form that RDF has for them
+            ('<exif:DateTimeOriginal rdf:parseType="Resource"><rdf:value>1985-07-01T12:00:00</rdf:value>'
+             '<q:by>scan of 2019-01-01</q:by></exif:DateTimeOriginal><xmp:CreateDate>2019-01-01</xmp:CreateDate>',
+             "1985-07-01T12:00:00", "second"),
+            ('<exif:DateTimeOriginal>\n <rdf:Description>\n  <q:by>2019-01-01</q:by>\n  <rdf:value>1985-07</rdf:value>'
+             "\n </rdf:Description>\n</exif:DateTimeOriginal>", "1985-07-01", "month"),
+            ('<photoshop:DateCreated><rdf:Description rdf:value="1985-07-02" q:by="2019"/></photoshop:DateCreated>',
+             "1985-07-02", "day"),
+            ('<exif:DateTimeOriginal rdf:value="1985-07-01T12:00" q:by="2019"/><xmp:CreateDate>2019</xmp:CreateDate>',
+             "1985-07-01T12:00", "minute"),
+            ('<xmp:CreateDate xml:lang="x-default">1985-07-02</xmp:CreateDate>', "1985-07-02", "day"),
+            ("<photoshop:DateCreated><rdf:Seq><rdf:li>1985</rdf:li></rdf:Seq></photoshop:DateCreated>", "1985", "year"),
+            # and what stands in another property is not its value
+            ('<exif:DateTimeOriginal /><x:y><rdf:value>1900</rdf:value></x:y><xmp:CreateDate>1985</xmp:CreateDate>',
+             "1985", "year"),
+            ("<photoshop:DateCreated></photoshop:DateCreated><x:y><rdf:value>1900</rdf:value></x:y>"
+             "<xmp:CreateDate>1985</xmp:CreateDate>", "1985", "year"),
+            ("<xmp:CreateDate>1985</xmp:CreateDate><exif:DateTimeOriginal><rdf:value>soon</rdf:value>"
+             "</exif:DateTimeOriginal><exif:DateTimeOriginalZone>1900</exif:DateTimeOriginalZone>", "1985", "year"),
         ],
     )  # fmt: skip
     def test_the_capture_counts_in_any_order(self, tmp_path: Path, text: str, date: str, precision: str) -> None:

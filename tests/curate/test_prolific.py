@@ -15,6 +15,7 @@ from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally
 from driftline.curate.validation.asking.batches import write_batch
 from driftline.curate.validation.asking.platforms import prolific_api as api
+from driftline.curate.validation.asking.platforms.prolific_bonus import bonus
 from driftline.curate.validation.settings import ValidationSettings
 
 CONCEPTS = [Concept(name="bus", prompts=("bus",), option="a bus"), Concept(name="car", prompts=("car",))]
@@ -164,7 +165,7 @@ def test_a_bonus_is_never_paid_twice(prolific: Prolific, batch: dict[str, Any], 
     table.write_text(f"SubmissionId,Amount\n{id_},1.00\n")
 
     def pay(spend: float | None) -> dict[str, Any]:
-        return api.bonus(api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl"), table, spend)
+        return bonus(api.Service(prolific.url), [api.Journal(tmp_path / "study.jsonl")], table, spend)
 
     with pytest.raises(BadConfig, match=r"cost \$1.25 with fees"):
         pay(1.0)
@@ -177,6 +178,30 @@ def test_a_bonus_is_never_paid_twice(prolific: Prolific, batch: dict[str, Any], 
         with pytest.raises(Unfinished):
             pay(2.0)
     assert len(prolific.paid) == 2
+
+
+def test_a_file_pays_the_submissions_of_two_studies_within_one_limit(
+    prolific: Prolific, batch: dict[str, Any], tmp_path: Path
+) -> None:
+    ids = []
+    for month in ("may", "june"):
+        publish(prolific, batch | {"batch": month}, tmp_path / month)
+        ids += [prolific.work(who, sorted(batch["items"])[:4], lambda item: ["bus"]) for who in ("ann", "bob")]
+    table = tmp_path / "bonus.csv"
+
+    def pay(spend: float) -> dict[str, Any]:
+        studies = [api.Journal(tmp_path / month / "study.jsonl") for month in ("may", "june")]
+        return bonus(api.Service(prolific.url), studies, table, spend)
+
+    table.write_text("SubmissionId,Amount\n" + "".join(f"{id_},1.00\n" for id_ in ids[1:]))
+    with pytest.raises(BadConfig, match=r"cost \$3.75 with fees"):
+        pay(3.0)
+    assert pay(4.0) == {"bonuses": 3, "cost_usd": 3.75}
+    assert pay(4.0) == {"bonuses": 3, "cost_usd": 3.75, "paid_before": True}
+    assert [prolific.bonuses[id_] for id_ in prolific.paid] == [f"{ids[1]},1.00", f"{ids[2]},1.00\n{ids[3]},1.00"]
+    table.write_text(f"SubmissionId,Amount\nsub99,1.00\n{ids[0]},1.00\n")
+    with pytest.raises(BadInput, match="names 1 submissions that no study of this run has, 'sub99' the first"):
+        pay(4.0)
 
 
 def test_what_comes_before_publish_says_so(prolific: Prolific, tmp_path: Path) -> None:
@@ -266,7 +291,7 @@ class TestLists:
         assert {s["status"] for s in prolific.submissions.values()} == {"APPROVED"}
         (tmp_path / "bonus.csv").write_text("SubmissionId,Amount\n" + "".join(f"{id_},0.01\n" for id_ in ids))
         for _ in range(2):
-            assert api.bonus(service, journal, tmp_path / "bonus.csv", 5.0)["bonuses"] == people
+            assert bonus(service, [journal], tmp_path / "bonus.csv", 5.0)["bonuses"] == people
         assert len(prolific.paid) == 1
 
     @pytest.mark.parametrize("counted", [True, False], ids=["meta.count", "no meta"])

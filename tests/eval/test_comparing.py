@@ -175,6 +175,58 @@ class TestDifferences:
         assert found.ties == ((0, 1),)
 
 
+class TestStepsOfOneSample:
+    """A step whose only test sample no replicate may draw, or that is left out with its cluster."""
+
+    @staticmethod
+    def on(protocol: str, *sizes: int) -> Comparison:
+        """Two learners on four steps with so many test samples each."""
+        whole = drifting(steps=4, n=80, noise=2.5)
+        steps = [
+            replace(step, splits={**step.splits, "test": step["test"].part(0, n)})
+            for step, n in zip(whole.steps, sizes, strict=False)
+        ]
+        stream = replace(whole, steps=steps, sha256=f"{sizes}")
+        settings: dict[str, Any] = {"scenario": "temporal"} if protocol == "ocrr" else {}
+        found = compare(evaluate(stream, protocol, ["nearest-mean", "majority"], [0, 1, 2], settings).runs, stream)
+        assert found is not None
+        return found
+
+    @pytest.mark.filterwarnings("error::RuntimeWarning")
+    @pytest.mark.parametrize("protocol", ["adaptation", "clear-iid"])
+    def test_it_makes_intervals_wider_and_no_rank_unknown(self, protocol: str) -> None:
+        one, many = self.on(protocol, 40, 1, 30, 20), self.on(protocol, 40, 25, 30, 20)
+        assert (one.score.high - one.score.low > 1.4 * (many.score.high - many.score.low)).all()
+        gap = one.difference.high - one.difference.low
+        assert gap[0, 1] > 1.4 * (many.difference.high - many.difference.low)[0, 1]
+        assert one.p_score[0, 1] > many.p_score[0, 1]
+        assert one.rank.low.min() >= 1
+        assert 0 < one.stability <= 1
+
+    @pytest.mark.filterwarnings("error::RuntimeWarning")
+    def test_the_worst_of_two_tests_is_that_which_was_drawn(self) -> None:
+        found = self.on("ocrr", 40, 30, 20, 1)
+        assert np.isfinite([found.score.low, found.score.high, found.rank.low]).all()
+        assert (found.score.high - found.score.low > 0.2).all()
+
+    @pytest.mark.parametrize("protocol", ["adaptation", "clear-iid"])
+    def test_one_sample_in_all_proves_nothing_and_is_not_certain(self, protocol: str) -> None:
+        found = self.on(protocol, 40, 1)
+        assert np.isnan([found.score.low, found.score.high]).all()
+        assert np.isnan([found.p_score[0, 1], found.difference.low[0, 1], found.difference.high[0, 1]]).all()
+
+    def test_a_pair_of_which_one_is_right_on_the_only_sample_is_not_significant(self) -> None:
+        found = compared({"right": np.ones((3, 1), bool), "wrong": np.zeros((3, 1), bool)})
+        assert found.difference.value[0, 1] == 1
+        assert np.isnan(found.adjusted[0, 1])
+
+    def test_halvings_without_samples_on_one_side_are_left_out(self) -> None:
+        scores = np.array([[[1.0, 0.0], [np.nan, np.nan]], [[1.0, 0.0], [0.0, 1.0]]])
+        assert _stability(scores) == (1.0, 1.0)
+        assert np.isnan(_stability(scores[:, 1:])).all()
+        assert np.isnan(ranks_of(scores)[0, 1]).all()
+
+
 class TestRanking:
     def test_groups_that_do_not_differ(self) -> None:
         found = compared(drawn({"low": 0.5, "high": 0.9, "as high": 0.9}, 3, 4000))

@@ -76,6 +76,13 @@ class TestObjectives:
 
         assert torch.allclose(objectives.scale_gradient(scores, y), expected, atol=1e-6)
 
+    def test_a_batch_of_one_sample_has_no_halves_and_no_penalty(self) -> None:
+        net = net_of().eval()
+        x, y, weight = self.batches(net)[0]
+        alone = [(x[:1], y[:1], weight)]
+        expected = objectives.erm(net, alone, None)
+        assert torch.allclose(objectives.irm(net, alone, np.random.default_rng(5)), expected)
+
     def test_irm_is_its_definition(self) -> None:
         net = net_of().eval()
         mine = objectives.irm(net, self.batches(net), np.random.default_rng(5))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,12 @@ from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
 from driftline.eval.learners.acm import Acm
+from driftline.eval.learners.nearest_mean import NearestMean
+from driftline.eval.reporting.files.terminal import scores_text
+from driftline.eval.reporting.report import write
 from driftline.eval.run import evaluate
+from driftline.eval.scoring.ageing import ageing
+from driftline.eval.scoring.aggregate import _mean_by_class
 from driftline.stream_builder.stream import Split, Step, Stream
 
 LATE, STEPS = 2, 4  # the step in which class 2 appears; all steps
@@ -82,6 +89,89 @@ def pictures(side: int = 32) -> Stream:
             splits[name] = Split(np.clip(x, 0, 255).astype(np.uint8), y, np.array([f"{t}{name}{i}" for i in range(n)]))
         steps.append(Step(t, str(t), splits))
     return Stream("pictures", steps, ["red", "green", "blue"], sha256="pictures")
+
+
+class AlwaysTheLast(NearestMean):
+    """Answers the last class, whatever it sees."""
+
+    def scores(self, x: Any) -> Any:
+        return np.tile(np.arange(3.0), (len(x), 1))
+
+
+def tested_without(missing: dict[int, list[int]]) -> Stream:
+    """Four steps of three classes; step → classes that its tests do not have."""
+    whole, steps = drifting(steps=STEPS, noise=2.5), []
+    for step in whole.steps:
+        test = step["test"]
+        left = test.take(np.flatnonzero(~np.isin(test.y, missing.get(step.index, []))))
+        steps.append(replace(step, splits={**step.splits, "test": left}))
+    return replace(whole, steps=steps, sha256=f"{missing}")
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+class TestCase37AClassThatABucketDoesNotTest:
+    @pytest.mark.parametrize(
+        ("missing", "untested"),
+        [
+            ({2: [2]}, None),
+            ({t: [2] for t in range(STEPS)}, 2),
+            ({t: [0] for t in range(STEPS)}, 0),
+            ({1: [2], 2: [2], 3: [2]}, None),
+            ({t: [0, 1] for t in range(1, STEPS)} | {0: [2]}, None),
+        ],
+        ids=["one bucket", "the last never", "the first never", "in the first alone", "others in each"],
+    )
+    def test_it_is_a_dash_in_tables_and_no_part_of_means(
+        self, missing: dict[int, list[int]], untested: int | None, tmp_path: Path
+    ) -> None:
+        stream = tested_without(missing)
+        document = evaluate(stream, "clear-iid", ["nearest-mean", AlwaysTheLast], seeds=[0, 1])
+        found, last = document["results"]
+        for result in (found, last):
+            assert [value is None for value in result["per_class"]] == [c == untested for c in range(3)]
+            recall = [value for value in result["classes"]["recall"] if value is not None]
+            assert result["classes"]["balanced_accuracy"]["mean"] == pytest.approx(np.mean(recall))
+        assert last["per_class"] == [None if c == untested else float(c == 2) for c in range(3)]
+        lines = scores_text(document).splitlines()
+        head = next(i for i, line in enumerate(lines) if line.split()[:1] == ["recall"])
+        cells = next(line for line in lines[head + 1 :] if line.split()[:1] == ["nearest-mean"]).split()[1:]
+        tested = np.unique(np.concatenate([step["test"].y for step in stream.steps[1:]]))  # next-domain tests decide
+        assert [cell == "–" for cell in cells] == [c not in tested for c in range(3)]
+        write([document], tmp_path, streams=[stream])
+        assert not re.search(r">\s*(nan|None)\s*<", (tmp_path / "protocol-clear-iid.html").read_text(), re.IGNORECASE)
+
+    def test_it_has_no_slope_and_no_half_life_without_later_tests(self) -> None:
+        """Its accuracy after two steps, where there are no tests of it, is neither 0 nor that of others."""
+        runs = evaluate(tested_without({1: [2], 2: [2], 3: [2]}), "clear-iid", ["nearest-mean"]).runs
+        (found,) = ageing(runs)
+        assert found is not None
+        assert np.isnan(found.slope_of.value).tolist() == [False, False, True]
+        assert [half.why for half in found.half_life_of] == ["", "", "no later tests"]
+        assert np.isnan(found.half_life_of[2].value)
+        never = ageing(evaluate(tested_without({t: [0] for t in range(STEPS)}), "clear-iid", ["nearest-mean"]).runs)[0]
+        assert never is not None
+        assert never.half_life_of[0].why == "no later tests"
+
+    def test_its_slope_is_that_of_the_buckets_that_test_it(self) -> None:
+        """Least squares by numpy, with an own level for each model, over the tests that have samples of it."""
+        (found,) = ageing(evaluate(tested_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs)
+        assert found is not None
+        assert found.timeline is not None
+        at = np.asarray(found.timeline.at)
+        rows, values = [], []
+        results = evaluate(tested_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs[0].rows
+        for row in results:
+            later = int(row.tested_on) >= row.learned_to >= 0
+            if later and len(row.class_n) > 2 and row.class_n[2]:
+                level = np.eye(STEPS)[row.learned_to]
+                rows.append([at[int(row.tested_on)] - at[row.learned_to], *level])
+                values.append(row.class_correct[2] / row.class_n[2])
+        expected = np.linalg.lstsq(np.array(rows), np.array(values), rcond=None)[0][0]
+        assert float(found.slope_of.value[2]) == pytest.approx(expected)
+
+    def test_a_seed_that_lacks_it_does_not_stop_the_others(self) -> None:
+        """With splits drawn by the seed, the last class may have no tests: then its counts are shorter."""
+        assert _mean_by_class([[0.5, 1.0], [0.5, 0.0, 1.0]], 4) == [0.5, 0.5, None, None]
 
 
 @pytest.mark.parametrize("name", ["acm(net=test_resnet)", "fc-only(net=test_resnet,lr=1.0)"])

@@ -516,7 +516,7 @@ class TestBadInput:
 
     def test_no_held_out_samples(self) -> None:
         steps = [Step(s.index, s.name, {"train": s["train"]}) for s in STREAM.steps]
-        with pytest.raises(IncompatibleStream, match="Step '0'.*no test split.*--held-out"):
+        with pytest.raises(IncompatibleStream, match="Step '0'.*no test split.*from-table --test-share"):
             evaluate(Stream("bare", steps, STREAM.classes), "near-future", ["majority"], settings=QUICK)
 
     @pytest.mark.parametrize(

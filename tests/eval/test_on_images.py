@@ -23,6 +23,7 @@ from driftline.eval.learner import Task
 from driftline.eval.learners.batch_norm import BnStats, Tent, normalisations
 from driftline.eval.learners.cotta import VIEWS, Cotta
 from driftline.eval.learners.l2p import L2p
+from driftline.eval.learners.nearest_mean import NearestMean
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.protocols.adaptation.unlabelled import Unlabelled
 from driftline.eval.run import evaluate
@@ -125,6 +126,59 @@ def test_one_image_of_one_value_a_channel_is_seen_with_the_statistics_of_trainin
     assert np.isfinite(scores(learner, LAST)).all()
     kept = [layer.running_mean for layer in normalisations(learner.head)]
     assert all(torch.equal(a, b) for a, b in zip(running, kept, strict=True))
+
+
+def uneven(sizes: tuple[int, ...] = (60, 3, 1, 20, 2)) -> Stream:
+    """Case 36: steps of very different size, the second of one class."""
+    rng, steps, past = rng_for(0, "uneven"), [], 0
+    for t, n in enumerate(sizes):
+        splits = {}
+        for name in ("train", "test"):
+            y = np.zeros(n, np.int64) if t == 1 else np.arange(n, dtype=np.int64) % 3
+            x = rng.integers(60, 130, (n, 16, 16, 3))
+            x[np.arange(n), :, :, y] += 60
+            splits[name] = Split(
+                x.astype(np.uint8), y, np.array([f"{t}{name}{i}" for i in range(n)]), np.arange(n) + past
+            )
+        past += n
+        steps.append(Step(t, str(t), splits))
+    return Stream("uneven", steps, list("abc"), sha256=f"uneven {sizes}")
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("batch", [8, 59, 64, 85])
+@pytest.mark.parametrize("spec", [f"bn-stats(net={NET})", f"finetune(net={NET})", f"er-online(net={NET})"])
+def test_near_future_ends_on_steps_of_very_different_size(spec: str, batch: int) -> None:
+    """Batches with the ends of three steps, of one class, a last one of one image or two, and one of nearly all."""
+    found = evaluate(uneven(), "near-future", [spec], settings={"batch": batch, "shift": 0, "prefix": 0, "lr": 0.01})
+    assert not found["skipped"]
+    (result,) = found["results"]
+    assert all(0 <= score["mean"] <= 1 for score in result["scores"].values())
+    cells = np.array(result["matrix"], float)
+    assert np.isfinite(cells[np.tril_indices(5)]).all()
+    assert result["gradient_steps"] == -(-86 // batch)
+
+
+@pytest.mark.parametrize("sizes", [(2, 50, 1, 1, 1), (1, 1, 30, 1, 30)])
+def test_so_it_does_where_the_first_steps_are_the_small_ones(sizes: tuple[int, ...]) -> None:
+    settings = {"batch": 16, "shift": 0, "prefix": 0, "lr": 0.01}
+    found = evaluate(uneven(sizes), "near-future", [f"bn-stats(net={NET})"], settings=settings)
+    assert np.isfinite(np.array(found["results"][0]["matrix"], float)[np.tril_indices(5)]).all()
+
+
+def test_steps_that_end_with_one_batch_are_tested_once_each() -> None:
+    """The model is the same: 5,000, 3 and 1 samples were tested three times."""
+    asked: list[int] = []
+
+    class Asked(NearestMean):
+        def predict(self, x: Any) -> Any:
+            asked.append(len(x))
+            return np.zeros(len(x), np.int64)
+
+    settings = {"batch": 64, "shift": 0, "prefix": 0}
+    (result,) = evaluate(uneven(), "near-future", [Asked], settings=settings)["results"]
+    assert [n for n in asked if n in (60, 3, 1, 20, 2)] == [60, 3, 1, 60, 3, 1, 20, 2]
+    assert np.isfinite(np.array(result["matrix"], float)[np.tril_indices(5)]).all()
 
 
 @pytest.mark.parametrize("sure", [0.0, 1.0])

@@ -284,7 +284,7 @@ class TestResults:
     def test_a_frame_has_a_row_for_each_learner_score_and_seed(self, stream: Stream) -> None:
         found = evaluate(stream, FirstOnly, ["majority", "nearest-mean"], [0, 1, 4])
         frame = found.frame()
-        assert frame.columns.tolist() == list(COLUMN_TEXTS["scores"])
+        assert frame.columns.tolist() == [*COLUMN_TEXTS["scores"], "skipped"]
         assert len(frame) == 2 * 2 * 3
         mean = frame[(frame["learner"] == "nearest-mean") & (frame["score"] == "last")]
         assert mean["value"].tolist() == found["results"][1]["scores"]["last"]["values"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 from contracts.test_protocols import fitting
 
+import driftline as dl
 from driftline.curate.core import errors
 from driftline.curate.core.errors import Busy, DriftlineError, IntegrityError
+from driftline.curate.core.run_log import RunLog
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners.majority import Majority
 from driftline.eval.protocol import PROTOCOLS
@@ -70,6 +73,29 @@ def others_finish(stream: Stream, protocol: str, learner: Learner, **more: Any) 
 @pytest.mark.parametrize("kind", [*REFUSALS, ValueError, OSError, MemoryError], ids=lambda kind: kind.__name__)
 def test_every_kind_of_refusal_stays_with_its_learner(kind: Callable[[str], Exception], stream: Stream) -> None:
     assert "not on this machine" in others_finish(stream, "clear-iid", Refuses(error=kind("not on this machine")))
+
+
+def test_from_python_it_is_a_warning_and_a_row_and_the_runs_are_counted(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks: list[int] = []
+    asked: list[Any] = []
+
+    @contextmanager
+    def progress(log: RunLog, *words: Any) -> Iterator[Callable[[int], None]]:
+        asked.extend(words)
+        yield ticks.append
+
+    monkeypatch.setattr(RunLog, "progress", progress)
+    crashes = Refuses("predict", ValueError("boom"))
+    with pytest.warns(UserWarning, match=r"^Refuses was skipped: It crashed: ValueError: boom"):
+        frame = dl.evaluate(stream, "clear-iid", ["majority", crashes], seeds=2).frame()
+    row = frame.iloc[-1]
+    assert (row["learner"], row["score"]) == ("Refuses", "next_domain")
+    assert np.isnan(row["value"])
+    assert "boom" in row["skipped"]
+    assert set(frame.loc[frame["learner"] == "majority", "skipped"]) == {""}
+    assert (asked, sum(ticks)) == (["evaluate", 4, "runs"], 4)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

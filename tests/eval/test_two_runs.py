@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from support.console import answer, driftline, handed
@@ -97,8 +98,25 @@ def test_axe_finds_nothing_on_pages_of_streams_with_dates(tmp_path: Path) -> Non
 
 def test_other_seeds_are_said_to_be_why_nothing_is_tested() -> None:
     found = {"learner": "er", "a": 0.5, "b": 0.6, "difference": 0.1, "interval": None, "protocol": "p", "stream": "s"}
+    found |= {"settings": {}, "seeds": [[0], [1]], "left_out": []}
     pages = [_table([{**found, "p": p}], [Path("A"), Path("B")]) for p in (None, 0.2)]
-    assert ["other seeds in A and B" in page for page in pages] == [True, False]
+    assert ["Not testable: no seed in both" in page for page in pages] == [True, False]
+
+
+def test_the_seeds_that_both_have_are_compared_and_settings_that_differ_are_named(tmp_path: Path) -> None:
+    stream, folders = drifting(steps=3, n=120), [tmp_path / "a", tmp_path / "b"]
+    for folder, seeds, window in zip(folders, ([0, 1, 2], [1, 2, 3]), (50, 60), strict=True):
+        evaluate(stream, "clear-iid", ["nearest-mean", "majority"], seeds, {"window": window}, folder)
+    page, entries = two_runs(folders, tmp_path / "out")
+    nearest = next(entry for entry in entries if entry["learner"] == "nearest-mean")
+    assert nearest["seeds"] == [[1, 2], [1, 2]]
+    assert nearest["left_out"] == [0, 3]
+    assert nearest["settings"] == {"window": [50, 60]}
+    for folder, side, shared in zip(folders, "ab", (slice(1, 3), slice(0, 2)), strict=True):
+        (document,) = results_of([folder])
+        (result,) = [result for result in document["results"] if result["learner"] == "nearest-mean"]
+        assert nearest[side] == pytest.approx(np.mean(result["scores"]["next_domain"]["values"][shared]))
+    assert "window 50 → 60; seeds 1, 2 of both" in page.read_text(encoding="utf-8")
 
 
 def test_runs_on_other_streams_are_not_compared(runs: Path, tmp_path: Path) -> None:

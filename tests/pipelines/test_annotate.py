@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import uvicorn
@@ -25,9 +26,18 @@ from support.worlds import across_seeds
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.metadata.withdrawals import NAME, Withdrawal, withdraw
 from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines, worker_key
 from driftline.pipelines.annotation.answer_store import AnswerStore
-from driftline.pipelines.annotation.server import answer_store_of, application, person_name, study_address, study_of
+from driftline.pipelines.annotation.batches import grids_of
+from driftline.pipelines.annotation.server import (
+    Pages,
+    answer_store_of,
+    application,
+    person_name,
+    study_address,
+    study_of,
+)
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
@@ -145,6 +155,31 @@ class TestDesk:
         store.answer("eve", "i2", ["none"], True, 1)
         progress = store.progress("eve")
         assert (progress.done, store.total(), progress.agreement) == (2, 4, 1.0)
+
+    def test_an_image_in_two_grids_is_asked_in_both_and_is_one_answer(self, store: AnswerStore) -> None:
+        grids = {"i0": ["bus", "car"], "i1": ["bus"]}
+
+        def labels() -> dict[str, str]:
+            return {row[7]: row[8] for row in store.rows() if row[3] == "Submitted"}
+
+        store.answer_together("ann", {"i0": ["bus"], "i1": ["none"]}, page="bus", grids=grids)
+        assert labels() == {"i1": "none"}
+        assert store.unanswered("ann", ["i0", "i1"], 9, "bus") == []
+        assert store.unanswered("ann", ["i0"], 9, "car") == ["i0"]
+        assert "i0" in store.following("ann", 30)
+        store.answer_together("ann", {"i0": ["none"]}, page="car", grids=grids)
+        assert labels() == {"i0": "bus", "i1": "none"}, "a click on the grid of cars says nothing of buses"
+        assert store.undo("ann") == "car"
+        assert (labels(), store.undone("ann", "car")) == ({"i1": "none"}, {"i0": ["none"]})
+        store.answer_together("ann", {"i0": ["car"]}, page="car", grids=grids)
+        assert labels()["i0"] == "bus|car"
+        assert [store.undo("ann"), store.undo("ann"), store.undo("ann")] == ["car", "bus", None]
+        assert store.unanswered("ann", ["i0", "i1"], 9, "bus") == ["i0", "i1"]
+        for page in ("car", "bus"):
+            store.answer_together("ann", {"i0": ["none"]}, page=page, grids=grids)
+        assert labels() == {"i0": "none"}
+        store.answer("bob", "i0", ["car"], False, 1)
+        assert store.unanswered("bob", ["i0"], 9, "bus") == [], "one by one answers it for all"
 
     def test_a_participant_gets_the_images_with_the_fewest_answers_and_keeps_them(self, store: AnswerStore) -> None:
         for who in ("p1", "p2", "p3"):
@@ -522,6 +557,32 @@ class TestStudy:
     def test_what_prolific_would_refuse_is_one_sentence(self, code: str, public: str) -> None:
         with pytest.raises(BadConfig, match="Expected"):
             study_of(code, 20, public)
+
+
+def test_a_photo_that_was_withdrawn_since_is_shown_to_nobody_and_its_answers_stay(folder: Path) -> None:
+    items = read_json(folder_of(folder, "ask") / "batch.json")["items"]
+    (item, gone), *_ = items.items()
+    store = answer_store_of(context_of(folder))
+    store.answer("ann", item, ["none"], False, 1)
+    store.flag("ann", item, "mine")
+    withdraw(folder / NAME, [Withdrawal(gone, "2026-11-27", "", "", "")])
+    pages = Pages(context_of(folder), None, None)
+    assert len(pages.store.batch["items"]) == len(pages.images) == len(items) - 1
+    assert not any(item in of_concept for of_concept in pages.candidates.values())
+    assert item not in pages.store.following("bob", len(items))
+    assert pages.store.comments() == []
+    assert pages.store.export(folder / "answers" / "a.csv") == 1
+
+
+def test_a_photo_stands_in_the_grids_of_the_concepts_that_ask_for_it(folder: Path) -> None:
+    rows = [("a", "bus", "kept"), ("a", "car", "kept"), ("b", "bus", "kept"), ("b", "car", "surplus"),
+            ("c", "bus", "surplus"), ("c", "car", "surplus"), ("d", "background", "background"),
+            ("e", "car", "ambiguous")]  # fmt: skip
+    names = ("id", "concept", "fate")
+    table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+    pq.write_table(table, folder_of(folder, "retrieve") / "candidates.parquet")
+    both = ["bus", "car"]
+    assert grids_of(context_of(folder)) == {"a": both, "b": ["bus"], "c": both, "d": ["background"]}
 
 
 def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path) -> None:

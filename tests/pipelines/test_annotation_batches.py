@@ -82,7 +82,7 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
             who: service.work(who, sorted(items), lambda item, who=who: [truth[item] if who != "bot" else "none"])
             for who in ("ann", "bob", "eve", "bot")
         }
-        assert act("status")["awaiting review"] == 4
+        assert act("status")[name]["awaiting review"] == 4
         assert act("collect")["answers"] == 4 * len(items)
         reject, bonus = tmp_path / "reject.csv", tmp_path / "bonus.csv"
         reject.write_text(f"AssignmentId,Reject\n{work['bot']},all answers are none\n")
@@ -95,6 +95,8 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
         later = replace(batches.open_batch(context), facts={"batch": "later"})
         monkeypatch.setattr(batches, "open_batch", lambda _: later)
         assert act("collect")["answers"] == 4 * len(items), "the study of a batch that is not the open one any more"
+        assert act("status")[name]["approved"] == 3
+        assert act("bonus", file=bonus, max_usd=2.0)["paid_before"]
         assert [path.name for path in (context.root / "answers").iterdir()] == [f"prolific-{name}.csv"]
     run(context)
     answers = pq.read_table(folder_of(context.root, "tally") / "answers.parquet")

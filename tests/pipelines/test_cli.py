@@ -423,8 +423,15 @@ class TestList:
         assert "Did you mean 'ocrr'" in message(driftline("list", "learners", "--protocol", "ocr"), 2)
 
     def test_columns_are_aligned(self) -> None:
-        lines = driftline("list", "exports").stdout.splitlines()
+        lines = [line for line in driftline("list", "exports").stdout.splitlines() if line[0] != " "]
         assert len({line.index("driftline") for line in lines}) == 1
+
+    def test_a_row_is_wrapped_and_ends_at_a_whole_sentence(self) -> None:
+        text = driftline("list", "presets").stdout
+        assert max(map(len, text.splitlines())) <= 80
+        assert "weight_decay=0.0001; protocols: near-future; rules: batch=128," in " ".join(text.split())
+        for kind in ("presets", "learners", "protocols", "recipes"):
+            assert all(row["summary"].endswith((".", ")")) for row in answer("list", kind, "--json")), kind
 
     def test_a_broken_plugin_is_named_and_the_others_are_listed(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -488,7 +495,8 @@ class TestCommands:
         )
         document = json.loads(done.stdout)
         assert document["protocol"] == "clear-iid"
-        assert "clear-iid: 4 of 4 runs to do, about 0 s of training" in (tmp_path / "r" / "log.jsonl").read_text()
+        said = "clear-iid: 4 of 4 runs to do, about 0 s of training on 1 workers; time not known: nearest-mean"
+        assert said in (tmp_path / "r" / "log.jsonl").read_text()
         assert [r["learner"] for r in document["results"]] == ["nearest-mean", "nap"]
         assert document["results"][1]["settings"]["epochs"] == 3
         assert driftline("report", tmp_path / "r", "--out", tmp_path / "html").returncode == 0
@@ -532,6 +540,19 @@ class TestOnlineProtocols:
         assert settings["fc-only"]["weight_decay"] == 1e-4
         assert settings["blind"]["updates"] == 10
         assert settings["blind"]["shift"] == 64, "--set goes before the preset"
+
+    def test_a_setting_of_one_protocol_is_for_it_alone(self, tmp_path: Path) -> None:
+        run = ("eval", self.stream(tmp_path), "--protocol", "clear-iid,near-future", "--learners", "finetune")
+        wrong = [("epochs=0", "epochs is 0. Expected a number greater than 0"), ("delax=1", "Did you mean 'delay'?")]
+        wrong += [("near-future.dela=1", "Did you mean 'near-future.delay'?"), ("ocrr.every=9", "Unknown setting")]
+        for setting, text in wrong:
+            assert text in message(driftline(*run, "--out", tmp_path / "r", "--set", setting), 2)
+        assert not (tmp_path / "r" / "clear-iid").exists(), "settings are checked before the first run"
+        sets = [word for key in ("sort=true", "delay=1", "shift=64", "lr=1.0", "epochs=2") for word in ("--set", key)]
+        iid, online = json.loads(driftline(*run, "--out", tmp_path / "r", *sets, "--json").stdout)
+        settings = [document["results"][0]["settings"] for document in (iid, online)]
+        assert [of.get("epochs") for of in settings] == [2, None], "near-future has a budget in place of epochs"
+        assert [(of.get("delay"), of.get("sort")) for of in settings] == [(None, None), (1, True)]
 
     def proven(self, book: Path, folder: Path) -> str:
         """The root against which an entry of a ledger is proven, and signs the ledger."""

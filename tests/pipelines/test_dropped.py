@@ -70,6 +70,16 @@ class TestTrace:
         whole = trace(root, str(root / "photos" / "car" / "2010-05-01.jpg"))
         assert whole == trace(root, "car/2010-05-01.jpg") == trace(root, whole["id"])
 
+    def test_of_a_file_that_could_not_be_read_by_each_form_of_its_path(self, root: Path) -> None:
+        whole = trace(root, "broken.jpg")
+        (event,) = whole["events"]
+        place = root / "photos" / str(event["detail"]).partition(": ")[0]
+        assert place.is_file()
+        assert whole == trace(root, str(place)) == trace(root, whole["id"])
+        assert whole["ended"] == "It was dropped at ingest: unreadable_image."
+        with pytest.raises(UnknownName, match=r"No stage .* 'roken\.jpg'"):
+            trace(root, "roken.jpg")
+
     def test_by_file_name(self, root: Path) -> None:
         assert trace(root, "undated.jpg")["ended"] == "It was dropped at filter: no_upload_date."
 

@@ -278,7 +278,8 @@ def test_a_refused_address_is_not_asked(listener: Listener) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path) -> None:
+def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driftline.pipelines.forecast.sample.MOST", 1_000)
     lines = "".join(yfcc_line(i, url=f"http://127.0.0.1:9/{i * 7919 % 104729}.jpg") + "\n" for i in range(30_000))
     data = lines.encode()
     (tmp_path / "run").mkdir()
@@ -293,6 +294,27 @@ def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path) -> No
     photos = found(tmp_path / "run")["photos"]
     assert photos["known_by"].startswith("about ")
     assert photos["expected"] == pytest.approx(30_000, rel=0.25 if packed else 0.02)
+
+
+def test_labels_of_all_rows_are_counted_not_of_the_first_thousand(own: Path) -> None:
+    rows = [f"https://127.0.0.1:9/{i}.jpg,{2010 + i // 1000},{'bus' if i < 1_900 else 'car'}\n" for i in range(2_000)]
+    (own / "t.csv").write_text("url,year,kind\n" + "".join(rows))
+    table = "{source: delimited, path: t.csv, columns: {url: url, uploaded: year, label: kind}}"
+    document = found(own, f"collection={table}")
+    assert document["buckets"] == [{"name": "2010", "photos": 1_000}, {"name": "2011", "photos": 1_000}]
+    assert document["classes"] == ["car: in 2011 only."]
+
+
+def test_of_many_photos_those_that_are_read_are_spread_over_all(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driftline.pipelines.forecast.sample.MOST_FILES", 12)
+    for photo in (own / "photos" / "bus").glob("2012*"):
+        photo.unlink()
+    document = found(own)
+    assert document["photos"]["known_by"] == "50 records of the source, by 10"
+    assert document["buckets"] == [
+        {"name": "2010", "photos": 20}, {"name": "2011", "photos": 20}, {"name": "2012", "photos": 10}
+    ]  # fmt: skip
+    assert document["classes"] == ["bus: none in 2012 (of 10 photos)."]
 
 
 def test_case_4_and_5_photos_of_reset_clocks_and_near_borders_are_named(own: Path) -> None:

@@ -112,6 +112,27 @@ class TestRounds:
         verdicts = pq.read_table(folder_of(folder, "tally") / "verdicts.parquet")
         assert len(set(answers["id"].to_pylist())) == len(set(verdicts["id"].to_pylist()))
 
+    def test_rounds_go_on_after_new_photos_and_a_wider_first_round(self, folder: Path) -> None:
+        """The batch of new photos stands before the second round, which the page then opens; photos of a later round
+        that the first one asks about now are counted once."""
+        truth: dict[str, str] = {}
+        answered: set[str] = set()
+        for wider in ((), ("retrieve.per_class=4", "release.per_class=5"), ("release.per_class=2",)):
+            context = context_of(folder, *CROWD, *wider)
+            for _ in range(8):
+                entries = run(context)
+                if entries[-1]["state"] == "done":
+                    break
+                truth |= ids_of(folder)
+                answered |= set(open_batch(context).facts["items"].values())
+                answer(context, truth)
+            assert entries[-1]["state"] == "done"
+            counts = pq.read_table(folder_of(folder, "tally") / "answers.parquet")["id"].to_pylist()
+            assert set(counts) == answered, "also where fewer rounds would do"
+            for i in range(12):
+                thing = ("car", "bus")[i % 2]
+                photo([thing], 0.2, rng_for(2012, i)).save(folder / "photos" / thing / f"2012-05-{i + 1:02d}.jpg")
+
     def test_no_image_is_asked_twice_and_the_batches_come_out_the_same_again(
         self, folder: Path, tmp_path: Path
     ) -> None:

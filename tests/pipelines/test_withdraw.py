@@ -45,7 +45,9 @@ def test_a_photo_leaves_the_release_with_the_next_plain_run_and_its_owner_can_ch
     assert driftline("run", str(published), "--yes", "--set", "release.version=1.0.1").returncode == 0
     assert gone not in Release.open(published).table["id"].to_pylist(), "it stays away"
 
-    assert f"withdrawn: 1 photos ({published / 'withdrawals.csv'})" in driftline("status", str(published)).stdout
+    assert (
+        f"withdrawn: 1 photos, {gone} ({published / 'withdrawals.csv'})" in driftline("status", str(published)).stdout
+    )
     answer = json.loads(driftline("withdraw", str(published), gone, "--json").stdout)
     assert (answer["withdrawn"], answer["already"]) == ([], [gone])
     (row,) = withdrawals(published / "withdrawals.csv")

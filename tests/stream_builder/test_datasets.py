@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput, BadPlugin, IntegrityError, MissingFile, UnknownName
 from driftline.curate.core.registry import HOME
@@ -95,6 +96,27 @@ def test_a_tar_with_a_member_outside_its_folder_is_refused(tmp_path: Path) -> No
         open_dataset(write_tars(tmp_path / "tars", ("../evil.png", png(0))))
     with pytest.raises(BadInput, match=r"'zzz' has \['image'\]"):
         open_dataset(write_tars(tmp_path / "more", ("zzz.png", png(0))))
+
+
+def test_class_folders_alone_have_a_test_part_of_each_class_and_say_so(tmp_path: Path) -> None:
+    write_folder(tmp_path / "images")
+    folder = (tmp_path / "images" / "train").rename(tmp_path / "photos")
+    with pytest.warns(UserWarning, match="photos has no folder train: 30% of each class"):
+        dataset, again = (open_dataset(folder, Options(size=12)) for _ in range(2))
+    assert (dataset.classes, len(dataset.train), len(dataset.test)) == (["n01", "n02"], 8, 4)
+    assert np.bincount(dataset.test.y).tolist() == [2, 2]
+    assert sorted([*dataset.train.index, *dataset.test.index]) == list(range(12))
+    assert dataset.test.index.tolist() == again.test.index.tolist()
+
+
+def test_a_stream_is_a_dataset(tmp_path: Path) -> None:
+    stream = drifting(steps=3).save(tmp_path / "s")
+    dataset = open_dataset(tmp_path / "s")
+    for samples, side in ((dataset.train, "train"), (dataset.test, "test")):
+        assert np.array_equal(samples.x, stream.flat(side).x)
+        assert np.array_equal(samples.y, stream.flat(side).y)
+    moved = compose(dataset, "L", (60, 60), 20, 0)
+    assert [len(step["train"]) for step in moved.steps] == [48, 48]
 
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "I;16"])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -18,6 +21,7 @@ from driftline.stream_builder.builders.portraits import portraits
 from driftline.stream_builder.builders.table import from_table
 from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_release
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
+from driftline.stream_builder.importers.dated import seconds_of_column, times_of
 from driftline.stream_builder.interop.torch_loader import Policy, policy_of
 
 
@@ -206,11 +210,62 @@ def test_a_policy_without_statistics_gives_raw_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "looks"), [([20150101, 20191231], "days, YYYYMMDD"), ([42_000, 43_669], "days of a spreadsheet")]
+    ("days", "looks"),
+    [
+        ([20150101, 20191231], "days, YYYYMMDD"),
+        (["20150101", "20191231"], "days, YYYYMMDD"),
+        ([201501, 201912], "months, YYYYMM"),
+        ([42_000, 43_669], "days, since 1970 or of a spreadsheet"),
+        ([16_436.0, 18_000.0], "days, since 1970 or of a spreadsheet"),
+    ],
 )
-def test_whole_numbers_that_are_no_seconds_are_refused_with_what_they_look_like(days: list[int], looks: str) -> None:
+def test_whole_numbers_that_are_no_seconds_are_refused_with_what_they_look_like(days: list[Any], looks: str) -> None:
     """As seconds, each lies on the first of January or in August of 1970."""
     table = {"t": days, "y": ["a", "b"], "x": [0.0, 1.0]}
     with pytest.raises(BadInput, match=looks):
         from_table(table, time="t", label="y", x="x")
     assert from_table({**table, "t": [20151350, 99999999]}, time="t", label="y", x="x", period=1).name
+
+
+MOMENTS = pd.to_datetime(["1969-12-31T23:59:59.5", "2004-02-29T12:00:00.999999", "2015-06-01"], format="ISO8601")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(MOMENTS.astype("datetime64[ns]")),
+        pa.array(MOMENTS.tz_localize("Europe/Berlin")),
+        pa.array([moment.date() for moment in MOMENTS]),
+        pa.array([moment.strftime("%Y-%m-%dT%H:%M:%S") for moment in MOMENTS]),
+        pa.array([moment.strftime("%Y-%m-%d %H:%M:%SZ") for moment in MOMENTS]),
+        pa.array([moment.strftime("%Y-%m-%d") for moment in MOMENTS], pa.large_string()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_whole_column_of_moments_is_what_its_rows_are_one_by_one(column: pa.Array) -> None:
+    together = seconds_of_column(pa.chunked_array([column]), str)
+    assert together.tolist() == times_of(column.to_pylist(), str).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"a": [1.0, "n/a", 3.0]}, "Could not convert 'n/a'.*column a"),
+        ({"taken": [pd.Timestamp("2015"), pd.NaT, pd.Timestamp("2016")]}, "row 1: time is empty"),
+    ],
+)
+def test_a_frame_that_cannot_be_read_is_one_sentence(change: dict[str, Any], message: str) -> None:
+    frame = pd.DataFrame({"a": [0.0, 1, 2], "taken": MOMENTS, "kind": list("xyx"), **change})
+    with pytest.raises(BadInput, match=message):
+        from_table(frame, time="taken", label="kind", x=["a"], period="year")
+
+
+def test_a_frame_may_have_numbers_as_names_the_same_index_twice_zones_and_periods() -> None:
+    zones = [MOMENTS[1].tz_localize("UTC"), MOMENTS[2].tz_localize("Europe/Berlin")]
+    for times in (zones, pd.period_range("2004-02", periods=2, freq="11Y").tolist()):
+        frame = pd.DataFrame({0: pd.Series([1, 2], dtype=object), "time": times, "label": ["a", "b"]})
+        stream = from_table(frame.set_index([[7, 7]]), x=[0], period="year")
+        assert [step.name for step in stream.steps] == ["2004", "2015"]
+        assert stream.flat("train").x.tolist() == [[1.0], [2.0]]
+    with pytest.raises(BadInput, match="the table has no rows"):
+        from_table(frame[:0], x=[0])

@@ -10,10 +10,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from driftline.curate.core.errors import BadArray, BadInput, IncompatibleStream, IntegrityError, MissingFile
+from driftline.curate.core.errors import (
+    BadArray,
+    BadInput,
+    DriftlineError,
+    IncompatibleStream,
+    IntegrityError,
+    MissingFile,
+)
 from driftline.curate.release import Release
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.step import NEVER
 from driftline.stream_builder.stream import Step, Stream
 
 
@@ -53,6 +61,79 @@ def test_arrays_in_memory_and_in_a_file_give_the_same_stream(tmp_path: Path) -> 
     in_memory, from_file = from_arrays(good()), from_arrays(npz(tmp_path, **good()))
     assert in_memory.save(tmp_path / "a").sha256 == from_file.save(tmp_path / "b").sha256
     assert (in_memory.name, from_file.name) == ("arrays", "a")
+
+
+DAYS = pd.date_range("2020-03-01", periods=12)
+AT = 1_583_020_800  # 1 March 2020
+
+
+@pytest.mark.parametrize(
+    ("time", "label_time", "expected"),
+    [
+        (range(12), pd.Series([None, 1.5, np.inf] * 4) + np.arange(12), {0: NEVER, 1: 3, 2: NEVER}),
+        (range(12), pd.array([None, 1, 11] * 4, "Int64"), None),
+        (DAYS, [pd.NaT, *DAYS[2:], DAYS[-1]], {0: NEVER, 1: AT + 2 * 86_400}),
+        (
+            DAYS.tz_localize("UTC"),
+            ["never", "", "2020-03-03T06:00:00+06:00"] + ["NaT"] * 9,
+            {1: NEVER, 2: AT + 172_800},
+        ),
+        (np.arange(12) + 2001, np.arange(12) + 2001.0, {0: 978_307_200}),
+        (np.arange(12) * 1000 + 1_583_020_800_000, np.full(12, 1_583_020_811_500), {3: AT + 11}),
+        (range(12), np.full(12, np.iinfo(np.int64).max), {5: NEVER}),
+        (range(12), [None] * 12, {5: NEVER}),
+    ],
+    ids=["floats", "before its sample", "dates", "texts", "years", "milliseconds", "the last number", "none"],
+)
+def test_label_times_of_every_kind_are_seconds_in_the_unit_of_time(
+    time: Any, label_time: Any, expected: dict[int, int] | None
+) -> None:
+    arrays = good() | {"time": time, "label_time": label_time, "step": np.zeros(12, int), "split": ["train"] * 12}
+    if expected is None:
+        with pytest.raises(BadInput, match=r"index 4: label_time is 1.0, and its sample.s time is 4. Expected the"):
+            from_arrays(arrays)
+        return
+    late = from_arrays(arrays).flat("train").label_time
+    assert late is not None
+    assert {i: int(late[i]) for i in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"label_time": ["soon"] * 12}, "index 0, label_time: the time is 'soon'"),
+        ({"label_time": [-np.inf] * 12}, "index 0, label_time: the time is '-inf'"),
+        ({"label_time": [1, 2]}, r"label_time has shape \(2,\)"),
+    ],
+)
+def test_label_times_that_are_none_are_refused(change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DriftlineError, match=problem):
+        from_arrays(good() | change)
+
+
+def test_label_times_need_times() -> None:
+    arrays = {key: value for key, value in good().items() if key != "time"}
+    with pytest.raises(BadInput, match="label_time is there, and time is missing"):
+        from_arrays(arrays | {"label_time": np.arange(12)})
+
+
+def test_label_times_stay_with_their_samples_on_disk_and_only_streams_with_them_have_the_file(tmp_path: Path) -> None:
+    order = np.random.default_rng(0).permutation(12)
+    arrays = {key: value if key == "classes" else value[order] for key, value in good().items() if key != "step"}
+    late = np.where(arrays["time"] % 4 == 0, np.nan, arrays["time"] + 100.0)
+    stream = from_arrays(arrays | {"label_time": late}, period=3).save(tmp_path / "s")
+    stream.verify(tmp_path / "s")
+    for split in (split for step in Stream.load(tmp_path / "s").steps for split in step.splits.values()):
+        assert split.time is not None
+        assert split.label_time is not None
+        assert split.label_time.tolist() == [NEVER if t % 4 == 0 else t + 100 for t in split.time.tolist()]
+    plain = from_arrays(arrays, period=3).save(tmp_path / "plain")
+    assert plain.sha256 != stream.sha256
+    assert not list((tmp_path / "plain").rglob("*label_time*"))
+    assert "label_time" not in (tmp_path / "plain" / "stream.json").read_text()
+    np.save(tmp_path / "s" / "step_00000" / "train_label_time.npy", np.zeros(3, np.int64))
+    with pytest.raises(IntegrityError):
+        Stream.load(tmp_path / "s").verify(tmp_path / "s")
 
 
 FRAME = pd.DataFrame(

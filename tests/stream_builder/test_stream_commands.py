@@ -117,6 +117,20 @@ def test_measures_are_of_labels_of_a_seed_and_of_a_fidelity(tmp_path: Path) -> N
         assert asked["fidelity"] == fidelity
 
 
+def test_measures_and_sizes_are_tables_with_dates_and_units(tmp_path: Path) -> None:
+    stream = drifting(steps=3).save(tmp_path / "s")
+    days = [step.days() for step in stream.steps]
+    text = inside("stream", "show", tmp_path / "s").stdout.splitlines()
+    assert text[1].split() == ["step", "from", "to", *stream.steps[0].splits]
+    sizes = [str(len(split)) for split in stream.steps[0].splits.values()]
+    assert text[2].split() == [stream.steps[0].name, *(days[0] or ()), *sizes]
+    values = distances(stream, ["sliced"])["sliced"]
+    text = inside("stream", "measure", tmp_path / "s", "--distance", "sliced").stdout.splitlines()
+    assert text[0].split() == ["step", "from", "to", "sliced"]
+    assert text[3].split() == [stream.steps[2].name, *(days[2] or ()), f"{values[2]:.3f}"]
+    assert "sliced: in units of the samples." in text
+
+
 def test_show_reads_every_array_again_if_asked_to(tmp_path: Path) -> None:
     drifting().save(tmp_path / "s")
     assert inside("stream", "show", tmp_path / "s", "--verify").returncode == 0
@@ -201,11 +215,13 @@ def test_what_is_said_of_the_vectors_is_recorded(command: str, arrays: Path, tmp
 
 def photos(folder: Path) -> Path:
     """A table of 48 dated pictures of 12 × 12 pixels in class folders; nine of ten of class b; four of an uploader."""
-    lines = ["id,time,label,path,user"]
+    lines = ["id,time,label,path,user,labelled"]
     for i in range(48):
         (folder / "pictures").mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (12, 12), (5 * i, 0, 0)).save(folder / "pictures" / f"{i}.png")
-        lines.append(f"p{i},{1_000 * (i // 2)},{'a' if i % 10 == 0 else 'b'},{i}.png,u{i % 12}")
+        lines.append(
+            f"p{i},{1_000 * (i // 2)},{'a' if i % 10 == 0 else 'b'},{i}.png,u{i % 12},{60_000 + i if i % 7 else ''}"
+        )
     (folder / "table.csv").write_text("\n".join(lines))
     np.save(folder / "v.npy", np.arange(96, dtype=np.float32).reshape(48, 2))
     return folder / "table.csv"
@@ -223,7 +239,9 @@ def photos(folder: Path) -> Path:
         (["--label", "user"], {"label": "user"}),
         (["--id", "path"], {"id": "path"}),
         (["--group", "label"], {"group": "label"}),
+        (["--label-time", "labelled"], {"label_time": "labelled"}),
         (["--columns", "{label: user, group: label}"], {"label": "user", "group": "label"}),
+        (["--columns", "{label_time: labelled}"], {"label_time": "labelled"}),
     ],
 )
 def test_an_option_of_from_table_makes_the_stream_that_the_function_makes(
@@ -295,7 +313,7 @@ def test_a_release_in_order_of_time_is_cut_by_period_and_options_that_need_it_ar
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--columns", "{when: time}"], "--columns names 'when'. Available here: time, label, x, id, path, group."),
+        (["--columns", "{when: time}"], "--columns names 'when'. Available here: time, label, x, id, path, group,"),
         (["--columns", "{time: time}", "--time", "time"], "--columns names time, and --time was given, too."),
         (["--columns", "[time"], "Expected roles and columns"),
         (["--x", "time", "--path", "path"], "More than one of --x, --features and --path"),

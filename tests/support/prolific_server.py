@@ -43,8 +43,8 @@ class Prolific:
     after: Callable[[str], None] = lambda call: None
 
     def work(self, participant: str, items: list[str], labels: Callable[[str], list[str]], seconds: int = 60) -> str:
-        """A participant hands in one submission."""
-        (study,) = self.studies.values()
+        """A participant hands in one submission, to the last study."""
+        study = list(self.studies.values())[-1]
         assert study["status"] == "ACTIVE"
         batch = self.batches[study["data_collection_id"]]
         question, sensitive = (i["id"] for i in batch["batch_items"][0]["rows"][0]["columns"][1]["items"])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
+from driftline.curate.core.outside.limits import SIDECAR
 from driftline.curate.core.outside.names import is_count
 
 EPOCH = datetime(1970, 1, 1)
@@ -33,11 +36,12 @@ FIRST_YEAR, LAST_YEAR = 1000, 9998  # years 1 and 9999 stand for "no date"
 OFFSETS = (-12 * 3600, 14 * 3600)  # of the zones on earth, seconds
 # The capture before the scan, wherever they stand: CreateDate is when the file was made, ModifyDate is not used.
 DATES_IN_XMP = tuple(
-    re.compile(rf"\b\w+:{tag}(?:\s*=\s*[\"']|\s*>)([^\"'<>]*)")
+    re.compile(rf"\b\w+:{tag}\s*=\s*[\"']([^\"'<>]*)|<(\w+:{tag})(\s[^<>]*)?>")
     for tag in ("DateTimeOriginal", "DateCreated", "DateTimeDigitized", "CreateDate")
 )
+VALUE_IN_XMP = re.compile(r"\b\w+:(?:value|li)(?:\s*=\s*[\"']|(?:\s[^<>]*)?>)([^\"'<>]*)")
+LONGEST_PROPERTY, MOST_DATES = 2000, 100  # characters of a date with its qualifiers; dates of one kind
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-LARGEST_SIDECAR = 1 << 20  # bytes
 MILLISECONDS = 10**11  # a larger number of seconds is after the year 5000
 SUPPLEMENTAL = "supplemental-metadata"
 LONGEST_TITLE = 51 - len(".json")  # characters of a sidecar's name in Google Takeout
@@ -86,6 +90,8 @@ class Tags(NamedTuple):
     """name of a tag → its value, which is no date"""
     contradicted: dict[str, str]
     """gps, edit (the last one) → its date, which cannot be if `date` is right"""
+    warned: tuple[str, ...] = ()
+    """what Pillow warned of; it does not know the photo's name"""
 
 
 def seconds_of(value: Any) -> int:
@@ -221,9 +227,11 @@ def exif(path: Path) -> Tags:
     """What the EXIF of a photo says."""
     from PIL import Image
 
-    with catch_warnings(), Image.open(path) as image:
-        simplefilter("ignore")  # of damaged tags, without the photo's name
-        return from_exif(image.getexif())
+    with catch_warnings(record=True) as caught:
+        simplefilter("always")
+        with Image.open(path) as image:
+            tags = from_exif(image.getexif())
+    return tags._replace(warned=tuple(dict.fromkeys(" ".join(str(one.message).split()) for one in caught)))
 
 
 def from_exif(exif: Any) -> Tags:
@@ -299,10 +307,25 @@ def from_sidecar(path: Path, name: str) -> Date | None:
             text = COMMENT.sub("", _small(sidecar))
         except OSError:
             continue
-        for value in (value for tag in DATES_IN_XMP for value in tag.findall(text)):
+        for value in _dates_in_xmp(text):
             with suppress(ValueError):
                 return clock(value)
     return None
+
+
+def _dates_in_xmp(text: str) -> Iterator[str]:
+    """Values of the properties with dates, those that count first first: of attributes and elements, also where a value
+    has qualifiers and stands in rdf:value, or is an item of a list [ISO 16684-1:2012, 7.7 to 7.9]."""
+    for tag in DATES_IN_XMP:
+        for match in islice(tag.finditer(text), MOST_DATES):
+            name, attributes = match[2], match[3] or ""
+            if name is None:
+                yield match[1]
+                continue
+            inside = "" if attributes.endswith("/") else text[match.end() : match.end() + LONGEST_PROPERTY]
+            inside = inside.partition(f"</{name}")[0]
+            value = VALUE_IN_XMP.search(attributes) or VALUE_IN_XMP.search(inside)
+            yield inside.partition("<")[0] if value is None else value[1]
 
 
 def _stamp(value: Any) -> Date:
@@ -338,7 +361,7 @@ def takeout_names(name: str) -> list[str]:
 
 def _small(path: Path) -> str:
     with path.open("rb") as file:
-        data = file.read(LARGEST_SIDECAR)
+        data = file.read(SIDECAR)
     return data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig", "replace")
 
 

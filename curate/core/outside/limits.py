@@ -4,6 +4,8 @@ from __future__ import annotations
 
 DOCUMENT = 256 << 20
 """bytes of a JSON or YAML document, which is read as a whole"""
+SIDECAR = 1 << 20
+"""bytes of a photo's sidecar that are read"""
 UNPACKED = 1 << 30
 """bytes of all members of an .npz file once unpacked; more only if the file has a hundredth of it"""
 RATIO = 100

@@ -50,6 +50,10 @@ class Catalogue:
         """The further items."""
         return further
 
+    def known(self, items: Items) -> Items:
+        """None: nobody is asked."""
+        return []
+
     def answered(self, items: Items, number: int) -> bool:
         """Always."""
         return True
@@ -162,6 +166,13 @@ class Crowd:
         self.answers.append(table)
         self.seen.update(item["id"] for item in items)
         return True
+
+    def known(self, items: Items) -> Items:
+        """Those of the items that people answered before, for other settings or photos."""
+        ids = {item["id"]: item["id"] for item in items}
+        earlier = self.stored.earlier({"batch": "", "items": ids})
+        valid = Counter(id_ for id_, fault in rows_of(earlier, "id", "fault") if fault is None)
+        return [item for item in items if valid[item["id"]] >= self.settings.workers]
 
     def _rest(self, items: Items, number: int, before: str) -> Path:
         """Folder of the batch with those images of the first round that nobody answered before."""

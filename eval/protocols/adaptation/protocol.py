@@ -17,7 +17,7 @@ from driftline.eval.abilities import adapt, learn_step
 from driftline.eval.answers import answers, sure_answers
 from driftline.eval.learner import Learner, Task
 from driftline.eval.outcomes import Tally
-from driftline.eval.protocol import Floats, Protocol, Ran, Result, Roles, Score, Start, skip_reason
+from driftline.eval.protocol import Protocol, Ran, Result, Roles, Score, Start, mean_of_tests, skip_reason
 from driftline.eval.protocols.adaptation.estimates import atc, doc, gde
 from driftline.eval.protocols.adaptation.neighbours import neighbours_of
 from driftline.eval.protocols.adaptation.unlabelled import Unlabelled
@@ -31,11 +31,6 @@ def adapted_on(row: Row) -> int | None:
     """The later step that the adapted model is tested on."""
     kind, _, number = row.tested_on.partition("/")
     return int(number) if kind == "adapted" else None
-
-
-def mean_of_steps(right: Floats, n: Floats) -> Floats:
-    """adapted: right answers and samples (..., R) → mean of the accuracies on the steps (...)."""
-    return np.asarray((right / n).mean(-1))
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class Adaptation(Protocol):
     )
     primary = "adapted"
     corrects = False
-    roles = Roles(adapted_on, lambda rows: [row for row in rows if adapted_on(row) is not None], mean_of_steps)
+    roles = Roles(adapted_on, lambda rows: [row for row in rows if adapted_on(row) is not None], mean_of_tests)
     refuses = ("all_steps", "future")
 
     def check(self, stream: Stream) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
-from driftline.eval.protocol import Roles, Score
+from driftline.eval.protocol import Roles, Score, mean_of_tests
 from driftline.eval.rows import PER_CLASS, Row
 
 Matrix = npt.NDArray[np.float64]
@@ -31,16 +31,7 @@ def decisive(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.learned_to >= 0 and int(row.tested_on) == row.learned_to + 1]
 
 
-def score_of_counts(right: Matrix, n: Matrix) -> Matrix:
-    """next_domain: right answers and samples (..., R) → mean of the tests' accuracies (...), of those with samples: a
-    bootstrap replicate may have drawn none of a small test. NaN if no test has any."""
-    with np.errstate(invalid="ignore"):
-        shares = right / n
-    tests = (n > 0).sum(-1)
-    return np.where(tests > 0, np.nansum(shares, -1) / np.maximum(tests, 1), np.nan)
-
-
-ROLES = Roles(step_tested, decisive, score_of_counts)
+ROLES = Roles(step_tested, decisive, mean_of_tests)  # next_domain
 
 
 def matrix(rows: Sequence[Row], steps: int) -> Matrix:

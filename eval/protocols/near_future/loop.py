@@ -4,7 +4,7 @@ At time t a learner has learned [0, t·B); it predicts [S + t·B, S + (t+1)·B),
 are never scored at S, and the last S are trained on and never scored. Nor is what comes before the first batch is
 learned, where an untrained network would name classes by chance. S counts samples; several are scored in one pass,
 since prediction is pure. A learner that works sample by sample learns each sample of a batch before it predicts the
-next.
+next. Labels are shown, and their samples learned, in the order of `driftline.eval.reveals`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from driftline.eval.history import History
 from driftline.eval.learner import Learner
 from driftline.eval.outcomes import Tally
 from driftline.eval.protocol import Ran, skip_reason
-from driftline.eval.rows import Row
+from driftline.eval.reveals import Reveals, reveals
+from driftline.eval.rows import Row, changed
 from driftline.stream_builder.stream import Split, Stream
 
 Labels = npt.NDArray[np.int64]
@@ -41,7 +42,7 @@ class Plan:
     shifts: Mapping[str, int]
     """name of the score → S, samples"""
     delay: int
-    """batches until labels come"""
+    """batches until labels come, at least"""
     points: int
     """rows of each score"""
     prefix: int = 0
@@ -49,16 +50,28 @@ class Plan:
     most_probable: int = 0
     """K: tests on the stream record the K most probable classes of each sample"""
 
-    @property
-    def lag(self) -> int:
-        """Samples until labels come."""
-        return self.delay * self.batch
-
-    def span(self, t: int, shift: int, n: int) -> tuple[int, int] | None:
+    def span(self, t: int, shift: int, n: int, first: int) -> tuple[int, int] | None:
         """The samples of n that are predicted before batch t is learned and scored, [low, high); None: there are none,
-        also before the first batch is learned."""
+        also before anything is learned. first: the batch at whose end the first label is shown."""
         low, high = max(self.prefix, shift + t * self.batch), min(n, shift + (t + 1) * self.batch)
-        return (low, high) if t > self.delay and low < high else None
+        return (low, high) if t > first and low < high else None
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What a learner learns, one moment after the other."""
+
+    history: History
+    """samples in the order in which their labels are shown"""
+    reveals: Reveals
+    ahead: int
+    """samples between a sample and its label, as `Task.shifts` has them"""
+
+    def learn(self, learner: Learner, moment: int) -> None:
+        """The samples whose labels are shown when a moment ends, if there are any."""
+        start, seen = self.reveals.shown(moment - 1), self.reveals.shown(moment)
+        if start < seen:
+            learn_from(learner, self.history.past(start, seen))
 
 
 @dataclass
@@ -86,6 +99,11 @@ def advance(
     """
     whole = History(trains)
     n, batch = len(whole.labels), plan.batch
+    batches = reveals(trains, batch, plan.delay)
+    feeds = {
+        single: Feed(whole if shown.order is None else History(trains, shown.order), shown, batches.lag)
+        for single, shown in ((False, batches), (True, reveals(trains, 1, plan.delay * batch)))
+    }
     places = [split.position for split in trains]
     positions = None if any(p is None for p in places) else np.concatenate([p for p in places if p is not None])
     last = -(-n // batch)
@@ -101,7 +119,7 @@ def advance(
             states[i].stopped = skip_reason(error)
     for t in range(min((state.done for state in states), default=last), last):
         start, seen = t * batch, min(n, (t + 1) * batch)
-        spans = {s: span for s in plan.shifts.values() if (span := plan.span(t, s, n)) is not None}
+        spans = {s: span for s in plan.shifts.values() if (span := plan.span(t, s, n, batches.first)) is not None}
         x = whole.x(np.concatenate([np.arange(*span) for span in spans.values()])) if spans else None
         periods = [j for j, end in enumerate(ends.tolist()) if start < end <= seen]
         for i, (learner, state) in enumerate(zip(current, states, strict=True)):
@@ -109,14 +127,13 @@ def advance(
                 continue
             begun = time.process_time()
             try:
-                take = _samples if learner.needs.single_samples else _batch
-                asked = take(learner, whole, plan, start, spans, x)
+                single = learner.needs.single_samples
+                asked = (_samples if single else _batch)(learner, feeds[single], plan, t, spans, x)
                 _count(learner, state, plan, spans, asked, whole.labels, positions, len(stream.classes))
                 state.seconds += time.process_time() - begun
                 if (t + 1) % every == 0 or t + 1 == last:
                     _emit(state, plan, seen)
-                for j in periods:
-                    _retain(learner, state, stream, j, seen)
+                _retain(learner, state, stream, periods, seen)
                 state.done = t + 1
                 if (save := saves[i]) is not None:
                     save.keep(learner, state, final=t + 1 == last)
@@ -126,40 +143,37 @@ def advance(
         yield i, state.stopped or Ran(state.rows, current[i])
 
 
-def majority(labels: Labels, plan: Plan, shift: int) -> float | None:
+def majority(labels: Labels, shown: Reveals, plan: Plan, shift: int) -> float | None:
     """Accuracy `shift` samples ahead of the class that is most frequent so far, the lowest of equal ones; None if
-    nothing is scored."""
+    nothing is scored. shown: when labels are."""
+    learned = labels if shown.order is None else labels[shown.order]
     counts, right, asked = np.zeros(int(labels.max(initial=0)) + 1, np.int64), 0, 0
     for t in range(-(-len(labels) // plan.batch)):
-        if (span := plan.span(t, shift, len(labels))) is not None:
+        if (span := plan.span(t, shift, len(labels), shown.first)) is not None:
             right += int((labels[slice(*span)] == counts.argmax()).sum())
             asked += span[1] - span[0]
-        if t >= plan.delay:
-            np.add.at(counts, labels[(t - plan.delay) * plan.batch : (t - plan.delay + 1) * plan.batch], 1)
+        np.add.at(counts, learned[shown.shown(t - 1) : shown.shown(t)], 1)
     return right / asked if asked else None
 
 
-def _batch(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Sure:
+def _batch(learner: Learner, feed: Feed, plan: Plan, t: int, spans: Spans, x: Any) -> Sure:
     """Predict x, the samples of all spans, then learn the batch whose labels come; returns the answers."""
     size = sum(high - low for low, high in spans.values())
     asked: Sure = sure_answers(learner, x, size, plan.most_probable) if size else (np.zeros(0, np.int64), None, None)
-    if start >= plan.lag:
-        first = start - plan.lag
-        learn_from(learner, whole.past(first, min(len(whole.labels), first + plan.batch)))
+    feed.learn(learner, t)
     return asked
 
 
-def _samples(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Sure:
+def _samples(learner: Learner, feed: Feed, plan: Plan, t: int, spans: Spans, x: Any) -> Sure:
     """The same, one sample after the other, without confidence."""
     begins = np.cumsum([0, *(high - low for low, high in spans.values())]).tolist()
     labels = np.zeros(begins[-1], np.int64)
-    for position in range(start, min(len(whole.labels), start + plan.batch)):
+    for position in range(t * plan.batch, min(feed.reveals.n, (t + 1) * plan.batch)):
         for begin, (shift, (low, high)) in zip(begins, spans.items(), strict=False):
             if low <= position + shift < high:
                 row = begin + position + shift - low
-                labels[row] = answers(learner, x[row : row + 1].copy(), 1, shift + plan.lag)[0]
-        if position >= plan.lag:
-            learn_from(learner, whole.past(position - plan.lag, position - plan.lag + 1))
+                labels[row] = answers(learner, x[row : row + 1].copy(), 1, shift + feed.ahead)[0]
+        feed.learn(learner, position)
     return labels, None, None
 
 
@@ -190,9 +204,13 @@ def _emit(state: Progress, plan: Plan, seen: int) -> None:
             state.rows.append(state.tallies.pop(name).row(seen=seen, seconds=state.seconds))
 
 
-def _retain(learner: Learner, state: Progress, stream: Stream, j: int, seen: int) -> None:
-    """After period j: the held-out samples of every period so far, if there are any."""
-    begun = time.process_time() - state.seconds
-    for i in range(j + 1 if "test" in stream.steps[j].splits else 0):
-        test = stream.steps[i]["test"]
-        state.rows.append(evaluate_split(learner, test, f"retention/{i}", begun, learned_to=j, seen=seen))
+def _retain(learner: Learner, state: Progress, stream: Stream, periods: Sequence[int], seen: int) -> None:
+    """After periods that end with one batch: for each, the held-out samples of every period so far, if there are any.
+    The model is the same for all of them, so each split is tested once."""
+    begun, tested = time.process_time() - state.seconds, dict[int, Row]()
+    for j in periods:
+        for i in range(j + 1 if "test" in stream.steps[j].splits else 0):
+            if i not in tested:
+                test = stream.steps[i]["test"]
+                tested[i] = evaluate_split(learner, test, f"retention/{i}", begun, learned_to=j, seen=seen)
+            state.rows.append(changed(tested[i], {"learned_to": j}))

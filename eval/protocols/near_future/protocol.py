@@ -17,6 +17,7 @@ from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import MAJORITY, Protocol, Ran, Result, Roles, Score, Start
 from driftline.eval.protocols.near_future import loop
 from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
+from driftline.eval.reveals import Reveals, check_label_time, has_label_time, reveals
 from driftline.eval.rows import Row
 from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.measures.label_correlation import blind_curve_of
@@ -45,7 +46,8 @@ class NearFuture(Protocol):
     sets apart, else min(max(N / 10, 2,000), N / 3) of N, or 0 if that is less than four batches; 0: none, and
     learning rates as in CLEAR. What is predicted before the first batch is learned is never scored"""
     delay: Annotated[int, Field(ge=0)] = 0
-    """batches until labels come"""
+    """batches until labels come, at least: where a stream has label_time, they come in its order, and none before it.
+    A label that never comes is not learned, and still scored"""
     points: Annotated[int, Field(ge=1), NO_EFFECT] = 50
     """rows of each score along the stream"""
     sort: bool = False
@@ -59,6 +61,7 @@ class NearFuture(Protocol):
     corrects = False
     roles = Roles(step_tested, decisive, fresh=("online", "near_future", "shift/"))
     refuses = ("all_steps", "whole_steps", "first_step")
+    late_labels = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,9 +96,14 @@ class NearFuture(Protocol):
                 raise IncompatibleStream(
                     f"Step {step.name!r} of {stream.name!r} has no test split.",
                     "near-future measures retention on held-out samples of every period.",
-                    "Use driftline stream from-order --held-out 0.1.",
+                    "Use driftline stream from-table --test-share 0.1.",
                 )
-        n = sum(len(split) for split in self.trains(stream))
+        check_label_time(stream)
+        shown = self._shown(trains := self.trains(stream))
+        n = sum(map(len, trains))
+        if shown.first >= -(-n // self.batch) > self.delay:
+            problem = f"Of {stream.name!r} no label comes before the stream ends."
+            raise IncompatibleStream(problem, "Expected a label_time that is not after the last sample's time.")
         labels = np.unique(np.concatenate([np.asarray(step["train"].y) for step in stream.steps]))
         if len(labels) < 2:
             raise IncompatibleStream(
@@ -103,7 +111,7 @@ class NearFuture(Protocol):
             )
         if not (isinstance(self.shift, int) and isinstance(self.prefix, int)):
             return
-        ahead = self.shift + (1 + self.delay) * self.batch
+        ahead = self.shift + (1 + shown.first) * self.batch
         if n <= (unscored := max(ahead, self.prefix)):
             raise IncompatibleStream(
                 f"{stream.name!r} has {n} training samples; batch is {self.batch}, and the first {unscored} are not "
@@ -168,15 +176,18 @@ class NearFuture(Protocol):
     def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """The blind classifier's curve, how many samples share their time, and a warning if the curve is above chance
         at S; updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
-        paid = self.updates * -(-sum(len(step["train"]) for step in stream.steps) // self.batch)
+        shown = self._shown(trains := self.trains(stream))
+        paid = self.updates * (-(-shown.n // self.batch) - shown.idle)
         taken = spent(learner)
         over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
         under = {"underspent": round(taken / paid, 3)} if 0 < taken < LEAST_SHARE * paid else {}
         curve = blind_curve_of(stream)
         notes: dict[str, Any] = {"blind": curve.plain(), "ties": stream.ties(), "ties_text": stream.ties_text()}
-        labels = np.concatenate([np.asarray(train.y, np.int64) for train in self.trains(stream)])
-        if (majority := loop.majority(labels, self._plan(), int(self.shift))) is not None:
+        labels = np.concatenate([np.asarray(train.y, np.int64) for train in trains])
+        if (majority := loop.majority(labels, shown, self._plan(), int(self.shift))) is not None:
             notes["references"] = {MAJORITY: majority}
+        if shown.order is not None:
+            notes["labels_not_shown"] = shown.n - len(shown.order)
         at = sum(s <= int(self.shift) for s in curve.shifts) - 1
         if at >= 0 and curve.above[at]:
             notes["warning"] = (
@@ -187,13 +198,16 @@ class NearFuture(Protocol):
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, batch and budget; the number of steps is not disclosed."""
-        lag = self.delay * self.batch
+        lag = self._shown(self.trains(stream)).lag if has_label_time(stream) else self.delay * self.batch
         shifts = tuple(shift + lag for shift in self.resolve(stream).shifts().values())
         return Task(len(stream.classes), stream.x_shape, None, self.batch, self.updates, shifts=shifts)
 
     def shifts(self) -> dict[str, int]:
         """Name of a test → S; `shift` must be a number."""
         return {"online": 0, "near_future": int(self.shift)} | {f"shift/{s}": s for s in self.further()}
+
+    def _shown(self, trains: Sequence[Split]) -> Reveals:
+        return reveals(trains, self.batch, self.delay)
 
     def _plan(self, most_probable: int = 0) -> loop.Plan:
         return loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix), most_probable)

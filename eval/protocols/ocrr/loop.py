@@ -18,8 +18,9 @@ from driftline.eval.memory.correction_ledger import Ledger
 from driftline.eval.outcomes import Tally, recorded
 from driftline.eval.protocols.ocrr.policies import Policy
 from driftline.eval.protocols.ocrr.scenarios import Scenario
+from driftline.eval.reveals import reveals
 from driftline.eval.rows import Row
-from driftline.stream_builder.stream import Step
+from driftline.stream_builder.step import NEVER, Step
 
 ASKED = 20  # single predictions, to measure their cost
 
@@ -30,8 +31,9 @@ def recover(
 ) -> Iterator[Row]:  # fmt: skip
     """Rows tested on "novel" and "original", each after a number of corrections and samples; "stream": right first
     predictions since the last test; "cost": seconds of single predictions and corrections. A correction counts when the
-    learner receives it; one whose delay goes beyond the stream never does. ledger: records each correction before the
-    learner learns it.
+    learner receives it; one whose delay goes beyond the stream never does. If the samples have a label_time,
+    corrections come in its order (see `reveals`); one whose label never comes is not made, and its answer is scored.
+    ledger: records each correction before the learner learns it.
     """
     with ledger or nullcontext():
         yield from _recover(scenario, learner, policy, every, classes, rng, ledger)
@@ -45,7 +47,8 @@ def _recover(
     learn_step(learner, Step(0, "seed", {"train": scenario.seed}))
     prepare(learner, [scenario.stream.x, scenario.novel.x, scenario.original.x])
     made, given, correcting, tally = 0, 0, 0.0, Tally("stream")  # corrections made by users, given to the learner
-    waiting: list[tuple[int, int, int]] = []  # position when it comes, sample, label
+    waiting: dict[int, int] = {}  # corrections that have not come: sample → label
+    labels, late = reveals([scenario.stream], 1, policy.delay), scenario.stream.label_time
     learned = np.bincount(scenario.seed.y, minlength=len(classes))  # labels
 
     def tests(seen: int) -> Iterator[Row]:
@@ -70,9 +73,9 @@ def _recover(
     yield from tests(0)
     total = len(scenario.stream)
     for i in range(total):
-        while waiting and waiting[0][0] <= i:
-            _, which, label = waiting.pop(0)
-            correct(which, label)
+        for which in (shown := labels.newly(i)):
+            if which in waiting:
+                correct(which, waiting.pop(which))
         truth = int(scenario.stream.y[i])
         answer, sure = _answer(policy, learner, scenario.stream.x[i : i + 1])
         wrong = answer != truth
@@ -80,13 +83,12 @@ def _recover(
         here = None if scenario.stream.position is None else scenario.stream.position[i : i + 1]
         tally.add(here, scenario.stream.y[i : i + 1], np.array([answer]), confidence)
         noticed = policy.confident is None or (confidence is not None and confidence >= policy.confident)
-        if wrong and noticed and policy.corrects(made, rng):
+        comes = late is None or late[i] != NEVER
+        if wrong and noticed and comes and policy.corrects(made, rng):
             made += 1
-            label = policy.label(truth, len(classes), rng)
-            if policy.delay:
-                waiting.append((i + policy.delay, i, label))
-            else:
-                correct(i, label)
+            waiting[i] = policy.label(truth, len(classes), rng)
+            if i in shown:
+                correct(i, waiting.pop(i))
         if (i + 1) % every == 0 or i + 1 == total:
             seconds = time.process_time() - begun
             yield tally.row(seen=i + 1, corrections=given, seconds=seconds)

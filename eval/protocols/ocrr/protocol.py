@@ -23,6 +23,7 @@ from driftline.eval.memory.correction_ledger import Ledger, verify
 from driftline.eval.protocol import Protocol, Result, Roles
 from driftline.eval.protocols.ocrr import loop, policies, scenarios
 from driftline.eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
+from driftline.eval.reveals import check_label_time
 from driftline.eval.rows import Row, folder_name
 from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Stream
@@ -57,6 +58,7 @@ class Ocrr(Protocol):
     measures = MEASURES
     primary = "worst"
     refuses = ("all_steps", "whole_steps")
+    late_labels = True
     roles = Roles(decisive=decisive, pooled=score_of_counts, fresh=("stream",))
     reaches = MappingProxyType({"ledger": "a folder"})
 
@@ -67,6 +69,7 @@ class Ocrr(Protocol):
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream if a step lacks a split, or a part of the scenario would be empty; BadArray for
         samples of two shapes or vectors that are not finite, which would reach the memories of learners."""
+        check_label_time(stream)
         for step in stream.steps:
             for split in ("train", "test"):
                 if split not in step.splits:

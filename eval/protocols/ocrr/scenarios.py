@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.memory.knn_index import unit
+from driftline.stream_builder.step import NEVER
 from driftline.stream_builder.stream import Split, Stream
 
 Kind = Literal["auto", "categorical", "within-class", "paraphrase", "temporal"]
@@ -41,6 +42,10 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
     shuffled: seed rows in random order, else in their own. mix: rows of the original distribution in the stream, for
     each of the novel one; they are not in the seed data.
 
+    If labels have times (label_time): the stream is in order of time, but for the rows of mix if the last step is
+    novel. The seed data has no label that never comes, nor one that comes after the last step has begun if that is
+    novel; in the other kinds the novelty is not one of time, and all labels of the seed data are there at once.
+
     Raises IncompatibleStream if a part would be empty.
     """
     several = len(stream.steps) > 1
@@ -60,11 +65,16 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
     order = rng.permutation(np.flatnonzero(new))
     if kind == "temporal":
         order = np.flatnonzero(new)  # in its own order
+    order = _in_time(train, order)
     rows = np.flatnonzero(~new)
+    if train.label_time is not None and train.time is not None and len(order):
+        begins = train.time[order[0]] if kind == "temporal" else NEVER - 1
+        rows = rows[train.label_time[rows] <= begins]
     if mix:
         again = rng.choice(rows, min(len(rows), round(mix * len(order))), replace=False)
         rows = np.setdiff1d(rows, again)  # what the stream brings was never taught
-        order = rng.permutation(np.concatenate([order, again])) if kind != "temporal" else _spread(order, again, rng)
+        both = np.concatenate([order, again])
+        order = _spread(order, again, rng) if kind == "temporal" else _in_time(train, rng.permutation(both))
     if shuffled:
         rows = rng.permutation(rows)
     scenario = Scenario(train.take(rows), train.take(order), test.take(novel), test.take(original))
@@ -72,6 +82,13 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
         if not len(getattr(scenario, name)):
             raise IncompatibleStream(f"The {name} part of {stream.name!r} would be empty.", f"The scenario is {kind}.")
     return scenario
+
+
+def _in_time(train: Split, order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The samples at these positions in order of time if their labels have times, else in their own order."""
+    if train.label_time is None or train.time is None:
+        return order
+    return order[np.argsort(train.time[order], kind="stable")]
 
 
 def _held_out(stream: Stream, n: int, seed: int) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
-from driftline.eval.protocol import Result, Score
+from driftline.eval.protocol import Result, Score, shares
 from driftline.eval.rows import Row
 
 Floats = npt.NDArray[np.float64]
@@ -54,8 +54,8 @@ def decisive(rows: Sequence[Row]) -> list[Row]:
 
 
 def score_of_counts(right: Floats, n: Floats) -> Floats:
-    """worst: right answers and samples (..., 2) → the lower accuracy (...)."""
-    return np.asarray((right / n).min(-1))
+    """worst: right answers and samples (..., 2) → the lower accuracy (...); of a test without samples, the other's."""
+    return np.asarray(np.fmin.reduce(shares(right, n), -1))
 
 
 def scored(rows: Sequence[Row]) -> Result:

@@ -35,7 +35,7 @@ def scores_text(document: Document) -> str:
             rows.append([f"({name})", *cells, *["", ""][: 2 * counted]])
         notes = ["", *("".join(f"  ({remark})" for remark in remarks(r)) for r in results)]
         notes += [""] * (len(rows) - len(notes))
-        lines += [line + note for line, note in zip(_columns(rows), notes, strict=True)] + _recalls(part)
+        lines += [line + note for line, note in zip(columns(rows), notes, strict=True)] + _recalls(part)
         lines += [f"  {text}" for text in map(choice_text, results) if text]
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
@@ -44,7 +44,7 @@ def scores_text(document: Document) -> str:
     return "\n".join(lines)
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a table: the first column at the left, the others at the right."""
     first, *others = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
     return [
@@ -58,4 +58,4 @@ def _recalls(part: Document) -> list[str]:
     names, rows = recalls(part)
     if len(names) > FEW_CLASSES:
         return [f"  Recall of each of the {len(names)} classes: --json, or driftline report."]
-    return _columns([["recall", *(name[:CLASS_NAME] for name in names)], *rows]) if names else []
+    return columns([["recall", *(name[:CLASS_NAME] for name in names)], *rows]) if names else []

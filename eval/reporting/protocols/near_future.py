@@ -30,6 +30,7 @@ def note(document: Document) -> str:
         for key in ("overspent", "underspent")
     )
     further = [
+        f"{lost:,} labels come after the last sample, or never." if (lost := notes.get("labels_not_shown")) else "",
         f"Took more than the budget: {', '.join(over)}." if over else "",
         f"Took less than nine tenths of the budget: {', '.join(under)}." if under else "",
     ]

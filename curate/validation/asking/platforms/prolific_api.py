@@ -1,9 +1,9 @@
-"""Prolific's API: data set → batch with `batch_items` → study; collect, approve, reject, pay bonuses; nothing twice.
+"""Prolific's API: data set → batch with `batch_items` → study; collect, approve, reject; nothing twice.
 
 Shapes follow docs.prolific.com (Task Builder, V4 data sets) and the models of Prolific's own command line tool, October
 2026; pages follow "List submissions" there (page, page_size: 20 unless asked, ordering), November 2026. A journal on
 disk records each step before and after its call: after a crash the same command asks the service what became of the
-last step. A published study is never published again, and a bonus is never paid again.
+last step. A published study is never published again.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def _until(service: Service, path: str, good: set[str], waiting: set[str]) -> No
     raise Unfinished(f"Prolific still works on {path}.", "", "The same command continues.")
 
 
-def _published(journal: Journal) -> str:
+def published(journal: Journal) -> str:
     if "published" not in journal.done:
         raise BadConfig("This batch has no published study.", "", "Run: driftline prolific publish DIR.")
     return str(journal.done["study"])
@@ -302,13 +302,13 @@ def _published(journal: Journal) -> str:
 
 def submissions(service: Service, journal: Journal) -> list[dict[str, Any]]:
     """All submissions of the study."""
-    return service.all("/submissions/", study=_published(journal), ordering="started_at")
+    return service.all("/submissions/", study=published(journal), ordering="started_at")
 
 
 @KNOWN
 def status(service: Service, journal: Journal) -> dict[str, Any]:
     """State of the study, and submissions by state."""
-    study = service.call("GET", f"/studies/{_published(journal)}/")
+    study = service.call("GET", f"/studies/{published(journal)}/")
     states = Counter(s["status"].lower() for s in submissions(service, journal))
     return {"study": study["id"], "state": study["status"], "places": study.get("total_available_places"), **states}
 
@@ -369,31 +369,3 @@ def decide(service: Service, journal: Journal, rejected: Mapping[str, str], appr
             service.call("POST", f"/submissions/{id_}/transition/", {"action": "APPROVE"})
             counts["approved"] += 1
     return dict(counts)
-
-
-@KNOWN
-def bonus(service: Service, journal: Journal, path: Path, max_usd: float | None) -> dict[str, Any]:
-    """Pay the bonuses of a CSV with the columns SubmissionId and Amount, once for each file's content.
-
-    Raises BadConfig above `max_usd`; Unfinished if a crash left open whether they were paid: it would be paid twice.
-    """
-    rows = [(row["SubmissionId"].strip(), row["Amount"].strip())
-            for _, row in csv_rows(path, ["SubmissionId", "Amount"], "Expected SubmissionId and Amount.")]  # fmt: skip
-    text = "\n".join(f"{submission},{amount}" for submission, amount in rows)
-    step = f"bonus {text}"
-    if step in journal.done:
-        return dict(journal.done[step]) | {"paid_before": True}
-    if step in journal.begun:
-        raise Unfinished(
-            "The last command stopped while it asked Prolific to pay these bonuses.",
-            "A second request would pay them a second time.",
-            "Look at the study's payments, and pay what is missing there.",
-        )
-    order = service.call("POST", "/submissions/bonus-payments/", {"study_id": _published(journal), "csv_bonuses": text})
-    total = order["total_amount"] / 100
-    if max_usd is None or total > max_usd:
-        raise BadConfig(f"The bonuses cost ${total:,.2f} with fees; --max-usd is {max_usd}.", "Expected more.")
-    journal.begin(step)
-    service.call("POST", f"/bulk-bonus-payments/{order['id']}/pay/")
-    result: dict[str, Any] = journal.end(step, {"bonuses": len(rows), "cost_usd": total})
-    return result

@@ -1,0 +1,62 @@
+"""The tables of a file of answers, and the answer that the grids of several concepts give together."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection
+
+from driftline.curate.validation.asking.batches import NONE
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS answers (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL, sensitive INTEGER NOT NULL,
+    seconds INTEGER NOT NULL, number INTEGER NOT NULL, page TEXT NOT NULL, undone INTEGER NOT NULL,
+    PRIMARY KEY (annotator, item)
+);
+CREATE TABLE IF NOT EXISTS assigned (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (annotator, item)
+);
+CREATE TABLE IF NOT EXISTS skipped (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
+);
+CREATE TABLE IF NOT EXISTS flagged (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
+);
+CREATE TABLE IF NOT EXISTS shown (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (annotator, item)
+);
+CREATE INDEX IF NOT EXISTS by_number ON answers (number);
+CREATE INDEX IF NOT EXISTS by_item ON answers (item, undone, labels);
+"""
+VIEWS = """
+PRAGMA temp_store = MEMORY;
+CREATE TEMP TABLE elsewhere (annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL);
+CREATE INDEX temp.elsewhere_by_item ON elsewhere (item, labels);
+CREATE INDEX temp.elsewhere_by_annotator ON elsewhere (annotator, item);
+CREATE TEMP VIEW own AS SELECT * FROM answers WHERE NOT undone AND labels <> '[]';
+CREATE TEMP VIEW counted AS
+    SELECT annotator, item, labels FROM own UNION ALL SELECT annotator, item, labels FROM elsewhere;
+"""
+PARTS = """
+CREATE TABLE IF NOT EXISTS parts (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, page TEXT NOT NULL, labels TEXT NOT NULL, number INTEGER NOT NULL,
+    undone INTEGER NOT NULL, PRIMARY KEY (annotator, item, page)
+);
+"""  # answers on the grid of one concept, to images that stand in those of several
+
+
+def with_parts(
+    database: sqlite3.Connection, key: tuple[str, str, str], labels: list[str], number: int, grids: Collection[str]
+) -> list[str]:
+    """The labels to store for an answer. key: annotator, item, concept of the grid ("": one by one); number: of the
+    screen; grids: concepts in whose grids the item stands. Of several, each part is kept, and the answer has no labels
+    while one is missing."""
+    if not key[2] or len(grids) < 2:
+        return labels
+    database.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, 0)", (*key, json.dumps(labels), number))
+    query = "SELECT page, labels FROM parts WHERE annotator = ? AND item = ? AND NOT undone"
+    parts = {page: json.loads(text) for page, text in database.execute(query, key[:2])}
+    if not parts.keys() >= set(grids):
+        return []
+    return sorted({label for part in parts.values() for label in part} - {NONE}) or [NONE]
