@@ -1,6 +1,6 @@
 """What a GPU gives, by the product's own `device: cuda`: every part in one command and one file of results.
 
-    python benchmarks/run.py gpu --full       all parts: results.json, the record and docs/project/performance.md
+    python benchmarks/run.py gpu --full       all parts: results.json and the record
     python benchmarks/gpu.py networks moco    some parts, printed
     python benchmarks/gpu.py --device cpu --tiny    that all parts work, on any machine
 

@@ -1,11 +1,11 @@
-"""What `run.py --full` measured, run by run: history.jsonl, the page docs/project/performance.md, and a plot.
+"""What `run.py --full` measured, run by run: history.jsonl, the page docs/reference/ratios.md, and a plot.
 
     python benchmarks/history.py [--plot history.png]
 
-The page has the newest value of every ratio that has a target, for each processor it was measured on. Other pages and
-README get the figures that they mark: between `<!-- speed: BENCHMARK RATIO -->` and `<!-- /speed -->`. A line of
-history.jsonl is one benchmark: date, commit, machine (see run.py), benchmark, arguments, seconds, exit, ratios. In the
-plot 1 is the target and more is better, so that ratios with different units share an axis.
+The page, which docs/conf.py writes, has the newest value of every ratio that has a target, for each processor it was
+measured on. Other pages and README get the figures that they mark: between `<!-- speed: BENCHMARK RATIO -->` and
+`<!-- /speed -->`. A line of history.jsonl is one benchmark: date, commit, machine (see run.py), benchmark, arguments,
+seconds, exit, ratios. In the plot 1 is the target and more is better: ratios with different units share an axis.
 """
 
 from __future__ import annotations
@@ -22,10 +22,16 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-PAGE = ROOT / "docs" / "project" / "performance.md"
+FIGURES = ROOT / "docs" / "project" / "performance.md"  # figures with their commands, not of the record
 MARK = re.compile(r"(<!-- speed: (\S+) ([^>]+) -->)(.*?)(<!-- /speed -->)", re.DOTALL)
 UNITS = {"held": "held to AVX2", "avx512": "AVX-512", "avx2": "AVX2"}  # the first that is true names a processor
-TEXT = HERE / "performance.md"  # what the page says before its tables; {RATIO} is a target of the benchmark `gpu`
+INTRODUCTION = """# Ratios
+
+The newest of the record (`benchmarks/history.jsonl`), for each processor. What a benchmark compares, and the reason of
+its target: the first lines of its script in `benchmarks/`, and `benchmarks/benchmarks.toml`.
+[Performance](../project/performance.md) has more figures.
+
+"""
 
 
 def declared(folder: Path) -> dict[str, dict[str, Any]]:
@@ -95,14 +101,13 @@ def rows(folder: Path, history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[s
 def page(folder: Path) -> str:
     """The page in Markdown: a table with a column for each processor, and what was not measured on any."""
     found = list(rows(folder, read(folder)))
-    targets = declared(HERE)["gpu"]["targets"]
-    parts = [re.sub(r"{([\w.]+)}", lambda name: targets[name[1]], TEXT.read_text(encoding="utf-8"))]
     dates: dict[str, list[str]] = {}
     for *_, cpu, date in found:
         dates.setdefault(cpu, []).append(date)
     cpus = sorted(dates.keys() - {"–"})
     heads = [f"{cpu} ({' to '.join(sorted({min(dates[cpu]), max(dates[cpu])}))})" for cpu in cpus]
-    parts.append(f"\n## Ratios\n\n| ratio | target | {' | '.join(heads)} |\n|---|---|{'---|' * len(cpus)}\n")
+    parts = [INTRODUCTION]
+    parts.append(f"| ratio | target | {' | '.join(heads)} |\n|---|---|{'---|' * len(cpus)}\n")
     for (name, ratio, target), measured in groupby(found, itemgetter(0, 1, 2)):
         values = {row[4]: row[3] for row in measured}
         if "–" not in values:
@@ -134,10 +139,10 @@ def with_figures(text: str, history: Sequence[Mapping[str, Any]]) -> str:
 
 
 def prose() -> list[Path]:
-    """README and the pages of docs/ that people write, but the page itself."""
+    """README and the pages of docs/ that people write, but the one with other figures."""
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()  # pages that docs/conf.py writes
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [path for path in pages if path != PAGE and path.relative_to(ROOT).as_posix() not in ignored]
+    return [path for path in pages if path != FIGURES and path.relative_to(ROOT).as_posix() not in ignored]
 
 
 def plot(folder: Path, out: Path) -> None:
@@ -166,12 +171,10 @@ def plot(folder: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Write the page and the marked figures of all others; draw if asked."""
+    """Write the marked figures of all pages; draw if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plot", type=Path, help="a picture of every ratio over time")
     given = parser.parse_args()
-    PAGE.write_text(page(HERE), encoding="utf-8")
-    print(f"wrote {PAGE}")
     for path in prose():
         text = path.read_text(encoding="utf-8")
         try:

@@ -5,7 +5,7 @@
 `benchmarks.toml` declares each benchmark: its arguments at quick and at full size, and the target of each ratio. A
 benchmark prints JSON objects; the object of one part of several names it ("part"). Targets hold at full size: exit
 code 1 if a benchmark fails or, with --full, a target is missed. With --full the ratios are added to the folder's
-history.jsonl, and docs/project/performance.md is written again (history.py). A ratio with avx512 or bfloat16 in its
+history.jsonl, from which docs/reference/ratios.md is written. A ratio with avx512 or bfloat16 in its
 name is asked only of a processor that has it. --avx2 holds torch, NumPy, faiss and our kernel to AVX2: a newer
 processor measures what users of an older one get.
 """
@@ -161,8 +161,6 @@ def main() -> int:
     print(f"{table(records)}\nwrote {out}")
     if given.full:
         history.append(given.folder, result)
-        if given.folder == HERE:
-            history.PAGE.write_text(history.page(HERE), encoding="utf-8")
     for name in [] if given.names else skipped:
         print(f"{name} was left out: there is no GPU here", file=sys.stderr)
     failed = [name for name, found in measured.items() if found["exit"]]

@@ -1,8 +1,9 @@
-"""The manual as HTML: `make docs`. Pages are Markdown files; five of the reference come from the code."""
+"""The manual as HTML: `make docs`. Pages are Markdown files; six of the reference come from code and records."""
 
 from __future__ import annotations
 
 import gc
+import runpy
 from importlib import import_module
 from importlib.resources import files
 from inspect import isclass
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+
+import driftline
 
 project, author = "driftline", "the driftline engineers"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
@@ -25,6 +28,7 @@ autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 100
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
+BENCHMARKS = Path(driftline.__file__).resolve().parents[1] / "benchmarks"
 FACES = ("driftline", "driftline.ext")
 
 
@@ -46,8 +50,10 @@ def write_reference(out: Path) -> None:
     from driftline.pipelines.config.reference import reference
     from driftline.pipelines.reporting.learner_page import page
 
+    history = runpy.run_path(str(BENCHMARKS / "history.py"))
     board = (files("driftline.eval.leaderboard.baselines") / "leaderboard.md").read_text(encoding="utf-8")
     pages = {"commands": commands(), "configuration": reference(), "python": python(), "learners": page()}
+    pages["ratios"] = history["page"](BENCHMARKS)
     for name, text in (pages | {"leaderboard": board}).items():
         (out / f"{name}.md").write_text(text, encoding="utf-8")
 

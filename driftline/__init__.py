@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from driftline.eval.integrations.sklearn import Sklearn as Sklearn
     from driftline.eval.integrations.torch import Torch as Torch
     from driftline.eval.results import Results as Results
+    from driftline.eval.service_log.age import age as age
     from driftline.pipelines.cli.listing import list_registered as list_registered
     from driftline.pipelines.face.runs import audit as audit
     from driftline.pipelines.face.runs import batch as batch
@@ -87,6 +88,7 @@ else:
             "Stream": "driftline.stream_builder.stream:Stream",
             "Torch": "driftline.eval.integrations.torch:Torch",
             "__version__": "driftline.pipelines:VERSION",
+            "age": "driftline.eval.service_log.age:age",
             "audit": "driftline.pipelines.face.runs:audit",
             "batch": "driftline.pipelines.face.runs:batch",
             "compare": "driftline.pipelines.face.runs:compare",

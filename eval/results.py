@@ -22,6 +22,8 @@ from driftline.stream_builder.stream import SPLITS, Stream
 if TYPE_CHECKING:
     import pandas as pd
 
+    from driftline.eval.plotting.charts import Figure
+
 
 class Results(dict[str, Any]):
     """A dictionary with the keys "protocol", "stream", "results" and "skipped"."""
@@ -136,7 +138,7 @@ class Results(dict[str, Any]):
         "cost-against-accuracy". Raises IncompatibleStream without charts, UnknownName for another title."""
         from driftline.eval.reporting.files.figures import chart
 
-        return Chart(*chart([self.whole()], name, [] if self.on is None else [self.on]))
+        return Chart(chart([self.whole()], name, [] if self.on is None else [self.on]))
 
     def json(self) -> str:
         """The document of `driftline eval --json`."""
@@ -173,15 +175,17 @@ class Results(dict[str, Any]):
 class Chart:
     """A chart that a notebook shows."""
 
-    title: str
-    svg: str
-    """a whole SVG file"""
+    figure: Figure
+    """title, caption, picture and data"""
 
-    def save(self, path: str | Path) -> Path:
-        """Write it as SVG, PDF or PNG, by the suffix. Raises BadConfig for another one."""
+    def save(self, path: str | Path, width: str = "text", title: str = "") -> Path:
+        """Write it as SVG, PDF or PNG, by the suffix, on paper as wide as a column (3.3 in) or the text (6.8 in).
+        title: above it. Raises BadConfig for another suffix or width."""
         from driftline.eval.plotting import files
 
-        return files.save_svg(self.svg, Path(path))
+        return files.save(self.figure.picture, Path(path), files.sheet_of(width), title)
 
     def _repr_svg_(self) -> str:
-        return self.svg
+        from driftline.eval.plotting.files import standalone
+
+        return standalone(self.figure.picture.svg)

@@ -155,10 +155,6 @@ def test_full_sizes_are_recorded_and_the_page_has_the_newest_of_each_processor(f
     assert (folder / "history.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_the_page_on_performance_is_what_the_record_says() -> None:
-    assert history.PAGE.read_text(encoding="utf-8") == history.page(BENCHMARKS)
-
-
 @pytest.mark.parametrize("path", history.prose(), ids=lambda path: path.stem)
 def test_every_speed_in_prose_is_of_the_record(path: Path) -> None:
     """`python benchmarks/history.py` writes marked figures; say what has no mark without a number, or not at all."""

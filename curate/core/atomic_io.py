@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -112,6 +112,13 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text to `path`, completely or not at all."""
     write_bytes(path, text.encode())
+
+
+def private(folder: Path) -> None:
+    """Make a folder, or make it one, that only its owner enters: for what people answered, and who they are."""
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    with suppress(OSError):  # of somebody else
+        folder.chmod(0o700)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
+from driftline.curate.core.outside.secrets import without_secrets
+
 MANY, NEAREST = 20, 5  # names that a message lists, and how many it lists of more
 
 
@@ -34,7 +36,7 @@ class DriftlineError(Exception):
         self.given, self.expected, self.way_out = given, expected, way_out
 
     def __str__(self) -> str:
-        text = " ".join(part for part in (self.given, self.expected, self.way_out) if part)
+        text = without_secrets(" ".join(part for part in (self.given, self.expected, self.way_out) if part))
         # Names from outside may hold escape sequences, which a terminal obeys. Surrogates stand for bytes of names.
         return "".join(c if c.isprintable() or c in self.lines or "\ud800" <= c <= "\udfff" else "\ufffd" for c in text)
 

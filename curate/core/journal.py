@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.core.atomic_io import check_format, check_plain, json_value, no_link
+from driftline.curate.core.atomic_io import check_format, check_plain, json_value, no_link, private
 from driftline.curate.core.errors import BadInput
 
 FORMAT = 1
@@ -52,7 +52,8 @@ class Journal(ABC):
     def add(self, **entry: Any) -> None:
         """Append an entry; it is on disk when this returns."""
         lines = [{"format": FORMAT}, entry] if self._empty else [entry]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        private(self.path.parent)
+        self.path.touch(0o600)
         with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
             file.write("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
             file.flush()

@@ -15,6 +15,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import no_link
 from driftline.curate.core.errors import Unfinished
+from driftline.curate.core.outside.secrets import without_secrets
 
 Tick = Callable[[int], None]
 
@@ -29,10 +30,10 @@ class RunLog:
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event with its time (seconds since the epoch, UTC)."""
-        line = json.dumps({"time": round(time.time(), 3), "event": event, **fields}, sort_keys=True)
+        line = without_secrets(json.dumps({"time": round(time.time(), 3), "event": event, **fields}, sort_keys=True))
         if self.verbose and (event != "said" or self.quiet):
             about = ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
-            print(f"{time.strftime('%H:%M:%S')} {event}: {about}", file=sys.stderr, flush=True)
+            print(without_secrets(f"{time.strftime('%H:%M:%S')} {event}: {about}"), file=sys.stderr, flush=True)
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
@@ -41,7 +42,7 @@ class RunLog:
     def say(self, text: str, **fields: Any) -> None:
         """Print a line to stderr and append it to the log."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            print(without_secrets(text), file=sys.stderr, flush=True)
         self.write("said", text=text, **fields)
 
     def _check_time(self) -> None:

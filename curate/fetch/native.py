@@ -18,7 +18,8 @@ import aiohttp
 from aiohttp import AddrInfoType
 from yarl import URL
 
-from driftline.curate.core.outside.http import one_address, seconds_after, without_user
+from driftline.curate.core.outside.http import one_address, seconds_after
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
 from driftline.curate.fetch.outcome import ERROR_PAGE, PLACEHOLDER_URL, Download, opted_out, refused_width
 from driftline.curate.fetch.settings import FetchSettings
@@ -148,8 +149,10 @@ async def _one(client: _Client, url: str) -> Download:
                 return answer
             target = urljoin(url, answer)
             if not (url := one_address(target) or ""):
-                return Download(None, "malformed_url", without_user(target)[:200])
-        return Download(None, "redirect_loop", f"more than {REDIRECTS} redirects, the last to {url[:150]}")
+                return Download(None, "malformed_url", without_secrets(target)[:200])
+        return Download(
+            None, "redirect_loop", f"more than {REDIRECTS} redirects, the last to {without_secrets(url)[:150]}"
+        )
     except TimeoutError:
         return Download(None, "timeout", "no whole answer in time")
     except aiohttp.ClientPayloadError:
@@ -182,7 +185,7 @@ async def _ask(session: aiohttp.ClientSession, url: str, settings: FetchSettings
             # bytes that are not UTF-8 arrive as lone surrogates
             target = re.sub(r"[\udc80-\udcff]", lambda c: f"%{ord(c[0]) - 0xDC00:02X}", response.headers["Location"])
             if re.search(PLACEHOLDER_URL, target.partition("?")[0]):
-                return Download(None, "placeholder", f"redirect to {without_user(target)[:150]}")
+                return Download(None, "placeholder", f"redirect to {without_secrets(target)[:150]}")
             return target
         if status != 200:
             after = seconds_after(response.headers.get("Retry-After")) if status in (429, 503) else 0.0

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
 from driftline.curate.core.errors import Unfinished
-from driftline.curate.core.outside.http import one_address, without_user
+from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.outside.image_kinds import kind_of
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.outcome import (
     GONE,
@@ -313,7 +314,7 @@ def _rounds(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
 def _download(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
     rows = [(row, address) for row, url in urls.items() if (address := one_address(url))]
     for row in urls.keys() - dict(rows).keys():
-        spool.keep(row, Download(None, "malformed_url", without_user(urls[row])[:200]))
+        spool.keep(row, Download(None, "malformed_url", without_secrets(urls[row])[:200]))
     if not rows:
         return
     if shard.settings.downloader == "native":

@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 from driftline.curate.core.errors import BadInput, did_you_mean
 from driftline.curate.core.outside.names import in_either_form
 from driftline.curate.metadata.column_survey import AS_IT_IS, Reading
-from driftline.curate.metadata.columns import COLUMNS, safe_id
+from driftline.curate.metadata.columns import COLUMNS, id_of_address, safe_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,10 +132,11 @@ def record_of(
     for name, value in record.items():
         if value is not None and COLUMNS[name] == "string" and not isinstance(value, str):
             record[name] = str(value)
-    identifier = record.get("id") or (record.get("path") and values.get(columns["path"])) or record.get("url")
-    if identifier is None or not str(identifier).strip():
+    identifier = str(record.get("id") or (record.get("path") and values.get(columns["path"])) or "").strip()
+    address = str(record.get("url") or "").strip()
+    if not identifier and not address:
         return bad("bad_id")
-    record["id"] = safe_id(str(identifier).strip())
+    record["id"] = safe_id(identifier) if identifier else id_of_address(address)
     return record
 
 

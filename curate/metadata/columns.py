@@ -6,6 +6,7 @@ import hashlib
 import re
 
 from driftline.curate.core.outside.names import RESERVED, one_form
+from driftline.curate.core.outside.secrets import without_secrets
 
 # name → type as pyarrow calls it
 COLUMNS = {
@@ -46,5 +47,19 @@ def safe_id(text: str) -> str:
     if ID.fullmatch(text) and not RESERVED.fullmatch(text):
         return text
     text = one_form(text)
-    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80]
+    return _hashed(text, text)
+
+
+def id_of_address(url: str) -> str:
+    """`safe_id` of an address; a token in its query is in the hash alone, so that photos which differ by it are two.
+
+    >>> id_of_address("http://h/a.jpg"), id_of_address("http://h/a.jpg?token=b")
+    ('http-h-a-jpg-85e325b3', 'http-h-a-jpg-baa8208f')
+    """
+    shown = without_secrets(url)
+    return safe_id(url) if shown == url else _hashed(shown, one_form(url))
+
+
+def _hashed(shown: str, text: str) -> str:
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", shown).strip("-")[:80]
     return f"{slug or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import UNKNOWN, Seen
 from driftline.curate.images.near_duplicates import Hashes, hashes_of
 from driftline.curate.images.shards import read_images, read_tar
+from driftline.curate.metadata.released_ids import mapped, released_ids
 from driftline.curate.release.document import AGAIN
 from driftline.curate.release.format import Release, in_run
 from driftline.curate.release.pool import COPY, Tested, is_near, left_out
@@ -102,10 +103,16 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False, lab
         photos, read = _of_folder(source)
     if release is None or include_tests:
         return Pool(_by_id(photos), read, Counter(), "included" if include_tests else "unknown")
+    own = {} if is_release(source) else {name: id_ for id_, name in released_ids(source).items()}
     tests = Tested.of_release(release)
-    without = left_out(tests, (photo[:3] for photo in photos))
+    ids = frozenset(mapped(tests.ids, own))
+    users = _users(source)  # a release may not say them
+    uploaders = tests.users.union(user for id_ in ids if (user := users.get(id_)))
+    without = left_out(replace(tests, ids=ids, users=uploaders), (photo[:3] for photo in photos))
     left = _by_id(photo for photo in photos if photo.id not in without)
-    alike = set(left) <= set(release.table["id"].to_pylist())  # near copies in a release are on one side already
+    alike = set(left) <= set(
+        mapped(release.table["id"].to_pylist(), own)
+    )  # near copies in a release are on one side already
     return Pool(left, read, Counter(without.values()), "left out", None if alike else (release, tests))
 
 
@@ -153,9 +160,7 @@ def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo],
     folder = next(iter(sorted(source.glob("stages/*_fetch"))), None)
     if folder is None:
         raise MissingFile(f"{source} has no fetch stage.", "", "Run driftline run again.")
-    users: dict[str, str | None] = {}
-    for part in sorted(source.glob("stages/*_ingest/table/*.parquet")):
-        users |= dict(rows_of(pq.read_table(part, columns=["id", "user"]), "id", "user"))
+    users = _users(source)
     rows = rows_of(table, "id", "sha256", "uploaded")
     photos = [Photo(id_, users.get(id_), digest, uploaded) for id_, digest, uploaded in rows]
 
@@ -165,6 +170,14 @@ def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo],
             yield from read_images(folder, wanted.filter(pc.equal(wanted["shard"], shard)), shard)
 
     return photos, read
+
+
+def _users(run: Path) -> dict[str, str | None]:
+    """id → uploader, of all records of a run; empty for other folders."""
+    users: dict[str, str | None] = {}
+    for part in sorted(run.glob("stages/*_ingest/table/*.parquet")):
+        users |= dict(rows_of(pq.read_table(part, columns=["id", "user"]), "id", "user"))
+    return users
 
 
 def _of_release(release: Release, bucket: int | None, labelled: bool) -> tuple[list[Photo], Read]:

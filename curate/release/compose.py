@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection as Names
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,78 +18,36 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import BadConfig, Shortage
-from driftline.curate.core.executor import Executor
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.core.run_log import RunLog
-from driftline.curate.core.seeding import time_order
 from driftline.curate.embedding.features import features_with_store, keep_features
-from driftline.curate.encoders import EncoderSpec
-from driftline.curate.images.changes import alters
 from driftline.curate.images.changes import joined as joined_steps
-from driftline.curate.images.near_duplicates import copies_by_hash, group_pairs, pairs_by_cosine
+from driftline.curate.metadata.released_ids import check_ids, mapped, title_of
 from driftline.curate.release.card_sections import missing_sections
+from driftline.curate.release.composing.collection import Collection
+from driftline.curate.release.composing.credit import for_credit
+from driftline.curate.release.composing.permitted import (
+    LICENCE,
+    Rows,
+    drop,
+    ids_of,
+    lookup,
+    near_copy_groups,
+    publishable,
+)
 from driftline.curate.release.drift import of_release
-from driftline.curate.release.format import Release
-from driftline.curate.release.licences import no_derivatives
-from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images, published
+from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
 from driftline.curate.release.pool import COPY, Tested, left_out
 from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, without_images
-from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.unlabelled import UNLABELLED, copies_of_tests, write_unlabelled
+from driftline.curate.release.unlabelled import ADDRESSES, UNLABELLED, copies_of_tests, reachable, write_unlabelled
 from driftline.curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
 from driftline.curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
 from driftline.curate.release.versions.identity import unlabelled_of
-from driftline.curate.release.versions.tombstones import WITHDRAWN
 from driftline.curate.release.writer import write_release
-from driftline.curate.retrieval.vector_store import parts, vectors_of
-from driftline.curate.store.database import Place
+from driftline.curate.retrieval.vector_store import vectors_of
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")
-Rows = list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Collection:
-    """The outputs of earlier stages, and the files that the settings name."""
-
-    table: Sequence[Path]
-    """Parquet parts with one row per photo"""
-    fetched: Path
-    """folder of the shards"""
-    members: Path
-    """Parquet table with the shard and bucket of every image"""
-    embedded: Path
-    """folder of the vectors"""
-    verdicts: pa.Table
-    """table of VERDICTS"""
-    asked: Path
-    """Parquet table with the scores of all images that were asked"""
-    buckets: Sequence[Mapping[str, Any]]
-    """the labelled buckets, as in buckets.json"""
-    classes: Sequence[str]
-    """names in the order of their labels"""
-    settings: ReleaseSettings
-    run_log: RunLog
-    executor: Executor
-    withdrawn: Mapping[str, bool] = field(default_factory=dict)
-    """id that its owner withdrew → whether an earlier release of the run held it"""
-    previous: Release | None = None
-    """the previous release"""
-    judgement: str | None = None
-    """text of the card's judgement file"""
-    card: str | None = None
-    """template of the card"""
-    backbones: Mapping[str, EncoderSpec] = field(default_factory=dict)
-    """name → encoder of further features"""
-    batch: int = 64
-    """images per batch for these"""
-    store: Place | None = None
-    """where their vectors are kept; None: nowhere"""
-    requested: Callable[[str], str] = lambda url: ""
-    """address → in which size the source was asked for the photo, see `Source.requested`"""
-    people: Mapping[str, int] | None = None
-    """id → answers of people that count; None: nobody was asked"""
 
 
 def compose(
@@ -100,17 +58,17 @@ def compose(
     Returns the numbers of accepted and published images, and of dropped images by reason.
     """
     settings, release, records = collection.settings, out / "release", out / "records"
-    if settings.strict and (missing := missing_sections(collection.judgement)):
-        raise BadConfig(
-            f"The card lacks the sections {', '.join(missing)}.",
-            "Expected each as a paragraph that begins with its title in bold.",
-            "Write them into the file release.judgement, or set release.strict: false.",
-        )
+    _check_card(collection)
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
-    former = Former.of(collection.previous) if settings.append and collection.previous is not None else None
+    if collection.previous is not None:
+        check_ids(collection.previous.path, collection.previous.table["id"].to_pylist(), collection.names)
+    appends = settings.append and collection.previous is not None
+    former = Former.of(collection.previous, collection.own) if appends and collection.previous is not None else None
     classes = list(collection.classes) if former is None else former.classes(collection.classes)
     chosen, splits, copies, dropped, why = _choose(collection, accepted, classes, former, seed)
-    published = {row["id"] for row in chosen}
+    own_ids, why = collection.own, dict(zip(mapped(why, collection.names), why.values(), strict=True))
+    for row in chosen:  # what was drawn above does not depend on how ids are published
+        row |= {name: collection.names.get(row[name], row[name]) for name in ("id", "group")}
     if former is None:
         tars = [Appended(_pack(chosen, collection, release / "shards", records))]
     else:
@@ -120,22 +78,24 @@ def compose(
     place = {row["id"]: i for i, row in enumerate(chosen)}  # the tars of an appended release have another order
     order = [place[row["id"]] for row in packed.rows]
     splits, copies = {name: [sides[i] for i in order] for name, sides in splits.items()}, copies[order]
-    changes = None
+    changes, withdrawn = None, {collection.names.get(i, i): held for i, held in collection.withdrawn.items()}
     if collection.previous is not None:
-        changes = changes_since(collection.previous, packed.rows, classes, splits, collection.withdrawn, why)
+        changes = changes_since(collection.previous, packed.rows, classes, splits, withdrawn, why)
         check_version(settings.version, changes)
-    vectors = {"clip": vectors_of(collection.embedded, [row["id"] for row in packed.rows])}
+    vectors = {"clip": vectors_of(collection.embedded, mapped(ids_of(packed.rows), own_ids))}
     sources, kind = [row["stored_sha256"] for row in packed.rows], "stripped" if settings.strip else "as fetched"
-    for name, spec in collection.backbones.items():
-        images = list(packed_images(release / "shards", packed))
-        vectors[name] = features_with_store(
-            images, sources, spec, collection.run_log, batch=collection.batch, executor=collection.executor,
-            place=collection.store, kind=kind,
-        )  # fmt: skip
+    vectors |= _further_features(collection, release, packed, sources, kind)
     further = None
+    with_own = [row | {"id": own_ids.get(row["id"], row["id"])} for row in packed.rows]
+    tests = Tested.of(with_own, splits, settings.copy_bits)
+    refused = [row for row in accepted if dropped.get(row["id"]) == LICENCE and not settings.licences]
+    seen: Names[str] = ()
+    if refused or settings.unlabelled != "none":
+        seen = copies_of_tests(collection.embedded, tests, settings.copy_cosine)
+    addresses = _write_addresses(refused, collection, classes, release, tests, seen) if refused else 0
     if settings.unlabelled != "none":
-        tests = Tested.of(packed.rows, splits, settings.copy_bits)
-        n, counts, part = _pack_unlabelled(collection, published, why, release, records, tests)
+        labelled_ids = {*ids_of(with_own), *ids_of(refused)}
+        n, counts, part = _pack_unlabelled(collection, labelled_ids, why, release, records, tests, seen)
         further = n, counts, part.packed
         tars.append(part)
     if changes is not None and collection.previous is not None:
@@ -146,6 +106,7 @@ def compose(
         changes["tars"] = joined(part.tars for part in tars if part.tars)
     stripped = settings.strip and _was_stripped(former)
     facts = {**provenance, "stripped": stripped, "drift": of_release(packed.rows, splits["split_0"], vectors)}
+    facts |= {"addresses": addresses} if addresses else {}
     write_release(
         packed,
         vectors,
@@ -157,7 +118,7 @@ def compose(
         settings=settings,
         copies=copies,
         changes=changes,
-        withdrawn=all_withdrawn(collection.previous, collection.withdrawn, _ids(accepted), settings),
+        withdrawn=all_withdrawn(collection.previous, withdrawn, mapped(ids_of(accepted), collection.names), settings),
         template=collection.card,
         unlabelled=further,
         tombstones=[stone for part in tars for stone in part.tombstones],
@@ -171,24 +132,53 @@ def compose(
     return len(chosen) + len(dropped), len(chosen), Counter(dropped.values())
 
 
+def _check_card(collection: Collection) -> None:
+    """Raise BadConfig if the card must be complete and lacks a section."""
+    settings = collection.settings
+    if settings.strict and (missing := missing_sections(collection.judgement)):
+        raise BadConfig(
+            f"The card lacks the sections {', '.join(missing)}.",
+            "Expected each as a paragraph that begins with its title in bold.",
+            "Write them into the file release.judgement, or set release.strict: false.",
+        )
+
+
+def _further_features(
+    collection: Collection, release: Path, packed: Packed, sources: Sequence[str], kind: str
+) -> dict[str, npt.NDArray[np.float16]]:
+    """Name → (N, D) of the packed images, by the further encoders. sources: SHA-256 of the stored images."""
+    vectors = {}
+    for name, spec in collection.backbones.items():
+        images = list(packed_images(release / "shards", packed))
+        vectors[name] = features_with_store(
+            images, sources, spec, collection.run_log, batch=collection.batch, executor=collection.executor,
+            place=collection.store, kind=kind,
+        )  # fmt: skip
+    return vectors
+
+
 def _choose(
     collection: Collection, accepted: Rows, classes: Sequence[str], former: Former | None, seed: int
 ) -> tuple[Rows, dict[str, list[str]], npt.NDArray[np.int64], dict[str, str], dict[str, str]]:
     """The N images that are published, with class, label, group and side; split → side of each; (N,) number of the
     group of near copies of each; and of the others what `publishable` returns."""
     settings, embedded = collection.settings, collection.embedded
-    group = near_copy_groups(embedded, _ids(accepted), settings)
+    group = near_copy_groups(embedded, ids_of(accepted), settings)
     former_rows: Mapping[str, Any] = {} if former is None else former.rows
     left, dropped, why = publishable(accepted, group, collection, seed, former_rows)
     if former is not None:
-        users = _lookup(left, collection.table, ("user",))
+        users = lookup(left, collection.table, ("user",))
         bridges = former.bridges((users[row["id"]] for row in left), group)
-        left = _drop(left, bridges, "links_groups", dropped, why)
+        left = drop(left, bridges, "links_groups", dropped, why)
     buckets, share = collection.buckets, settings.test_share
     if not (selected := select(left, [b["index"] for b in buckets], classes, settings, seed, former_rows)):
-        raise Shortage(f"No accepted image may be published: {', '.join(sorted(set(dropped.values())))}.")
+        raise Shortage(
+            f"No accepted image may be published: {', '.join(sorted(set(dropped.values())))}.",
+            "" if LICENCE not in dropped.values() else "Expected licences that permit copies.",
+            "" if LICENCE not in dropped.values() else "If they are your own photos, set release.own: true.",
+        )
     chosen = _with_metadata(selected, collection)
-    _drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
+    drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
     groups = split_groups(chosen, _numbers(chosen, group))
     if former is not None:
         groups = former.groups(chosen, groups)
@@ -199,7 +189,7 @@ def _choose(
         row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
         row["split"] = splits["split_0"][i]
     # the card counts near copies among published images only
-    copies = _numbers(chosen, near_copy_groups(embedded, _ids(chosen), settings))
+    copies = _numbers(chosen, near_copy_groups(embedded, ids_of(chosen), settings))
     return chosen, splits, copies, dropped, why
 
 
@@ -208,108 +198,20 @@ def _was_stripped(former: Former | None) -> bool:
     return former is None or bool(former.release.facts["provenance"].get("stripped"))
 
 
-def publishable(
-    accepted: Rows, group: Mapping[str, str], collection: Collection, seed: int, first: Container[str] = ()
-) -> tuple[Rows, dict[str, str], dict[str, str]]:
-    """The accepted images that may be published, id → reason of the others, and id → why it is not among them, as far
-    as the run knows.
-
-    first: ids of the release that is appended to, which go before their near copies.
-    """
-    settings = collection.settings
-    dropped: dict[str, str] = {}
-    why = {id_: f"verdict {name}" for id_, name in rows_of(collection.verdicts, "id", "verdict") if name != "kept"}
-    times = Counter(row["id"] for row in accepted)
-    left = _drop(accepted, (id_ for id_, n in times.items() if n > 1), "several_concepts", dropped, why)
-    left = _drop(left, collection.withdrawn, WITHDRAWN, dropped, why)
-    licences = _licences(left, collection.table)
-    if settings.licences:
-        allowed = tuple(settings.licences)
-        others = (i for i, texts in licences.items() if not any(text.startswith(allowed) for text in texts))
-        left = _drop(left, others, "licence", dropped, why)
-    left = _drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped, why)
-    if settings.near_copies == "drop":
-        left = _drop(left, _later_copies(left, group, collection.members, seed, first), "near_copy", dropped, why)
-    return left, dropped, why | dict.fromkeys(collection.withdrawn, WITHDRAWN)
-
-
-def _ids(rows: Rows) -> list[str]:
-    return [row["id"] for row in rows]
-
-
-def near_copy_groups(embedded: Path, ids: Sequence[str], settings: ReleaseSettings) -> dict[str, str]:
-    """id → the id that names its group of near copies. embedded: output of the stage embed."""
-    ids = sorted(set(ids))
-    hashes: dict[str, int] = {}
-    for table, _ in parts(embedded):
-        hashes |= {i: h for i, h in rows_of(table, "id", "phash") if h is not None}
-    hashed = [i for i in ids if i in hashes]
-    order = hashed + [i for i in ids if i not in hashes]  # imported vectors have no hashes: only their cosines count
-    links = copies_by_hash(np.array([hashes[i] for i in hashed], np.uint64), settings.copy_bits)
-    if settings.copy_cosine is not None:
-        near = pairs_by_cosine(vectors_of(embedded, order).astype(np.float32), settings.copy_cosine)
-        links = np.concatenate([links, near])
-    return {i: order[g] for i, g in zip(order, group_pairs(links, len(order)).tolist(), strict=True)}
-
-
 def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:
     """(N,) number of the group of each row."""
     numbers = {g: i for i, g in enumerate(sorted({group[row["id"]] for row in rows}))}
     return np.array([numbers[group[row["id"]]] for row in rows], np.int64)
 
 
-def _drop(rows: Rows, ids: Iterable[str], reason: str, dropped: dict[str, str], why: dict[str, str]) -> Rows:
-    """The rows without those of `ids`, which get their reason in `dropped` and `why`."""
-    removed = set(ids)
-    gone = [row["id"] for row in rows if row["id"] in removed]
-    dropped |= dict.fromkeys(gone, reason)
-    why |= dict.fromkeys(gone, reason)
-    return [row for row in rows if row["id"] not in removed]
-
-
-def _lookup(rows: Rows, path: Sequence[Path] | Path, columns: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """id → some columns of a Parquet table, for the ids of `rows`."""
-    table = pq.read_table(path if isinstance(path, Path) else list(path), columns=["id", *columns])
-    ids = pa.array([row["id"] for row in rows], pa.string())
-    return {row["id"]: row for row in table.filter(pc.is_in(table["id"], value_set=ids)).to_pylist()}
-
-
-def _licences(rows: Rows, table: Sequence[Path]) -> dict[str, tuple[str, ...]]:
-    """id → name and address of its licence, if they are known."""
-    texts = _lookup(rows, table, ("licence", "licence_url"))
-    return {id_: tuple(v for v in (row["licence"], row["licence_url"]) if v) for id_, row in texts.items()}
-
-
-def _unalterable(rows: Rows, licences: Mapping[str, Sequence[str]], collection: Collection) -> set[str]:
-    """Images whose licence forbids changes and whose pixels are not those of the file: fetch encoded them again, or
-    removing the metadata of a damaged file would."""
-    fixed = [row for row in rows if no_derivatives(licences.get(row["id"], ()))]
-    images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in fixed})
-    by_fetch = {id_: row["changes"] for id_, row in _lookup(fixed, collection.members, ("changes",)).items()}
-    for id_ in by_fetch:
-        by_fetch[id_] = joined_steps(by_fetch[id_], published(images.get(id_)[0], collection.settings.strip)[1])
-    return {id_ for id_, changes in by_fetch.items() if alters(changes)}
-
-
-def _later_copies(
-    rows: Rows, group: Mapping[str, str], members: Path, seed: int, before: Container[str] = ()
-) -> set[str]:
-    """All images of each group except the one that was uploaded first, of those in `before` if there are any; among
-    equal times `seed` draws it."""
-    uploaded, ids = _lookup(rows, members, ("uploaded",)), [row["id"] for row in rows]
-    first: dict[str, str] = {}
-    order = time_order([uploaded[id_]["uploaded"] for id_ in ids], ids, seed).tolist()
-    for i in sorted(order, key=lambda i: ids[i] not in before):
-        first.setdefault(group[ids[i]], ids[i])
-    return set(ids) - set(first.values())
-
-
 def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) -> Rows:
     """The rows with the metadata of each photo from earlier stages."""
     rows = [dict(row) for row in chosen]
-    table = _lookup(rows, collection.table, (*FROM_TABLE, "nickname"))
+    table = lookup(rows, collection.table, (*FROM_TABLE, "nickname", "path"))
+    for id_ in table.keys() & collection.names.keys():
+        table[id_]["title"] = title_of(table[id_]["title"], table[id_]["path"])
     of_members = ("uploaded", "width", "height", "sha256", "source_sha256", "changes")
-    members = _lookup(rows, collection.members, of_members)
+    members = lookup(rows, collection.members, of_members)
     asked = pq.read_table(collection.asked)
     scores = {(i, c): s for i, c, s in rows_of(asked, "id", "concept", "score")}
     return [
@@ -317,12 +219,18 @@ def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) 
             **row,
             **{"stored_sha256" if k == "sha256" else k: v for k, v in members[row["id"]].items()},
             **{k: table[row["id"]][k] for k in FROM_TABLE},
+            **_shown(table[row["id"]]),
             "creator": table[row["id"]]["nickname"],
             "score": scores[row["id"], row["concept"]],
             **_answered(row, collection.people),
         }
         for row in rows
     ]
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, str | None]:
+    """Its addresses for credits, without tokens; `url` is cut last, because it says in which size the photo came."""
+    return {name: row[name] and without_secrets(row[name]) for name in ("page_url", "licence_url")}
 
 
 def _answered(row: Mapping[str, Any], people: Mapping[str, int] | None) -> dict[str, int]:
@@ -336,7 +244,8 @@ def _pack(
 ) -> Packed:
     """Write the fetched images of `rows` as tars into `folder`. first: bucket → number of its first tar."""
     rows = [row | {"changes": joined_steps(collection.requested(row["url"] or ""), row["changes"])} for row in rows]
-    images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in rows})
+    own_ids = set(mapped(ids_of(rows), collection.own))
+    images = FetchedImages.open(collection.fetched, collection.members, own_ids).renamed(collection.names)
     strip = collection.settings.strip
     return pack(
         rows, images, folder=folder, records=records, shard_images=SHARD_IMAGES, strip=strip,
@@ -362,18 +271,22 @@ def _append(
 
 
 def _pack_unlabelled(
-    collection: Collection, published: set[str], why: Mapping[str, str], release: Path, records: Path, tests: Tested
+    collection: Collection,
+    labelled: set[str],
+    why: Mapping[str, str],
+    release: Path,
+    records: Path,
+    tests: Tested,
+    copies: Names[str],
 ) -> tuple[int, Counter[str], Appended]:
     """Write the unlabelled images; returns their number, reason → photos left out for the tests, and their tars."""
     verdicts, settings = collection.verdicts, collection.settings
     unfit = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
-    without = published | {*collection.withdrawn, *unfit}
+    without = labelled | {*collection.withdrawn, *unfit}
     index = release / "unlabelled.parquet"
-    copies = copies_of_tests(collection.embedded, tests, settings.copy_cosine)
     n, left = write_unlabelled(
-        collection.members, list(collection.table), without, index, licences=settings.licences, tests=tests,
-        copies=copies,
-    )  # fmt: skip
+        collection.members, list(collection.table), without, index, settings, tests, copies, collection.names
+    )
     former = collection.previous if settings.append else None
     old = {} if former is None else unlabelled(former)
     if settings.unlabelled == "index":
@@ -383,14 +296,40 @@ def _pack_unlabelled(
                 "Expected images: an appended release keeps all tars.",
             )
         return n, left, Appended(Packed([], {}))
-    rows = pq.read_table(index).to_pylist()
+    listed = [row | _shown(row) for row in pq.read_table(index).to_pylist()]
+    rows = [row for row in listed if settings.permits(row["licence"], row["licence_url"])]
+    others = [row for row in listed if not settings.permits(row["licence"], row["licence_url"])]
     if former is None:
         part = Appended(_pack(rows, collection, release / "unlabelled", records / "unlabelled"))
     else:
-        reasons = {i: COPY for i in old if i in copies}
+        labelled_ids = mapped(labelled, collection.names)
+        reasons = dict.fromkeys(old.keys() & mapped(copies, collection.names), COPY)
         reasons |= left_out(tests, ((i, o.row["user"], o.row["source_sha256"]) for i, o in old.items()))
-        reasons |= {**why, **dict.fromkeys(published, "labelled")}
+        reasons |= {**why, **dict.fromkeys(labelled_ids, "labelled")}
         records /= "unlabelled"
         part = _append(rows, old, "unlabelled", collection, why=reasons, release=release, records=records)
-    write_parquet(index, pa.Table.from_pylist(part.packed.rows, UNLABELLED))
-    return n, left, part
+    table = for_credit(pa.Table.from_pylist([*part.packed.rows, *others], UNLABELLED), settings.columns)
+    write_parquet(index, table := reachable(table, settings))
+    return len(table), left, part
+
+
+def _write_addresses(
+    refused: Rows, collection: Collection, classes: Sequence[str], release: Path, tests: Tested, copies: Names[str]
+) -> int:
+    """List the addresses of labelled photos whose licence permits no copies, and no photo that would give a test away;
+    returns their number."""
+    rows = [
+        row | {"id": collection.names.get(row["id"], row["id"]), "sha256": None, "class": row["concept"],
+               "label": classes.index(row["concept"])}
+        for row in _with_metadata(refused, collection)
+        if row["id"] not in copies and tests.why(row["id"], row["user"], row["source_sha256"]) is None
+    ]  # fmt: skip
+    table = for_credit(pa.Table.from_pylist(rows, ADDRESSES), collection.settings.columns)
+    table = table.filter(pc.or_(pc.is_valid(table["url"]), pc.is_valid(table["page_url"])))
+    collection.run_log.say(
+        f"{len(refused):,} photos have no licence that permits copies: {len(table):,} are listed in addresses.parquet. "
+        "release.own publishes all, release.licences says which."
+    )
+    if len(table):
+        write_parquet(release / "addresses.parquet", table)
+    return len(table)

@@ -18,6 +18,16 @@ HUB = {  # identifiers that the Hugging Face Hub lists (huggingface.co/docs/hub/
     "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0",
 }  # fmt: skip
 
+# Creative Commons in all kinds (BY, SA, NC, ND: whole copies), public domain, and the free licences of Commons [Flickr:
+# flickr.photos.licenses.getInfo; rightsstatements.org: of its twelve statements only two].
+_PERMITS = re.compile(
+    r"(?i)\s*(cc[ -]?(by|0|zero)\b|attribution\b|pd(m|$|-)|no restrictions|(copyrighted )?free use|gfdl|fal$)"
+    r"|.*(creativecommons\.org/(licenses|publicdomain)/|public domain|no known copyright|usa\.gov/copyright"
+    r"|rightsstatements\.org/(vocab|page)/(noc-us|nkc)"
+    r"|united states government work|gnu free documentation|free art li)",
+    re.DOTALL,
+)
+
 Entry = Mapping[str, Any]  # name; url or None; images
 
 
@@ -66,6 +76,17 @@ def licence_nodes(entries: Iterable[Entry]) -> Any:
 def no_derivatives(licence: Sequence[str]) -> bool:
     """Whether a Creative Commons licence forbids altered copies. licence: its name and address, as far as known."""
     return any("noderiv" in text.lower().replace("-", "").replace(" ", "") or "-nd" in text.lower() for text in licence)
+
+
+def permits_copies(*licence: str | None) -> bool:
+    """Whether one of these names or addresses is that of a licence which permits copies; unknown ones do not.
+
+    >>> permits_copies("Attribution License"), permits_copies(None, "https://creativecommons.org/licenses/by-nd/2.0/")
+    (True, True)
+    >>> permits_copies("All rights reserved"), permits_copies(None), permits_copies("http://rightsstatements.org/vocab/InC/1.0/")
+    (False, False, False)
+    """
+    return any(text and _PERMITS.match(text) for text in licence)
 
 
 def label_of(entry: Entry) -> str:

@@ -38,6 +38,7 @@ class FetchedImages:
     folder: Path
     """of the shards"""
     members: Mapping[str, tuple[int, str]]
+    """id → shard and name there"""
     """id → (shard, extension)"""
 
     @classmethod
@@ -46,7 +47,7 @@ class FetchedImages:
         table = pq.read_table(members, columns=["id", "shard", "member"])
         chosen = table.filter(pc.is_in(table["id"], value_set=pa.array(sorted(wanted), pa.string())))
         rows = rows_of(chosen, "id", "shard", "member")
-        places = {id_: (shard, member.rpartition(".")[2]) for id_, shard, member in rows}
+        places = {id_: (shard, member) for id_, shard, member in rows}
         if lost := sorted(set(wanted) - set(places)):
             raise BadInput(
                 f"{len(lost)} images are not in {members}, for example {lost[0]!r}.", "Expected all of them."
@@ -55,14 +56,19 @@ class FetchedImages:
 
     def get(self, id_: str) -> tuple[bytes, str]:
         """Bytes and extension of one image. Raises IntegrityError if the shard was changed."""
-        shard, extension = self.members[id_]
-        return reader_of(self.folder, shard).get(id_), extension
+        shard, member = self.members[id_]
+        stored, _, extension = member.rpartition(".")
+        return reader_of(self.folder, shard).get(stored), extension
 
     def plain(self, id_: str) -> tuple[bytes, str]:
         """Bytes and extension of one image in the form that every reader shows alike."""
         data, extension = self.get(id_)
         shown, _ = plain_bytes(data)
         return shown, plain_extension(shown) or extension
+
+    def renamed(self, names: Mapping[str, str]) -> FetchedImages:
+        """The same images by other ids. names: id → the new one."""
+        return FetchedImages(self.folder, {names.get(id_, id_): place for id_, place in self.members.items()})
 
     def subset(self, ids: Collection[str]) -> FetchedImages:
         """The source restricted to some ids."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from driftline.curate.core.settings import Day, Form, Positive, Section
+from driftline.curate.release.licences import permits_copies
 from driftline.curate.retrieval.settings import BACKGROUND
 
 COPY_BITS = 4  # bits of a hash in which near copies may differ
@@ -66,7 +67,15 @@ class ReleaseSettings(Section):
     unlabelled: Literal["none", "index", "images"] = "index"
     """images without labels: omit them, list them in unlabelled.parquet, or include them"""
     licences: tuple[Prefix, ...] = ()
-    """licences that may be published: how their name or address begins (empty: all)"""
+    """licences that may be published: how their name or address begins (empty: those that permit copies; other photos
+    are listed in addresses.parquet)"""
+    own: bool = False
+    """all photos are your own, or you may publish each of them: no licence is needed"""
+    columns: tuple[Literal["user", "url"], ...] = ()
+    """columns that attribution does not need: user (the uploader's id), url with its query; tokens are always cut"""
+    ids: Literal["opaque", "path"] = "opaque"
+    """ids that are made from paths or addresses: replaced (opaque), since folders are named after people, or kept
+    (path); ids of the source stay"""
     withdrawn: str | None = None
     """CSV file with a column id: photos that their owners withdrew; WITHDRAWN.csv lets owners of copies find them"""
     previous: str | None = None
@@ -97,6 +106,12 @@ class ReleaseSettings(Section):
                 "withdrawn image"
             )
         return self
+
+    def permits(self, *licence: str | None) -> bool:
+        """Whether a photo with this name or address of a licence may be published."""
+        if self.licences:
+            return any(text.startswith(self.licences) for text in licence if text)
+        return self.own or permits_copies(*licence)
 
     def wanted(self, class_: str) -> int:
         """Images of a class in each bucket."""

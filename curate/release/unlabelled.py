@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,11 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import writing
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.images.near_duplicates import near_stored
+from driftline.curate.metadata.released_ids import title_of
+from driftline.curate.release.composing.credit import for_credit
 from driftline.curate.release.format import METADATA
 from driftline.curate.release.pool import COPY, Tested, left_out
+from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.retrieval.vector_store import parts, vectors_of
 
 BLOCK = 2048  # vectors that are compared at once
@@ -24,9 +28,10 @@ COLUMNS = (
     "licence", "licence_url", "page_url", "url",
 )  # fmt: skip
 UNLABELLED = pa.schema([METADATA.field(name) for name in COLUMNS])  # the types are those of labelled images
+ADDRESSES = pa.schema([METADATA.field(name) for name in (*COLUMNS[:2], "class", "label", *COLUMNS[2:])])
 QUERY = """
 SELECT m.id, m.bucket, m.uploaded, NULL AS sha256, m.source_sha256, m.changes, m.width, m.height, t.user,
-       t.nickname AS creator, t.title, t.licence, t.licence_url, t.page_url, t.url
+       t.nickname AS creator, t.title, t.licence, t.licence_url, t.page_url, t.url, t.path
 FROM read_parquet(?) AS m JOIN read_parquet(?) AS t USING (id)
 WHERE m.bucket IS NOT NULL AND m.id NOT IN (SELECT id FROM without)
   AND EXISTS (SELECT 1 FROM allowed WHERE starts_with(coalesce(t.licence, ''), allowed.licence)
@@ -59,16 +64,18 @@ def write_unlabelled(
     tables: list[Path],
     without: Collection[str],
     out: Path,
-    licences: Sequence[str],
+    settings: ReleaseSettings,
     tests: Tested,
     copies: Collection[str] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[int, Counter[str]]:
     """Write `out`, a table of UNLABELLED, for the members of buckets whose id is not in `without`, by bucket and time.
 
     sha256 is null: that of published bytes is known when they are packed; `changes` is what fetch did.
-    licences: prefixes of the names or addresses of allowed licences (empty: all). tests: of every split; photos by
+    Addresses and users are as they were if the images are packed next. tests: of every split; photos by
     their uploaders and `copies`, the ids of their near copies, are left out. Returns the number of rows, and reason →
-    number of photos left out. Memory does not grow with the collection.
+    number of photos left out. names: id → id in the release, where it is another one. Memory does not grow with the
+    collection.
     """
     import duckdb
 
@@ -79,14 +86,33 @@ def write_unlabelled(
         pq.ParquetWriter(file, UNLABELLED, compression="zstd") as writer,
     ):
         base.register("without", pa.table({"id": pa.array(sorted(without), pa.string())}))
-        base.register("allowed", pa.table({"licence": pa.array(licences or [""], pa.string())}))
+        base.register("allowed", pa.table({"licence": pa.array(settings.licences or [""], pa.string())}))
         result = base.sql(QUERY, params=[str(members), [str(t) for t in tables]])
         for batch in result.to_arrow_reader(65_536):
-            table = pa.Table.from_batches([batch]).cast(UNLABELLED)
+            table = pa.Table.from_batches([batch]).cast(UNLABELLED.append(pa.field("path", pa.string())))
             why = left_out(tests, rows_of(table, "id", "user", "source_sha256"))
             why |= {i: COPY for i in table["id"].to_pylist() if i in copies and i not in why}
             left.update(why.values())
             table = table.filter(pc.invert(pc.is_in(table["id"], value_set=pa.array(list(why), pa.string()))))
+            table = _released(table, names)
+            if settings.unlabelled == "index":
+                table = reachable(for_credit(table, settings.columns), settings)
             writer.write_table(table)
             n += len(table)
     return n, left
+
+
+def reachable(table: pa.Table, settings: ReleaseSettings) -> pa.Table:
+    """The rows of a table of UNLABELLED with an address, or a licence that permits copies: others help nobody."""
+    with_address = pc.or_(pc.is_valid(table["url"]), pc.is_valid(table["page_url"])).to_pylist()
+    licences = zip(with_address, *(table[name].to_pylist() for name in ("licence", "licence_url")), strict=True)
+    return table.filter(pa.array([there or settings.permits(*licence) for there, *licence in licences], pa.bool_()))
+
+
+def _released(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """A table of UNLABELLED, path included, as it is published."""
+    rows = table.to_pylist() if names else []
+    for row in rows:
+        if row["id"] in names:
+            row |= {"id": names[row["id"]], "title": title_of(row["title"], row["path"])}
+    return (pa.Table.from_pylist(rows, table.schema) if rows else table).select(COLUMNS)

@@ -15,6 +15,7 @@ from driftline.curate.core.atomic_io import csv_text, sha256_file, write_array, 
 from driftline.curate.core.outside.escaping import no_formula
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.images.near_duplicates import copy_report
+from driftline.curate.release.composing.credit import for_credit
 from driftline.curate.release.croissant import croissant_tars
 from driftline.curate.release.data_card import card
 from driftline.curate.release.format import FORMAT, METADATA, Release
@@ -57,7 +58,7 @@ def write_release(
     """
     rows, further = packed.rows, Packed([], {}) if unlabelled is None else unlabelled[2]
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in METADATA]
-    table = pa.Table.from_arrays(columns, schema=METADATA)
+    table = for_credit(pa.Table.from_arrays(columns, schema=METADATA), settings.columns)
     for name, sides in splits.items():
         table = table.append_column(name, pa.array(sides, pa.string()))
     write_parquet(out / "metadata.parquet", table)

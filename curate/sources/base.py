@@ -76,6 +76,10 @@ class Source(Section):
         """What people should know of the settings: one sentence each, for the plan and the run."""
         return []
 
+    def own_ids(self) -> bool:
+        """Whether ids are the source's own, and not made from paths or addresses."""
+        return True
+
     def requested(self, url: str) -> str:
         """In which size a photo was requested at this address, as part of its record of changes; "": as it is."""
         return ""
@@ -116,6 +120,10 @@ class TableSource(FileSource):
     us or ns since 1970; auto: years of four digits, days if all others read as days, else seconds, unless nearly all
     of them would lie in 1970 or after 2100"""
     records_version: ClassVar[int] = 2
+
+    def own_ids(self) -> bool:
+        """Whether a column has them."""
+        return "id" in self.columns
 
     @abstractmethod
     def cells(self, at: Workplace, names: Collection[str]) -> Iterator[Mapping[str, Any]]:

@@ -102,6 +102,10 @@ class Folder(FileSource):
             warnings.warn(f"{', '.join(names[:NAMED])}{more}: {text}", stacklevel=2)
         return batch_of(records)
 
+    def own_ids(self) -> bool:
+        """They are paths."""
+        return False
+
     def left_out(self, at: Workplace = HERE) -> list[dict[str, Any]]:
         """id, fault and raw of every file that is no record."""
         root, files = self._root(at), files_below(self._root(at), self.links)

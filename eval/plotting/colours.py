@@ -10,9 +10,9 @@ GREY = "#8a949a"
 SHADES = 40  # of a matrix, beyond its lightest; static/report.js has the same number
 
 
-def dash(i: int) -> str:
-    """Dashes of the line at a position."""
-    return DASHES[i // len(COLOURS) % len(DASHES)]
+def dash(i: int, on_paper: bool = False) -> str:
+    """Dashes of the line at a position; on paper, which may be grey, those of its neighbours are others."""
+    return DASHES[(i if on_paper else i // len(COLOURS)) % len(DASHES)]
 
 
 def colour(value: float, span: tuple[float, float]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,13 +17,12 @@ from driftline.eval.finetuning import analysis, trained_networks
 from driftline.eval.finetuning.samples import Samples, samples
 from driftline.eval.finetuning.trained_networks import Trained, between
 from driftline.eval.plotting import files
-from driftline.eval.plotting.charts import Picture, lines, short, svg_of, tag, text
-from driftline.eval.plotting.colours import colour, ink
+from driftline.eval.plotting.cells import cells
+from driftline.eval.plotting.charts import Picture, lines, short
 from driftline.eval.plotting.planes import paths
 from driftline.stream_builder.stream import Stream
 
 SHARES = (0.5, 0.9)  # shares of the sum of singular values [paper, appendix G.3]
-WIDE, HIGH = (46, 22)  # pixels of a cell of the table of similarities
 LINEAR = 0.001  # pulls below it are on a linear axis
 
 
@@ -39,11 +39,13 @@ class DrawSettings:
 def draw(
     kind: str, runs: Path, stream: Stream | None, out: Path, learners: Sequence[str] = (),
     settings: DrawSettings | None = None, report: Callable[[str], None] = lambda text: None,
+    widths: Sequence[str] = (), title: str = "",
 ) -> list[Path]:  # fmt: skip
     """Write a figure of `files.OF_NETWORKS` into the folder `out` as SVG, PDF and PNG; returns the paths.
 
-    stream: that of the evaluation; only `adjacent` needs none. learners: names; default: all that have networks. Raises
-    BadConfig without a stream, IncompatibleStream if runs that the figure needs are missing.
+    stream: that of the evaluation; only `adjacent` needs none. learners: names; default: all that have networks.
+    widths, title: as for `files.save_widths`. Raises BadConfig without a stream, IncompatibleStream if runs that the
+    figure needs are missing.
     """
     if kind == "adjacent":
         picture = adjacent(runs)
@@ -57,7 +59,7 @@ def draw(
         draws = {"interpolation": lambda: interpolation(trained, test, settings.norm),
                  "projection": lambda: projection(trained), "svcca": lambda: svcca(trained, test)}  # fmt: skip
         picture = draws[kind]()
-    return [files.save(picture, out / f"{kind}{ending}") for ending in files.KINDS]
+    return files.save_widths(picture, out, kind, widths, title)
 
 
 def networks(
@@ -125,26 +127,20 @@ def svcca(trained: Sequence[Trained], test: Samples) -> Picture:
     others = [method for method in trained if method.learner != "oracle"]
     reference = analysis.activations(oracle.after, test.x, oracle.rule)
     names = oracle.after.names
-    outputs = [analysis.activations(method.after, test.x, method.rule) for method in others]
-    longest = 20 + 7 * max(len(method.learner) for method in others)
-    group, parts, rows = WIDE * len(names) + 24, [], []
-    for i, method in enumerate(others):
-        parts.append(text(longest - 8, 44 + HIGH * i + 15, method.learner, "end"))
-    for k, share in enumerate(SHARES):
-        left = longest + k * group
-        parts.append(text(left, 14, f"{share:.0%} of singular values", size=12))
-        parts += [text(left + WIDE * (j + 0.5), 36, name, "middle") for j, name in enumerate(names)]
-        for i, (method, output) in enumerate(zip(others, outputs, strict=True)):
-            for j, name in enumerate(names):
-                value = float(analysis.svcca(reference[name], output[name], share))
-                x, y, look = left + WIDE * j, 44 + HIGH * i, colour(value, (0.0, 1.0))
-                parts.append(tag("rect", x=x, y=y, width=WIDE, height=HIGH, fill=look))
-                shown = {"fill": ink(value, (0.0, 1.0)), "text_anchor": "middle", "font_size": 10}
-                parts.append(tag("text", f"{value:.2f}", x=x + WIDE / 2, y=y + 15, **shown))
-                rows.append([method.learner, name, share, short(value)])
+    outputs = {method.learner: analysis.activations(method.after, test.x, method.rule) for method in others}
+    rows: list[Any] = [
+        [learner, name, share, short(float(analysis.svcca(reference[name], output[name], share)))]
+        for share in SHARES for learner, output in outputs.items() for name in names
+    ]  # fmt: skip
     label = "Similarity to the oracle: " + "; ".join(f"{n}, {b}, {s:.0%}: {v:.2f}" for n, b, s, v in rows)
-    height, width = 52 + HIGH * len(others), longest + group * len(SHARES)
-    return Picture(svg_of(parts, label, height, width), ["learner", "block", "share", "similarity"], rows)
+    tables = {
+        f"{share:.0%} of singular values": {
+            learner: [v for n, _, s, v in rows if (n, s) == (learner, share)] for learner in outputs
+        }
+        for share in SHARES
+    }
+    draw = partial(cells, tables, names, (0.0, 1.0), 2, label=label)
+    return Picture(draw, ["learner", "block", "share", "similarity"], rows)
 
 
 def adjacent(runs: Path) -> Picture:

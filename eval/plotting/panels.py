@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from driftline.eval.plotting import charts
-from driftline.eval.plotting.charts import Frame, Picture, Series, number, short, tag, text
+from driftline.eval.plotting.charts import Picture, Series, short
+from driftline.eval.plotting.frames import Frame, Sheet, cut, drawn, grid, named, names_below, number
+from driftline.eval.plotting.svg import svg_of, tag, text
 
-WIDE, HIGH, LEFT, TOP, FOOT, ACROSS = 200, 130, 30, 20, 18, 4  # pixels of a panel; panels in a row
-NAME = 180  # pixels for a name
+WIDE, HIGH, LEFT, TOP, FOOT = 200, 130, 30, 20, 18  # units of a panel
+NAME = 180  # for a name
+TALL = 1000  # of a picture, on paper: 9 inches
 
 
 def panels(groups: Mapping[str, Series], x_name: str, joined: bool = True) -> Picture:
@@ -16,30 +18,58 @@ def panels(groups: Mapping[str, Series], x_name: str, joined: bool = True) -> Pi
     alone."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     xs = [x for group in groups.values() for along, _ in group.values() for x in along] or [0.0]
-    low, high = min(xs), max(max(xs), min(xs) + 1e-9)
+    x_axis = (min(xs), max(max(xs), min(xs) + 1e-9))
     ys = [0.0, 1.0, *(y for group in groups.values() for _, shares in group.values() for y in shares)]
-    frame = Frame(LEFT, TOP, WIDE - LEFT - 12, HIGH - TOP - FOOT, (low, high), (min(ys), max(ys)))
-    right, foot = LEFT + frame.width, TOP + frame.height
-    parts: list[str] = []
-    ends: list[str] = []
     rows: list[list[object]] = []
-    for k, (title, group) in enumerate(groups.items()):
-        inside = [text(LEFT, TOP - 7, title if len(title) <= 24 else f"{title[:23]}…", size=12)]
-        inside += charts.grid(frame, (0, 0.5, 1), lambda share: f"{100 * share:.0f}", 10)
-        inside += [text(LEFT, foot + 13, number(low), size=10), text(right, foot + 13, number(high), "end", 10)]
+    ends: list[str] = []
+    for title, group in groups.items():
         for name, (along, shares) in group.items():
-            at = names.index(name)
-            inside.append(charts.drawn(name, at, frame, along, shares, len(rows), width=1.6, joined=joined))
             rows += [[name, short(x), round(100 * y, 2), title] for x, y in zip(along, shares, strict=True)]
             if len(shares):
                 ends.append(f"{title}, {name}: {100 * shares[0]:.0f} to {100 * shares[-1]:.0f}")
-        place = f"translate({k % ACROSS * WIDE} {k // ACROSS * HIGH})"
-        parts.append(tag("g", *inside, class_="panel", transform=place))
-    height = -(-len(groups) // ACROSS) * HIGH + 6
-    for i, name in enumerate(names):
-        y = height + 10 + i // ACROSS * 18
-        parts.append(charts.named(name, y, charts.cut(name), i, LEFT + i % ACROSS * NAME))
-    height += 6 + -(-len(names) // ACROSS) * 18
-    label = f"Accuracy in per cent by {x_name}. {'; '.join(ends[:60])}"
-    svg = charts.svg_of(parts, label, height, ACROSS * WIDE + 12, data_panels=f"{WIDE} {HIGH}")
-    return Picture(svg, ["series", x_name, "per cent", "panel"], rows)
+
+    def draw(sheet: Sheet) -> str:
+        across = round(sheet.width / WIDE)
+        if sheet.inches and -(-len(groups) // across) * HIGH > TALL:
+            across += 1
+        wide = min(WIDE, int((sheet.width - 4) / across)) if sheet.inches else WIDE
+        frame = Frame(LEFT, TOP, wide - LEFT - 12, HIGH - TOP - FOOT, x_axis, (min(ys), max(ys)), sheet=sheet)
+        parts, row = [], 0
+        for k, (title, group) in enumerate(groups.items()):
+            place = f"translate({k % across * wide} {k // across * HIGH})"
+            parts.append(tag("g", *_panel(title, group, frame, names, row, joined), class_="panel", transform=place))
+            row += sum(len(along) for along, _ in group.values())
+        height: float = -(-len(groups) // across) * HIGH + 6
+        if sheet.inches:
+            parts.append(text(LEFT, height + 8, f"across: {x_name}; up: per cent"))
+            beside, height = names_below(
+                [(0.0, name, i, cut(name)) for i, name in enumerate(names)], sheet, height + 26
+            )
+        else:
+            of_row = [(LEFT + i % across * NAME, height + 10 + i // across * 18) for i in range(len(names))]
+            beside = [
+                named(name, x, y, cut(name), i) for i, (name, (x, y)) in enumerate(zip(names, of_row, strict=True))
+            ]
+            height += 6 + -(-len(names) // across) * 18
+        label = f"Accuracy in per cent by {x_name}. {'; '.join(ends[:60])}"
+        size = (
+            {"width": sheet.width} if sheet.inches else {"width": across * wide + 12, "data_panels": f"{wide} {HIGH}"}
+        )
+        return svg_of([*parts, *beside], label, height, **size)
+
+    return Picture(draw, ["series", x_name, "per cent", "panel"], rows)
+
+
+def _panel(title: str, group: Series, frame: Frame, names: list[str], row: int, joined: bool) -> list[str]:
+    """One chart. row: of its first point in the data."""
+    right, foot = frame.left + frame.width, frame.top + frame.height
+    long = int(frame.width / 6)
+    parts = [text(frame.left, frame.top - 7, title if len(title) <= long else f"{title[: long - 1]}…", size=12)]
+    size = 11 if frame.sheet.inches else 10
+    parts += grid(frame, (0, 0.5, 1), lambda share: f"{100 * share:.0f}", size)
+    parts += [text(frame.left, foot + 13, number(frame.x[0]), size=size)]
+    parts += [text(right, foot + 13, number(frame.x[1]), "end", size)]
+    for name, (along, shares) in group.items():
+        parts.append(drawn(name, names.index(name), frame, along, shares, row, width=1.6, joined=joined))
+        row += len(along)
+    return parts

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from driftline.eval.plotting.charts import SHADED, Figure, Section, lines
+from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.plotting.frames import SHADED
 from driftline.eval.plotting.panels import panels
 from driftline.eval.reporting import chance_note, counted, markup
 from driftline.eval.reporting.markup import Cell, render
@@ -361,8 +362,7 @@ def by_class(document: Mapping[str, Any]) -> Figure | None:
 
 def table(document: Mapping[str, Any]) -> Section | None:
     """How fast each learner loses accuracy, and why."""
-    about, shown = document["ageing"], _shown(document)
-    unit = about["unit"]
+    unit, shown = document["ageing"]["unit"], _shown(document)
     if not shown:
         return None
     rows, first = [], _typical(document)

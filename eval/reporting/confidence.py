@@ -62,7 +62,8 @@ def section(document: Mapping[str, Any]) -> tuple[Figure, Section] | None:
     without = [r["learner"] for r in document["results"] if not r.get("calibration")]
     if without:
         caption += f" Without probabilities, and so without calibration: {', '.join(without)}."
-    chart = Figure("Calibration by age", caption, lines(series, f"{unit} from training to test", bands=bands))
+    picture = lines(series, f"{unit} from training to test", bands=bands, y_name="calibration error")
+    chart = Figure("Calibration by age", caption, picture)
     measures = ("gap", "ece", "brier")
     rows = [
         [name, *(Cell(*interval(facts[what], at)) for what in measures for at in (0, _oldest(facts)))]

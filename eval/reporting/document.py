@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any
 
 from markupsafe import Markup
@@ -17,6 +16,7 @@ from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
 from driftline.eval.reporting.markup import table
 from driftline.eval.reporting.protocols import page_of
+from driftline.eval.reporting.step_names import named_steps, step_names
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import mean_of, rival
 from driftline.stream_builder.stream import Stream
@@ -38,6 +38,7 @@ def shown(
     cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
     measures = dict.fromkeys(name for r in results for name in r.get("measures", ()))
     ties, names = letters(part), {r["place"]: r["label"] for r in results}
+    part = {**part, "names": names_of(part, stream), "ends": [] if stream is None else _ends(stream)}
     full = {
         **part,
         "title": title_of(part),
@@ -55,7 +56,6 @@ def shown(
         "figures": page.figures(part) if results else [],
         "note": " ".join(filter(None, [page.note(part), results[0].get("label_time")])) if results else "",
         "scale": _scale(results),
-        "names": names_of(part, stream),
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
         "lacks": _lacks(part),
     }
@@ -112,38 +112,27 @@ def _recall_table(part: Document) -> Markup | None:
 
 
 def names_of(document: Document, stream: Stream | None) -> list[str]:
-    """Of the steps: their dates if the stream has them and the names say nothing, else the names, else numbers; with †
-    behind those that are newer than what the encoder may have seen."""
+    """Of the steps, as `step_names` has them; with † behind those that are newer than what the encoder may have
+    seen."""
     names = _plain_names(document, stream)
     newer = (document.get("seen") or {}).get("newer", ())
     return [f"{name} †" if new else name for name, new in zip(names, newer, strict=True)] if newer else names
 
 
 def _plain_names(document: Document, stream: Stream | None) -> list[str]:
+    if stream is not None:
+        return named_steps(stream)
     about = document.get("ageing") or {}
-    names = [step.name for step in stream.steps] if stream is not None else list(about.get("names", ()))
-    if not names:
-        dated = len((document.get("seen") or {}).get("newer", ()))
-        steps = max((len(r["matrix"]) for r in document["results"] if r["matrix"]), default=dated)
-        names = list(map(str, range(steps)))
-    dates = about.get("dates", ())
-    if len(dates) == len(names) and names == [str(i) for i in range(len(names))]:
-        return date_names(dates)
-    return names
+    if names := list(about.get("names", ())):
+        return step_names(names, about.get("dates", ()))
+    dated = len((document.get("seen") or {}).get("newer", ()))
+    return list(map(str, range(max((len(r["matrix"]) for r in document["results"] if r["matrix"]), default=dated))))
 
 
-def date_names(dates: Sequence[int]) -> list[str]:
-    """Seconds UTC, rising → years, months or days: the shortest form in which all differ.
-
-    >>> date_names([0, 366 * 86_400]), date_names([0, 40 * 86_400]), date_names([0, 86_400])
-    (['1970', '1971'], ['1970-01', '1970-02'], ['1970-01-01', '1970-01-02'])
-    """
-    days = [datetime.fromtimestamp(date, UTC) for date in dates]
-    for form in ("%Y", "%Y-%m", "%Y-%m-%d"):
-        names = [day.strftime(form) for day in days]
-        if all(a != b for a, b in pairwise(names)):
-            return names
-    return [day.strftime("%Y-%m-%d %H:%M") for day in days]
+def _ends(stream: Stream) -> list[int]:
+    """Training samples up to the end of each step; [] where a step has none."""
+    sizes = [len(step.splits["train"]) if "train" in step.splits else 0 for step in stream.steps]
+    return list(accumulate(sizes)) if all(sizes) else []
 
 
 def _lacks(document: Document) -> str:

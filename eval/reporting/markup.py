@@ -74,7 +74,7 @@ def environment() -> Environment:
     jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     jinja.filters |= {
         "pct": partial(value_text, Score("", "")),
-        "value_text": lambda value, score: value_text(score, value),
+        "value_text": lambda value, score: value_text(score, value).replace("-", "−"),
         "mean_of": lambda result, score: mean_of(score, result),
         "detail": lambda result, score: detail(score, result),
         "shade": shade,

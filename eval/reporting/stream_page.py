@@ -9,6 +9,7 @@ import numpy as np
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.markup import Cell, render, table
+from driftline.eval.reporting.step_names import named_steps
 from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
 from driftline.stream_builder.measures.shift_distance import drift, sharing
 from driftline.stream_builder.stream import Stream
@@ -44,13 +45,20 @@ def shared_text(stream: Stream) -> str:
 def sections(stream: Stream) -> list[Section]:
     """The sections for which the stream has data."""
     parts = [Section("steps", "Steps", _steps(stream))]
-    for make in (_drift, _blind, _pictures):
+    parts += [Section(f.title.split()[0].lower(), f.title, render("figure", f, "")) for f in figures(stream)]
+    return parts + ([part] if (part := _pictures(stream)) else [])
+
+
+def figures(stream: Stream) -> list[Figure]:
+    """The charts for which the stream has data."""
+    charts = []
+    for make in (_drift, _blind):
         try:
-            part = make(stream)
+            chart = make(stream)
         except DriftlineError:  # one step, no test split, texts: nothing can be measured
             continue
-        parts += [part] if part else []
-    return parts
+        charts += [chart] if chart else []
+    return charts
 
 
 def _steps(stream: Stream) -> str:
@@ -67,32 +75,35 @@ def _steps(stream: Stream) -> str:
     return table(columns, rows, "plain")
 
 
-def _drift(stream: Stream) -> Section | None:
+def _drift(stream: Stream) -> Figure | None:
     if len(stream.steps) < 2 or not stream.x_shape:
         return None
     distances = drift(stream)
     top = max(distances) or 1.0
     shares = [distance / top for distance in distances]
     series = {"to the last step's test data": (list(range(len(distances))), shares)}
-    picture = lines(series, "step")
+    dates: dict[float, str] = dict(enumerate(named_steps(stream)))
+    picture = lines(series, "step", y_name="distance", dates=dates)
     caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
     caption = f"{caption} {sharing(stream)}".strip()
-    return Section("drift", "Drift", render("figure", Figure("Drift", caption, picture), ""))
+    return Figure("Drift", caption, picture)
 
 
-def _blind(stream: Stream) -> Section | None:
+def _blind(stream: Stream) -> Figure | None:
     y = labels_in_order(stream)
     repetition = autocorrelation(y)
     if not repetition or len(y) < 2:
         return None
     lags, values = zip(*((lag, max(0.0, value)) for lag, value in repetition.items()), strict=True)
-    picture = lines({"the same label again": (list(lags), list(values))}, "samples later", log=True)
+    picture = lines(
+        {"the same label again": (list(lags), list(values))}, "samples later", log=True, y_name="above chance"
+    )
     caption = (
         "How much more often than by chance the same label comes so many samples later; 100: always. Near 0: random "
         f"order. A line that begins high: a learner can score by repeating earlier labels. {stream.ties_text()} "
         f"Labels alone: {_alone(stream)}"
     )
-    return Section("labels", "Label correlation", render("figure", Figure("Label correlation", caption, picture), ""))
+    return Figure("Label correlation", caption, picture)
 
 
 def _alone(stream: Stream) -> str:
@@ -108,7 +119,11 @@ def _pictures(stream: Stream) -> Section | None:
     shape = stream.x_shape
     if len(shape) != 3 or shape[-1] != 3 or any("train" not in s.splits for s in stream.steps):
         return None
-    steps = list(stream.steps)[:: max(1, -(-len(stream.steps) // STEPS))]
+    steps, dates = (
+        list(stream.steps),
+        {s.index: name for s, name in zip(stream.steps, named_steps(stream), strict=True)},
+    )
+    steps = steps[:: max(1, -(-len(stream.steps) // STEPS))]
     rows = []
     for label, name in list(enumerate(stream.classes))[:CLASSES]:
         cells: list[Cell | str] = [Cell(name, kind="name")]
@@ -120,7 +135,7 @@ def _pictures(stream: Stream) -> Section | None:
             image = Image.fromarray(np.asarray(step["train"].x[first])[0]).resize((THUMBNAIL, THUMBNAIL))
             file = io.BytesIO()
             image.save(file, "JPEG", quality=72)
-            cells.append(Cell(f"{name}, step {step.name}", image=file.getvalue()))
+            cells.append(Cell(f"{name}, {dates[step.index]}", image=file.getvalue()))
         rows.append(cells)
-    heads = ["", *(step.name for step in steps)]
+    heads = ["", *(dates[step.index] for step in steps)]
     return Section("pictures", "What the classes look like", table(heads, rows, "pictures"))

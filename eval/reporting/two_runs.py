@@ -29,10 +29,23 @@ from driftline.stream_builder.stream import Stream
 NAMES = ("A", "B")
 
 
-def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -> tuple[Path, list[dict[str, Any]]]:
-    """Write the report of two folders of rows, A and B, into `out`; returns its first page and, for each learner that
-    both have, the primary score in A and B on the seeds of both, the difference B − A, its p after Holm over all
-    learners, these seeds, those that are left out, and the settings that differ.
+def two_runs(
+    paths: Sequence[Path], out: Path, streams: Sequence[Stream] = (), title: str = ""
+) -> tuple[Path, list[dict[str, Any]]]:
+    """Write the report of two folders of rows, A and B, into `out`; returns its first page and the differences. Raises
+    as `documents_of_both`."""
+    documents, differences = documents_of_both(paths, streams)
+    opening = Section("differences", "What changed", _table(differences, paths))
+    title = title or f"{paths[0].name} against {paths[1].name}"
+    return write(documents, out, title, streams=streams, opening=opening), differences
+
+
+def documents_of_both(
+    paths: Sequence[Path], streams: Sequence[Stream] = ()
+) -> tuple[list[Document], list[dict[str, Any]]]:
+    """Documents of the results in two folders of rows, A and B, and for each learner that both have, the primary score
+    in A and B on the seeds of both, the difference B − A, its p after Holm over all learners, these seeds, those that
+    are left out, and the settings that differ.
 
     Raises MissingFile for a folder without rows, BadConfig if A and B have no protocol and stream in common.
     """
@@ -52,16 +65,15 @@ def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -
             )  # fmt: skip
         raise BadConfig(problem, f"They have {have}.", "Compare runs on one stream: equal names are not enough.")
     by_digest = {stream.sha256: stream for stream in streams}
-    documents, differences = [], []
+    documents: list[Document] = []
+    differences = []
     for key in sorted(common):
         shared, left_out = _of_common_seeds([of[key] for of in grouped])
         runs = [_named(run, name) for name, of in zip(NAMES, shared, strict=True) for run in of]
         document = document_of(runs, key, by_digest.get(key[0]), few=False)
         documents.append(document | {"skipped": [], "unread": [text for _, wrong in sides for text in wrong]})
         differences += _differences(runs, document, by_digest.get(key[0]), left_out)
-    opening = Section("differences", "What changed", _table(differences, paths))
-    page = write(documents, out, f"{paths[0].name} against {paths[1].name}", streams=streams, opening=opening)
-    return page, differences
+    return documents, differences
 
 
 def _versions(runs: Sequence[Run]) -> list[Version]:

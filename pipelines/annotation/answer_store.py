@@ -14,12 +14,12 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
-from driftline.curate.core.atomic_io import check_format
+from driftline.curate.core.atomic_io import check_format, private
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.databases import check_schema, check_values, connect
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.store.answers import labels_of
-from driftline.curate.validation.answers.answers import hashed, worker_key
+from driftline.curate.validation.answers.answers import hashed
 from driftline.curate.validation.asking.batches import NONE, write_results
 from driftline.pipelines.annotation.tables import PARTS, SCHEMA, VIEWS, with_parts
 
@@ -66,14 +66,16 @@ class AnswerStore:
         batch: dict[str, Any] | None = None,
         seed: int = 0,
         elsewhere: Iterable[tuple[str, str, Sequence[str]]] = (),
+        key: str = "",
     ) -> None:
         """path: the SQLite file, whose name is that of the batch (write-ahead log, fsync at every commit: an answer
-        survives a kill once `answer` returns). batch: `batch.json`; None: to export. elsewhere: (worker as `hashed`,
-        item, labels) of answers that count for the batch and may be given elsewhere: to earlier batches, on platforms.
-        Raises BadInput for a file of another format or a damaged one.
+        survives a kill once `answer` returns). batch: `batch.json`; None: to export. elsewhere: (worker as `hashed`
+        by `key`, item, labels) of answers that count for the batch and may be given elsewhere: to earlier batches, on
+        platforms. Raises BadInput for a file of another format or a damaged one.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path, self.batch, self.seed = path, batch or {"batch": path.stem, "items": {}}, seed
+        private(path.parent)
+        path.touch(0o600)
+        self.path, self.batch, self.seed, self.key = path, batch or {"batch": path.stem, "items": {}}, seed, key
         self._lock = Lock()
         self._queues: dict[str, list[str]] = {}
         self._assigned: set[str] = set()
@@ -102,7 +104,7 @@ class AnswerStore:
 
     def _hashed(self, annotator: str) -> str:
         """The name that answers elsewhere have of an annotator."""
-        return hashed(annotator, worker_key(self.seed))
+        return hashed(annotator, self.key)
 
     def close(self) -> None:
         """Close the file."""

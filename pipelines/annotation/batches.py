@@ -26,7 +26,7 @@ from driftline.curate.core.outside.s3 import client as s3_client
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.store.answers import merged
-from driftline.curate.validation.answers.answers import read_answers, read_lines, worker_key
+from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.judges import round_folder
 from driftline.curate.validation.asking.platforms import PLATFORMS
@@ -140,10 +140,10 @@ def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[s
             local = [(str(path), dict(zip(COLUMNS, map(str, row), strict=True))) for row in store.rows()]
         lines[path.stem] = [*local, *lines.get(path.stem, [])]
     own = lines.get(facts["batch"], [])
-    stored = answers_of(context, folder_of(context.root, "bucket"))
+    stored = answers_of(context, folder_of(context.root, "bucket"), make=False)
     is_there = (stored.place.folder / "index.sqlite").is_file()  # a plan makes no store
     shown = [line for line in own if line[1].get("Input.item") in facts["items"]]  # not what was withdrawn since
-    table = read_answers(shown, facts, worker_key(context.config.seed))
+    table = read_answers(shown, facts, stored.key)
     if is_there:
         table = merged(table, stored.earlier(facts, lines))
     return [row for row in table.to_pylist() if row["fault"] is None], bool(own)

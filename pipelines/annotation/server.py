@@ -24,6 +24,7 @@ from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, shortened
 from driftline.curate.core.outside.names import is_count, one_form
 from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.answers.answers import worker_key
 from driftline.curate.validation.asking.batches import NONE, expected_of, question_page
 from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
 from driftline.pipelines.annotation.batches import answers_so_far, grids_of, open_batch, opinions_of, unknown_judge
@@ -50,7 +51,7 @@ def answer_store_of(context: Context) -> AnswerStore:
     rows, _ = answers_so_far(context, facts)
     elsewhere = ((row["worker"], row["item"], row["labels"]) for row in rows)
     path = context.root / "annotate" / f"{facts['batch']}.sqlite"
-    return AnswerStore(path, facts, context.config.seed, elsewhere)
+    return AnswerStore(path, facts, context.config.seed, elsewhere, worker_key(context.root))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.encoders import Encoder
 from driftline.curate.retrieval.vector_store import VectorFile
 
@@ -124,6 +125,8 @@ class Collection:
         near = f"n BETWEEN {int(min(numbers))} AND {int(max(numbers))}"  # skips the other blocks of the table
         rows = self.rows(f"SELECT {', '.join(map(quoted, names))} FROM photos WHERE {near} AND n IN ({wanted})")
         by_number = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+        for row in by_number.values():
+            row |= {name: without_secrets(row[name]) for name in ("place", "page_url", "reason") if row[name]}
         return [by_number[n] for n in numbers if n in by_number]
 
     def vector_rows(self) -> tuple[Ints, Ints]:

@@ -15,6 +15,7 @@ from driftline.curate.core.errors import DriftlineError, MissingFile
 from driftline.curate.encoders import Encoder
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import Reader
+from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.retrieval.retrieve import FATES, text_encoder
 from driftline.curate.retrieval.vector_store import Store
 from driftline.curate.validation.answers.verdicts import BEST
@@ -78,7 +79,8 @@ WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate
     END AS reason
   FROM records i LEFT JOIN faults f ON f.id = passed LEFT JOIN lost o ON o.id = passed
   LEFT JOIN members m ON m.id = passed LEFT JOIN chosen c ON c.id = passed
-  LEFT JOIN judged j ON j.id = passed LEFT JOIN judges w ON w.id = passed LEFT JOIN published p ON p.id = passed
+  LEFT JOIN judged j ON j.id = passed LEFT JOIN judges w ON w.id = passed LEFT JOIN renamed r ON r.id = passed
+  LEFT JOIN published p ON p.id = coalesce(r.released, passed)
   LEFT JOIN vectors v ON v.id = passed
 )
 SELECT t.id, title,
@@ -111,6 +113,9 @@ def run_collection(context: Context) -> Collection:
         view(database, name, files, columns)
     database.register("dropped", _drops(root))
     database.register("settled", _settled(root))
+    names = released_ids(root)
+    pairs = [pa.array(list(ids), pa.string()) for ids in (names, names.values())]
+    database.register("renamed", pa.table(pairs, names=["id", "released"]))
     done = {stage: done_of(root, stage) for stage in ("bucket", "embed")}
     store = Store.open(folder_of(root, "embed")) if done["embed"] else None
     ids = pa.chunked_array([], pa.string()) if store is None else store.ids

@@ -24,7 +24,9 @@ from driftline.curate.core.errors import (
     explained,
     shortened,
 )
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.system.calls import collect_rarely
+from driftline.pipelines.cli.age import age_app
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, command, set_output
 from driftline.pipelines.cli.curation import curation_app
 from driftline.pipelines.cli.eval import eval_app
@@ -68,8 +70,8 @@ def version(value: bool) -> None:
 @app.callback(
     help=f"Measure how models age: build temporal datasets, compose streams, evaluate learners.\n\n"
     f"To see everything at work, offline:\n\n{EXAMPLE}driftline demo --quick\n\n"
-    "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 130 stopped with "
-    "Ctrl-C."
+    "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 4 a limit "
+    "of age --alarm is crossed, 130 stopped with Ctrl-C."
 )
 def options(
     quiet: Quiet = False,
@@ -103,6 +105,7 @@ app.add_typer(prolific_app, name="prolific", rich_help_panel="Label")
 app.add_typer(stream_app, name="stream", rich_help_panel="Stream")
 app.add_typer(eval_app)
 app.add_typer(report_app)
+app.add_typer(age_app)
 app.add_typer(figure_app, name="figure", rich_help_panel="Evaluate")
 app.add_typer(submit_app)
 app.add_typer(results_app)
@@ -139,6 +142,7 @@ def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
 
 def _say(text: str, for_people: bool = True) -> None:
     """An error on stderr; with --json also as the one document on stdout, unless the result is there already."""
+    text = without_secrets(text)
     if for_people:
         print(text, file=sys.stderr)
     if "--json" in sys.argv and not OUTPUT.shown:

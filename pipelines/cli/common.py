@@ -21,6 +21,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Engine as EngineName
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import MOST_WORKERS, default_workers
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.cli.help import EXAMPLE, Panel, PlainCommand, PlainGroup
 
@@ -190,7 +191,7 @@ def show(as_json: bool, document: Any, text: str) -> None:
     OUTPUT.shown = True
     lines = text.split("\n")
     lines = [line for line in lines if not line.startswith(NEXT)] if OUTPUT.quiet else lines
-    print(json.dumps(document) if as_json else "\n".join(lines))
+    print(without_secrets(json.dumps(document) if as_json else "\n".join(lines)))
 
 
 def next_step(*words: object) -> str:

@@ -279,6 +279,9 @@ def release(
     filled = refill_all({out / name: partial(export, opened) for name, export in exporters.items()})
     counts = {place.name: count for place, count in filled.items()}
     document, text = {"out": str(out), "release": opened.name, "exports": counts}, counts_text(counts, out)
+    if without := sum(count["images"] - count["with_url"] for count in counts.values() if "with_url" in count):
+        why = "they are local files, or their address has a query and release.columns lacks url"
+        print(f"Warning: {without:,} photos have no address, so nobody can fetch them: {why}.", file=sys.stderr)
     if to is not None:
         from driftline.curate.publishing.plan import Settings
 

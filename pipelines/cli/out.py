@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from driftline.curate.core.atomic_io import sweep_file
+from driftline.curate.core.atomic_io import read_json, sweep_file
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.system.calls import is_planted
 
-Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "leaderboard", "model", "encoder"]
+Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "leaderboard", "model", "encoder", "age"]
 
 MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called, the files that only its command writes
     "stream": ("a stream", ("stream.json",)),
@@ -22,6 +22,7 @@ MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called
     "audit": ("an audit", ("audit.html", "audit.json")),
     "leaderboard": ("a leaderboard", ("lite.html",)),
     "model": ("a model", ("open_clip_config.json", "locked.json")),
+    "age": ("a page of driftline age", ("age.json",)),
     "encoder": ("a trained encoder", ("pretrain.json", "images.u8")),
 }
 SEALED: tuple[Kind, ...] = ("stream", "release")  # their content is hashed: nothing else is written into them
@@ -35,7 +36,7 @@ def guarded_out(out: Path, writes: Kind | None = None, suffixes: Sequence[str] =
     of these suffixes, else a file. option: its name in messages.
 
     Raises BadConfig for a link, a file in the place of a folder and the reverse, another suffix, a folder that holds
-    what another command wrote, and a place inside a stream or a release.
+    what another command wrote, and a place inside a stream, a release or rows.
     """
     elsewhere = f"Set another {option}."
     if out.is_symlink():
@@ -53,10 +54,16 @@ def guarded_out(out: Path, writes: Kind | None = None, suffixes: Sequence[str] =
         raise BadConfig(f"{option} is {out}, but {above} is a file.", "Expected a folder.", elsewhere)
     for kind, (called, marks) in MARKS.items():
         places = [] if is_file or kind == writes else [out]
-        places += [out.absolute().parent] if kind in SEALED else []
+        places += list(out.absolute().parents)[:2] if kind in SEALED else []
         for place in places:
             if any(True for mark in marks for _ in place.glob(mark)):
                 may = f"Expected a new folder, or one with {MARKS[writes][0]}." if writes else "Expected another place."
                 raise BadConfig(f"{option} is {out}, but {place} holds {called}.", may, elsewhere)
+    for folder in () if writes == "rows" else list(out.absolute().parents)[:2]:
+        run = next(folder.glob("*/*/run.json"), None)  # of rows a folder that is named by their protocol
+        about = {} if run is None else read_json(run)
+        if run is not None and isinstance(about, dict) and about.get("protocol") == run.parent.parent.name:
+            called = MARKS["rows"][0]
+            raise BadConfig(f"{option} is {out}, but {folder} holds {called}.", "Expected another place.", elsewhere)
     sweep_file(out)
     return out

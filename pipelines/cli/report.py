@@ -20,6 +20,7 @@ def compare(
     second: Annotated[Path, typer.Argument(metavar="B", help="Rows on the same streams, or another version.")],
     out: Annotated[Path | None, option("--out", "DIR", "Rows: folder for the page (default: comparison).")] = None,
     stream: Streams = None,
+    title: Annotated[str, option("--title", None, "Rows: title of the pages.")] = "",
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -37,8 +38,9 @@ def compare(
         other = first if releases[0] == second else second
         raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
     if releases:
-        if out is not None or stream or plugins:
-            raise BadConfig("--out, --stream or --plugin was given for releases.", "Expected them with rows only.")
+        if out is not None or stream or title or plugins:
+            given = "--out, --stream, --title or --plugin was given for releases."
+            raise BadConfig(given, "Expected them with rows only.")
         from driftline.curate.release import Release
         from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 
@@ -49,7 +51,7 @@ def compare(
         return
     out = guarded_out(out or Path("comparison"), "report")
     admit(plugins)
-    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
+    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()], title)
     text = [", ".join(filter(None, (f"  {e['learner']}: {_shares(e)}", what_differs(e)))) for e in differences]
     show(
         as_json,

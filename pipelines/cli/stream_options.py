@@ -142,17 +142,22 @@ def paper_facts(paper: str | None, trained_until: str | None = None) -> dict[str
     return ({"published": paper} if paper else {}) | seen
 
 
-def with_columns(columns: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the columns of --columns. Raises BadConfig for another role, and for a column in both."""
+def columns_of(columns: str | None) -> dict[str, str]:
+    """role → column of --columns. Raises BadConfig."""
     import yaml
 
-    roles = [role for role in ROLES if role in options]
     try:
         named = yaml.safe_load(columns or "{}")
     except yaml.YAMLError:
         named = None
-    if not isinstance(named, dict) or not all(isinstance(column, str) for column in named.values()):
+    if not isinstance(named, dict) or not all(isinstance(one, str) for pair in named.items() for one in pair):
         raise BadConfig(f"--columns is {columns!r}.", "Expected roles and columns, as in '{time: taken, label: kind}'.")
+    return named
+
+
+def with_columns(columns: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with the columns of --columns. Raises BadConfig for another role, and for a column in both."""
+    roles, named = [role for role in ROLES if role in options], columns_of(columns)
     for role in named:
         if role not in roles:
             raise BadConfig(f"--columns names {role!r}.", f"Available here: {', '.join(roles)}.")

@@ -18,6 +18,7 @@ from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import table
+from driftline.eval.reporting.step_names import named_steps
 from driftline.eval.run import evaluate
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
@@ -134,7 +135,7 @@ def row_0(context: Context, release: Release, seeds: int) -> Section:
         [one["learner"], *(f"{100 * accuracies[t]:.1f}" for t, accuracies in enumerate(one["matrix"]))]
         for one in results["results"]
     ]
-    grid = table(["", *(step.name for step in stream.steps)], rows, "plain")
+    grid = table(["", *named_steps(stream)], rows, "plain")
     return Section("texts", "The prompts alone", shown("prompts_alone", grid))
 
 

@@ -119,5 +119,6 @@ def configuration() -> dict[str, Any]:
     features = {"name": FEATURES, "model": "test_resnet", "weights": BEFORE_1904}
     values["release"] = {
         "name": "painted-fruit", "per_class": 40, "short": "fewer", "notice": NOTICE, "features": [features],
+        "own": True, "ids": "path",
     }  # fmt: skip
     return values

@@ -196,8 +196,9 @@ def audit(
 
 
 def compare(
-    a: Place, b: Place, *, out: str | Path | None = None, stream: Sequence[str | Path] = (), plugin: Names = ()
-) -> Answer:
+    a: Place, b: Place, *, out: str | Path | None = None, stream: Sequence[str | Path] = (), title: str | None = None,
+    plugin: Names = (),
+) -> Answer:  # fmt: skip
     """Two versions of a release: which scores may be compared. Two folders of rows: who differs, and a page."""
     return _answered("compare", locals(), 2)
 
@@ -221,10 +222,12 @@ def encode(path: Place, *, encoder: Names, out: str | Path, bits: int = 16, devi
 
 
 def figure(
-    runs: Place | Sequence[str | Path], name: Names = (), *, out: str | Path, stream: Sequence[str | Path] = (),
+    runs: Place, name: Names = (), *, out: str | Path, width: str | None = None, title: str | None = None,
+    against: str | Path | None = None, run: str | Path | None = None, stream: Sequence[str | Path] = (),
     learners: Names = (), settings: Mapping[str, Any] | None = None,
 ) -> Answer:  # fmt: skip
-    """Charts of a report as SVG, PDF and PNG. name: titles, as in "retention"; default: all."""
+    """Charts for a paper as SVG, PDF and PNG. name: titles, as in "retention"; default: all. width: "column" or "text";
+    default: both."""
     return _answered("figure save", locals(), 2)
 
 

@@ -157,6 +157,22 @@ def by_label(context: Context, table: pa.Table, whole: bool, pieces: Cut) -> lis
     return sentences if whole else [f"{sentence[:-1]} (of {len(table):,} photos)." for sentence in sentences]
 
 
+def without_licence(context: Context, table: pa.Table, problems: dict[str, None]) -> dict[str, int] | None:
+    """How many photos of a sample may not be published as they are; None for none. All: that is a problem.
+
+    table: with licence and licence_url.
+    """
+    settings = context.config.release
+    pairs = zip(table["licence"].to_pylist(), table["licence_url"].to_pylist(), strict=True)
+    refused = sum(not settings.permits(*pair) for pair in pairs)
+    if refused and refused == len(table):
+        problems[
+            "No photo has a licence that permits copies, so nothing can be published. If they are your own photos, set "
+            "release.own: true; release.licences names licences that permit them."
+        ] = None
+    return {"photos": refused, "of": len(table)} if refused and not settings.licences else None
+
+
 def _without_offset(extra: str) -> bool:
     """Whether a photo's record says the time of a clock, and not how far it is from UTC."""
     match = PRECISION.search(extra)

@@ -21,6 +21,7 @@ from driftline.curate.fetch.address_guard import guard, mostly_private
 from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.forecast import contents
 from driftline.pipelines.forecast.again import again, expected_questions, questions
 from driftline.pipelines.forecast.contents import Cut, all_taken, by_label, column_notes, cut
 from driftline.pipelines.forecast.sample import Sample, sample_of
@@ -78,6 +79,9 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
     classes = None
     if sample is not None and pieces is not None and "publish" in todo:
         classes = _noted(problems, lambda: by_label(context, sample.table, sample.whole, pieces))
+    refused = None
+    if sample is not None and "publish" in todo:
+        refused = contents.without_licence(context, sample.table, problems)
     return {
         "photos": None if sample is None else {
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
@@ -94,6 +98,7 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
         "buckets": buckets,
         "classes": classes,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
+        "without_licence": refused,
         "candidates": wanted,
         "search": _search(context, photos, buckets) if "retrieve" in todo else None,
         "questions": _noted(problems, lambda: _questions(context, wanted, todo)),

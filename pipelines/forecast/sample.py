@@ -57,7 +57,7 @@ class Sample:
 
 def sample_of(context: Context, todo: set[str]) -> Sample | None:
     """From the last stage that is kept; else from records of the source. None if the source is not here."""
-    columns = ["id", "uploaded", "until", "url", "path", "user", "label"]
+    columns = ["id", "uploaded", "until", "url", "path", "user", "label", "licence", "licence_url"]
     if "filter" not in todo:
         parts = parts_of(folder_of(context.root, "filter"))
         table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts])

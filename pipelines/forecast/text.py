@@ -33,14 +33,7 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         add("columns", note)
     for sentence in _dates(needs):
         add("dates", sentence)
-    for head, sentence in _buckets(needs):
-        add(head, sentence)
-    if (uploaders := needs["uploaders"]) is not None and uploaders["too_large"]:
-        add(
-            "uploaders",
-            f"{uploaders['too_large']} of {uploaders['number']:,} always train: too many photos to be tested",
-        )
-    for head, sentence in _candidates(needs["candidates"]):
+    for head, sentence in [*_buckets(needs), *_owners(needs), *_candidates(needs["candidates"])]:
         add(head, sentence)
     for sentence in needs["classes"] or ():
         add("classes", sentence)
@@ -80,6 +73,15 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     for problem in needs["problems"]:
         add("problem", problem)
     return "\n".join(lines)
+
+
+def _owners(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Uploaders with too many photos, and photos whose licences permit no copies."""
+    if (uploaders := needs["uploaders"]) is not None and uploaders["too_large"]:
+        always = f"{uploaders['too_large']} of {uploaders['number']:,} always train"
+        yield "uploaders", f"{always}: too many photos to be tested"
+    if (refused := needs["without_licence"]) is not None:
+        yield "licences", f"{refused['photos']:,} of {refused['of']:,} permit no copies: only addresses are published"
 
 
 def _buckets(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:

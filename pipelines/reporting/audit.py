@@ -20,6 +20,7 @@ from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
 from driftline.curate.release.settings import COPY_BITS
+from driftline.eval.reporting.step_names import named_steps
 from driftline.pipelines.reporting.leaks import leaks
 from driftline.pipelines.web.dates import labels as bucket_labels
 from driftline.stream_builder.builders.release import release_groups
@@ -147,7 +148,7 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
         "images": len(y_all),
         "classes": len(stream.classes),
         "class_names": list(stream.classes),
-        "bucket_names": {str(s.index): s.name for s in stream.steps},
+        "bucket_names": dict(zip((str(s.index) for s in stream.steps), named_steps(stream), strict=True)),
         "balance": balance(classes, step),
         "near_copies": copy_report(exact, {"id": ids, "bucket": step, "class": classes, "split": side}, EXAMPLES)
         | {"bits": 0},

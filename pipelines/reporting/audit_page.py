@@ -12,6 +12,7 @@ from typing import Any
 from driftline.curate.core.errors import DriftlineError
 from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
 from driftline.curate.release import Release
+from driftline.eval.plotting.charts import Figure, Picture
 from driftline.eval.plotting.charts import lines as line_chart
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.browse.release_table import release_collection, stream_collection
@@ -71,7 +72,7 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
     """The findings of an audit as one self-contained HTML page. shown: from `pictures`."""
     shown = shown or {}
     names = findings.get("bucket_names", {})
-    charts = {"drift": _drift(findings), "blind": _blind(findings)}
+    charts = {title: figure.picture.svg for title, figure in figures(findings).items()}
     return template("driftline.pipelines.reporting", "audit.html.j2").render(
         name=str(findings["name"]), kind=findings["kind"], style=stylesheet(), sentences=lines(findings),
         groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
@@ -110,22 +111,28 @@ def _suspects(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, An
     ]
 
 
-def _drift(findings: Mapping[str, Any]) -> str:
+def figures(findings: Mapping[str, Any]) -> dict[str, Figure]:
+    """Title in letters of a file's name → chart, of those for which the audit has data."""
+    charts = {"drift": _drift(findings), "label-correlation": _blind(findings)}
+    return {title: Figure(title, "", picture) for title, picture in charts.items() if picture is not None}
+
+
+def _drift(findings: Mapping[str, Any]) -> Picture | None:
     """What the distance in time changes of the accuracy on the same tests."""
     drift = findings.get("drift", {})
     by, same = drift.get("by_distance", {}), drift.get("in_domain")
     if len(by) < 2 or same is None:
-        return ""
+        return None
     pairs = sorted((int(k), same + at["change"]) for k, at in by.items())
     series = {"accuracy": ([float(k) for k, _ in pairs], [v for _, v in pairs])}
-    return line_chart(series, "buckets between training and test", marks={"same bucket": 0.0}).svg
+    return line_chart(series, "buckets between training and test", marks={"same bucket": 0.0})
 
 
-def _blind(findings: Mapping[str, Any]) -> str:
+def _blind(findings: Mapping[str, Any]) -> Picture | None:
     """Accuracy of the classifier that only repeats labels, over the shift."""
     curve = findings["label_correlation"]["blind"]
     if not curve or len(curve["shifts"]) < 2:
-        return ""
+        return None
     low = [b - h for b, h in zip(curve["best"], curve["half_width"], strict=True)]
     high = [b + h for b, h in zip(curve["best"], curve["half_width"], strict=True)]
     suggested = findings["label_correlation"]["suggested_shift"]
@@ -134,7 +141,7 @@ def _blind(findings: Mapping[str, Any]) -> str:
         "shift S, samples", log=True, levels={"chance": curve["chance"]},
         marks={} if suggested is None else {f"suggested S = {suggested}": float(suggested)},
         bands={"repeats labels": (low, high)},
-    ).svg  # fmt: skip
+    )  # fmt: skip
 
 
 def _distance(findings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -241,7 +248,8 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
             on = f" on {findings['drift']['features']}" if "features" in findings["drift"] else ""
             on += ", with sides drawn by group," if findings["drift"]["sides"] == "drawn" else ""
             last = max(by, key=int)
-            change = f"; trained {last} buckets earlier, {100 * by[last]['change']:+.1f} points on the same tests "
+            points = f"{100 * by[last]['change']:+.1f}".replace("-", "−")
+            change = f"; trained {last} buckets earlier, {points} points on the same tests "
             change += f"({by[last]['tests']} test bucket{'' if by[last]['tests'] == 1 else 's'})"
             sentences.append(
                 f"drift: nearest class means{on} have accuracy {in_domain:.1%} in-domain{change if last != '0' else ''}"

@@ -21,6 +21,7 @@ from driftline.eval.plotting.charts import Figure, Section
 from driftline.eval.plotting.timeline import timeline
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import results_of, write
+from driftline.eval.reporting.step_names import named_steps
 from driftline.pipelines.reporting.trace import shown
 from driftline.pipelines.run.runner import status
 from driftline.pipelines.run.stage import Context, parts_of
@@ -45,15 +46,17 @@ def journey_report(
     truth: id → known class, for retrieval precision (default: labels of the source, if it has some).
     """
     notice = context.config.release.notice
+    dates = {step.name: date for step, date in zip(stream.steps, named_steps(stream), strict=True)}
+    collection = over_time(folder_of(context.root, "bucket"))
     before = [
-        Section("pictures", "The classes over time", pictures(release)),
-        Section("time", "The collection over time", over_time(folder_of(context.root, "bucket"))),
+        Section("pictures", "The classes over time", pictures(release, dates)),
+        Section("time", collection.title, render("figure", collection, "")),
     ]
     after = [Section("stages", "Photos in each stage", stages(status(context)))]
     labels = truth if truth is not None else known_labels(context)
     if labels:
         shares = precision(folder_of(context.root, "retrieve"), labels, context)
-        after.append(Section("precision", "Retrieval precision", precision_table(shares)))
+        after.append(Section("precision", "Retrieval precision", precision_table(shares, dates)))
     after += list(extra)
     text = (context.root / "driftline.yaml").read_text(encoding="utf-8")
     after.append(Section("settings", "Settings of this run", render("listing", text), folded=True))
@@ -115,29 +118,31 @@ def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:
     return pictures
 
 
-def pictures(release: Release, each: int = 1) -> str:
-    """A table of thumbnails: a row per class, a column per bucket; of each, the first image in release order."""
+def pictures(release: Release, dates: Mapping[str, str]) -> str:
+    """A table of thumbnails: a row per class, a column per bucket; of each, the first image in release order. dates:
+    name of a bucket → its date."""
     ids: dict[tuple[int, str], str] = {}
     for id_, bucket, name in rows_of(release.table, "id", "bucket", "class"):
         ids.setdefault((bucket, name), id_)
     thumbs = thumbnails(release, set(ids.values()))
     rows: list[list[Cell | str]] = []
+    shown_names = {b["index"]: dates.get(str(b["name"]), str(b["name"])) for b in release.buckets}
     for name in release.classes:
-        row = [(b["name"], ids.get((b["index"], name), "")) for b in release.buckets]
-        cells = [Cell(f"{name}, bucket {bucket}", image=thumbs[id_]) if id_ else "" for bucket, id_ in row]
+        row = [(shown_names[b["index"]], ids.get((b["index"], name), "")) for b in release.buckets]
+        cells = [Cell(f"{name}, {bucket}", image=thumbs[id_]) if id_ else "" for bucket, id_ in row]
         rows.append([Cell(name, kind="name"), *cells])
-    heads = ["", *(str(b["name"]) for b in release.buckets)]
+    heads = ["", *shown_names.values()]
     note = "One image per class and time bucket, the oldest bucket on the left."
     return render("soft", note) + table(heads, rows, "pictures")
 
 
-def over_time(folder: Path) -> str:
-    """Photos over time as a histogram; the shade alternates between buckets."""
+def over_time(folder: Path) -> Figure:
+    """Photos over time as a histogram; the shade alternates between buckets. folder: of the stage bucket."""
     members = pq.read_table(folder / "members.parquet", columns=["uploaded", "bucket"])
     names = {b["index"]: str(b["name"]) for b in read_json(folder / "buckets.json")}
     picture = timeline(members["uploaded"].to_numpy().astype(np.int64), members["bucket"].to_numpy(), names)
     caption = "Images by upload time. The shade changes at the start of a bucket; below: bucket names, then dates."
-    return render("figure", Figure("The collection over time", caption, picture), "")
+    return Figure("The collection over time", caption, picture)
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -176,8 +181,8 @@ def precision(folder: Path, labels: Mapping[str, str], context: Context) -> dict
     return shares
 
 
-def precision_table(shares: Mapping[str, Mapping[str, tuple[int, int]]]) -> str:
-    """Share of right candidates per concept and bucket, before validation."""
+def precision_table(shares: Mapping[str, Mapping[str, tuple[int, int]]], dates: Mapping[str, str]) -> str:
+    """Share of right candidates per concept and bucket, before validation. dates: name of a bucket → its date."""
     buckets = list(dict.fromkeys(b for cell in shares.values() for b in cell))
     rows = []
     for concept, cell in shares.items():
@@ -185,4 +190,4 @@ def precision_table(shares: Mapping[str, Mapping[str, tuple[int, int]]]) -> str:
         right, n = (sum(v[k] for v in cell.values()) for k in (0, 1))
         rows.append([concept, *values, render("strong", f"{right / n:.2f}")])
     note = "Share of retrieved candidates that show the concept, according to known labels, before people checked them."
-    return render("soft", note) + table(["concept", *buckets, "all"], rows, "plain")
+    return render("soft", note) + table(["concept", *(dates.get(b, b) for b in buckets), "all"], rows, "plain")

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import DriftlineError, UnknownName
 from driftline.curate.core.outside.dates import iso
+from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past
 from driftline.pipelines.config.loader import load
@@ -30,12 +32,22 @@ LENGTH = {"year": 4, "month": 7, "day": 10}  # characters of a date that are kno
 
 
 def trace(root: Path, id_: str) -> dict[str, Any]:
+    """`history`, without tokens of addresses."""
+    whole = history(root, id_)
+    for event in whole["events"]:
+        event |= {key: without_secrets(value) for key, value in event.items() if isinstance(value, str)}
+    return whole
+
+
+def history(root: Path, id_: str) -> dict[str, Any]:
     """One photo's history: {"id", "events": [{"stage", "outcome", …columns of its row}], "ended": a sentence}.
 
-    id_: an id, or the path, file name or URL of a photo. Raises UnknownName for what no stage has read, and for a file
-    name of several photos.
+    id_: an id, also that in a release, or the path, file name or URL of a photo. Raises UnknownName for what no stage
+    has read, and for a file name of several photos.
     """
-    id_ = _id_of(root, id_.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+    released = released_ids(root)
+    id_ = id_.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    id_ = next((own for own, name in released.items() if name == id_), None) or _id_of(root, id_)
     events: list[dict[str, Any]] = []
     for name, folder in ((name, folder_of(root, name)) for name in STAGES):
         if not folder.is_dir():
@@ -43,8 +55,11 @@ def trace(root: Path, id_: str) -> dict[str, Any]:
         done_of(root, name)  # refuses what another release wrote
         for pattern, column in STAGES[name].records:
             for path in sorted(folder.glob(pattern)):
+                known_as = released.get(id_, id_) if path.parent.name == "release" else id_
+                alias = {"released_id": known_as} if known_as != id_ else {}
                 events += [
-                    {"stage": name, "outcome": _outcome(row, column), **_details(row)} for row in _rows(path, id_)
+                    {"stage": name, "outcome": _outcome(row, column), **alias, **_details(row)}
+                    for row in _rows(path, known_as)
                 ]
     _add_attempts(root, events)
     if not events:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_digest, today, withdraw
 from driftline.curate.release.format import Release
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.reporting.trace import history
 from driftline.pipelines.run.state import folder_of, last_changes
 
 
@@ -21,13 +22,14 @@ def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict
     release = folder_of(root, "publish") / "release"
     opened = Release.open(release) if (release / "release.json").is_file() else None
     released = set() if opened is None else set(opened.table["id"].to_pylist())
-    rows = []
+    rows, names = [], released_ids(root)
     for photo in photos:
-        history = trace(root, photo)
-        url = next((event["url"] for event in history["events"] if event.get("url")), None)
-        version = opened.facts["version"] if opened is not None and history["id"] in released else ""
+        whole = history(root, photo)
+        url = next((event["url"] for event in whole["events"] if event.get("url")), None)
+        held = opened is not None and {whole["id"], names.get(whole["id"])} & released
+        version = opened.facts["version"] if opened is not None and held else ""
         digest = "" if url is None else address_digest(url)
-        rows.append(Withdrawal(history["id"], today(), " ".join(reason.split()), version, digest))
+        rows.append(Withdrawal(whole["id"], today(), " ".join(reason.split()), version, digest))
     new = {one.id for one in withdraw(root / NAME, rows)}
     settings = load(root / "driftline.yaml", last_changes(root)).store
     if settings.use and (with_address := [one._replace(id="", release="", reason="") for one in rows if one.address]):

@@ -149,7 +149,7 @@ def _groups(context: Context, inputs: Mapping[str, Path], ids: Sequence[str]) ->
     import pyarrow.parquet as pq
 
     from driftline.curate.core.parsing import rows_of
-    from driftline.curate.release.compose import near_copy_groups
+    from driftline.curate.release.composing.permitted import near_copy_groups
     from driftline.curate.release.selection import split_groups
 
     copy_of = near_copy_groups(inputs["embed"], ids, context.config.release)
@@ -203,8 +203,9 @@ def results_files(context: Context) -> list[Path]:
     return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
 
 
-def answers_of(context: Context, bucketed: Path) -> Answers:
-    """The answers of people to all batches: in the run's store, without one beside the batches."""
+def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
+    """The answers of people to all batches: in the run's store, without one beside the batches. make: see
+    `worker_key`."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -224,7 +225,7 @@ def answers_of(context: Context, bucketed: Path) -> Answers:
 
     options = options_of(context.config.retrieve.complete_concepts())
     place = context.store() or Place(folder)
-    return Answers(place, folder, options, digests, worker_key(context.config.seed))
+    return Answers(place, folder, options, digests, worker_key(context.root, make))
 
 
 def gold_of(

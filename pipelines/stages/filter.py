@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import NAME, withdraw, withdrawals
 from driftline.pipelines.run.stage import Counts, Records, Stage
 
@@ -48,7 +49,8 @@ class FilterTable(Stage):
 
         parts = sorted((inputs["ingest"] / "table").glob("part-*.parquet"))
         settings = self.context.config.filter.model_copy(update={"withdrawn": None})
-        if photos := [one for path in self.outside() for one in withdrawals(path)]:
+        own = {released: id_ for id_, released in released_ids(self.context.root).items()}
+        if photos := [one._replace(id=own.get(one.id, one.id)) for path in self.outside() for one in withdrawals(path)]:
             withdraw(out / NAME, photos)
             settings = settings.model_copy(update={"withdrawn": str(out / NAME)})
         counts = filter_table(parts, out, settings, self.context.run_log, self.context.executor)

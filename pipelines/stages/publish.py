@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.encoders import EncoderSpec
 from driftline.curate.encoders.seen import seen
+from driftline.curate.metadata.released_ids import assign_ids, released_ids
 from driftline.curate.metadata.withdrawals import NAME, withdrawals, withdrawn_ids
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
@@ -62,7 +64,8 @@ class Publish(Stage):
         import pyarrow.parquet as pq
 
         from driftline.curate.release import Release
-        from driftline.curate.release.compose import Collection, compose
+        from driftline.curate.release.compose import compose
+        from driftline.curate.release.composing.collection import Collection
 
         context, config, section = self.context, self.context.config, self.context.config.release
         collection = Collection(
@@ -85,6 +88,7 @@ class Publish(Stage):
             batch=config.embed.batch,
             store=context.store(),
             requested=config.collection.requested,
+            names=self._names(inputs),
             people=_people(inputs["tally"] / "answers.parquet"),
         )
         return Counts(*compose(collection, config.seed, self._provenance(inputs), out))
@@ -94,7 +98,15 @@ class Publish(Stage):
         asked = self.context.config.release.withdrawn
         by_setting = [] if asked is None else withdrawn_ids(self.context.path(asked))
         of_run = {one.id: bool(one.release) for one in withdrawals(self.context.root / NAME)}
-        return dict.fromkeys(by_setting, False) | of_run
+        own = {released: id_ for id_, released in released_ids(self.context.root).items()}
+        return {own.get(id_, id_): held for id_, held in (dict.fromkeys(by_setting, False) | of_run).items()}
+
+    def _names(self, inputs: Mapping[str, Path]) -> dict[str, str]:
+        """Id → id in the release, of those that are replaced."""
+        if self.context.config.release.ids == "path":
+            return {}
+        own = self.context.config.collection.own_ids()
+        return assign_ids(self.context.root, inputs["bucket"] / "members.parquet", parts_of(inputs["filter"]), own)
 
     def _text(self, name: str | None) -> str | None:
         """A text file that the run file names."""
@@ -186,5 +198,5 @@ def _agreement(path: Path) -> dict[str, Any] | None:
     workers = summary.pop("workers", [])
     gold = [(w["gold_answers"], w["gold_right"]) for w in workers if w.get("gold_answers")]
     answers = sum(n for n, _ in gold)
-    right = sum(n * share for n, share in gold) / answers if answers else None
+    right = math.fsum(n * share for n, share in gold) / answers if answers else None
     return {**summary, "workers": len(workers), "gold_answers": answers, "gold_right": right}

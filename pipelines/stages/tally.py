@@ -147,7 +147,7 @@ class Tally(Stage):
         def write_batch(items: Items, folder: Path, earlier: set[str], before: str) -> dict[str, Any]:
             return batch_of(context, items, inputs, folder, earlier, before)
 
-        key = worker_key(context.config.seed)
+        key = worker_key(context.root)
         lines = read_lines(self.outside())
         section = context.config.validation
         opinions = pq.read_table(inputs["ask"] / "opinions.parquet") if section.judges else None

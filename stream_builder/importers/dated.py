@@ -161,7 +161,7 @@ def times_of(values: Sequence[Any], what: Callable[[int], str], unit: str = "aut
         if isinstance(text, int | float) or (isinstance(text, str) and text.lstrip("-").isdecimal()):
             numbers.append(row)
     if len(numbers) == len(values) and unit == "auto" and not all(len(str(value).strip()) == 4 for value in values):
-        _check_seconds(seconds, what)
+        _check_seconds(seconds, what, int(seconds[0]))
     if numbers:
         factor = per_second(int(np.abs(seconds[numbers]).max()), unit)
         seconds[numbers] = seconds[numbers] // factor

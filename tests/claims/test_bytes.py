@@ -37,7 +37,7 @@ from driftline.curate.images.strip_exif import strip_metadata
 from driftline.curate.publishing.plan import plan_of
 from driftline.curate.publishing.zenodo import _metadata
 from driftline.curate.release import Release
-from driftline.curate.release.compose import _unalterable
+from driftline.curate.release.composing.permitted import _unalterable
 from driftline.curate.release.croissant import croissant
 from driftline.curate.release.data_card import card
 from driftline.curate.release.settings import ReleaseSettings
@@ -66,7 +66,7 @@ GPS = Image.Exif()
 GPS[0x010E] = "at home"
 TURNED = Image.Exif()
 TURNED[0x0112] = 6
-SETS = ("release.per_class=5", "release.splits=2", "release.unlabelled=images")
+SETS = ("release.per_class=5", "release.splits=2", "release.unlabelled=images", "release.ids=path")
 AVIF = "re-encoded from AVIF as JPEG"
 
 

@@ -64,7 +64,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_text(out / "photos.csv", "\n".join(lines) + "\n")
     text = photo_config("  per_class: 8").replace("unlabelled: []", "unlabelled: [0]")
     text = text.replace("{source: folder, path: photos, label: parent, dates: [path]}", SOURCE)
-    text = text.replace("per_class: 4, splits: 1", "per_class: 8, splits: 3, unlabelled: images")
+    text = text.replace(
+        "per_class: 4, splits: 1", "per_class: 8, splits: 3, ids: path, columns: [user], unlabelled: images"
+    )
     write_text(out / "driftline.yaml", text)
     run(Context(out, load(out / "driftline.yaml"), RunLog(quiet=True)))
     return out

@@ -52,7 +52,9 @@ class TestJoining:
     def test_a_new_photo_of_a_known_uploader_takes_the_group_and_the_sides(self, tmp_path: Path) -> None:
         former = Former.of(made(tmp_path / "a"))
         old = next(row for row in former.rows.values() if row["split_0"] == "test")
-        new = {"id": "0-new", "bucket": 2, "concept": "bus", "user": old["user"]}
+        assert old["user"] is None, "the run knows the uploader; the release does not say it"
+        user = next(row["user"] for row in photos() if row["id"] == old["id"])
+        new = {"id": "0-new", "bucket": 2, "concept": "bus", "user": user}
         rows = [*photos(), new]
         groups = former.groups(rows, split_groups(rows))
         sides = all_splits(rows, groups, ReleaseSettings(splits=3), 0, lambda split: former.sides(rows, split))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,17 +14,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from support.console import answer
 from support.helpers import correlated, drifting
 
-from driftline.curate.core.errors import UnknownName
-from driftline.eval.plotting.charts import GAP, lines, slopes
+from driftline.curate.core.errors import BadConfig, UnknownName
+from driftline.eval.plotting.charts import lines, points, ranked, slopes
 from driftline.eval.plotting.colours import GREY
+from driftline.eval.plotting.files import save_widths
+from driftline.eval.plotting.frames import GAP, MARKERS, WIDTHS
+from driftline.eval.plotting.panels import panels
 from driftline.eval.plotting.timeline import BINS, FOOT, HIGH, SHADES, TOP, timeline
 from driftline.eval.protocol import Result, Score
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.reporting.document import shown
-from driftline.eval.reporting.files.figures import save_figures
+from driftline.eval.reporting.files.figures import charts_of, save_figures
 from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import results_of, write
@@ -218,24 +224,78 @@ def test_the_timeline_shows_every_photo_in_the_shade_of_its_bucket() -> None:
     ElementTree.fromstring(timeline(uploaded[:0], bucket[:0], {}).svg)
 
 
-def test_a_reports_charts_are_saved_with_legend_names_and_bands(tmp_path: Path) -> None:
-    """As the page draws them; one by its title, and an unknown title is refused with those that are there."""
-    runs, out = tmp_path / "runs", tmp_path / "out"
-    evaluate(drifting(steps=4), "clear-iid", ["nearest-mean", "finetune"], seeds=[0, 1], out=runs)
+def test_a_reports_charts_are_saved_with_legend_names_bands_and_dates(tmp_path: Path) -> None:
+    """At both widths; one by its title, and an unknown title is refused with those that are there."""
+    runs, out, stream = tmp_path / "runs", tmp_path / "out", yearly(drifting(steps=4))
+    evaluate(stream, "clear-iid", ["nearest-mean", "finetune"], seeds=[0, 1], out=runs)
     saved = answer("figure", "save", str(runs), "--out", str(out), "--json")["figures"]
     assert sorted(map(str, out.iterdir())) == sorted(saved)
     assert {Path(one).suffix for one in saved} == {".svg", ".pdf", ".png"}
-    (svg,) = (Path(one).read_text() for one in saved if one.endswith("accuracy-by-age.svg"))
-    page = write(results_of([runs]), tmp_path / "page").read_text()
-    assert svg.partition("</rect>")[2] in page
-    for name in ("nearest-mean", "finetune"):
-        shown = re.findall(rf"data-n='{name}'", svg)
-        assert len(shown) == 2, "a line and its name"
-    assert svg.count("<polygon") == 2
-    one = answer("figure", "save", str(runs), "cost-against-accuracy", "--out", str(tmp_path / "one"), "--json")
-    assert len(one["figures"]) == 3
+    for width in ("column", "text"):
+        (svg,) = (Path(one).read_text() for one in saved if one.endswith(f"accuracy-by-age-{width}.svg"))
+        assert svg.count("data-n='nearest-mean'") == svg.count("data-n='finetune'") == 2, "a line and its name"
+        assert svg.count("<polygon") == 2
+        (matrix,) = (Path(one).read_text() for one in saved if one.endswith(f"matrix-finetune-{width}.svg"))
+        assert all(matrix.count(f">{year}</text>") == 2 for year in range(2004, 2008)), "of rows and columns"
+    more = ("--width", "column", "--title", "On <one> stream", "--out", str(tmp_path / "one"), "--json")
+    one = answer("figure", "save", str(runs), "cost-against-accuracy", *more)["figures"]
+    assert [Path(path).name.rpartition("-")[2] for path in one] == ["column.svg", "column.pdf", "column.png"]
+    assert ">On &lt;one&gt; stream</text>" in Path(one[0]).read_text()
     with pytest.raises(UnknownName, match="no chart 'cost'.*Available: .*cost-against-accuracy"):
-        save_figures(results_of([runs]), out, ["cost"])
+        save_figures(list(charts_of(results_of([runs]))), out, ["cost"])
+    with pytest.raises(BadConfig, match=r"width of a chart is 'colum'.*Available: column, text.*Did you mean 'column'"):
+        save_figures(list(charts_of(results_of([runs]))), out, widths=["colum"])
+
+
+def yearly(stream: Stream) -> Stream:
+    """With a step a year, from 2004 on."""
+    start, year = 34 * 31_556_952 + 9_000_000, 31_556_952
+    steps = [
+        replace(s, splits={n: replace(p, time=p.time * 0 + start + s.index * year) for n, p in s.splits.items()})
+        for s in stream.steps
+    ]
+    return replace(stream, steps=[replace(s, name=str(s.index + 1)) for s in steps])
+
+
+TWO = {"a": ([0, 1, 2], [0.1, 0.2, 0.3]), "b": ([0, 1, 2], [0.3, 0.4, 0.5])}
+DRAWN = {
+    "lines": lines(TWO, "age", bands={"a": ([0, 0.1, 0.2], [0.2, 0.3, 0.4])}, y_name="loss"),
+    "many": lines(MANY, "samples seen"),
+    "slopes": slopes({"a": (0.1, 0.2), "b": (0.3, 0.1)}, "online", "near future"),
+    "points": points({f"learner {i}": (10.0 + i, 0.5) for i in range(25)}, ["learner 1"], "bytes"),
+    "panels": panels(dict.fromkeys("pqrstuvwxyzabcdefghij", TWO), "age"),
+    "ranked": ranked({f"learner {i}": 1.0 + i for i in range(25)}, [(0, 4)], 3.0),
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_chart_on_paper_is_as_wide_as_it_must_be_and_its_text_is_7_to_9_pt(
+    name: str, width: str, tmp_path: Path
+) -> None:
+    svg, pdf, png = (path.read_bytes() for path in save_widths(DRAWN[name], tmp_path, name, [width]))
+    inches = WIDTHS[width].inches
+    root = ElementTree.fromstring(svg.decode())
+    assert root.attrib["width"] == f"{inches}in"
+    assert float(root.attrib["height"].removesuffix("in")) < 9.5, "a page of paper"
+    point = 72 * inches / float(root.attrib["viewBox"].split()[2])
+    sizes = [float(one.attrib["font-size"]) * point for one in root.iter() if "font-size" in one.attrib]
+    assert 6.95 < min(sizes) <= max(sizes) < 9
+    assert b"/FontFile" in pdf
+    (box,) = re.findall(rb"/MediaBox \[0 0 ([\d.]+) [\d.]+\]", pdf)
+    assert float(box) == pytest.approx(72 * inches, abs=0.1)
+    with Image.open(io.BytesIO(png)) as image:
+        assert image.width == pytest.approx(300 * inches, abs=1)
+        assert image.info["dpi"][0] == pytest.approx(300, abs=1)
+
+
+def test_lines_on_paper_differ_without_colours() -> None:
+    series = {f"learner {i}": ([0, 1], [0.1, 0.2 + i / 50]) for i in range(4 * len(MARKERS))}
+    svg = lines(series, "age").draw(WIDTHS["column"])
+    looks = re.findall(
+        r"<polyline [^>]*stroke-dasharray='([^']*)'[^>]*></polyline><path d='([^']*)' [^>]*fill='([^']*)'", svg
+    )
+    assert len({(dash, shape, fill == "#ffffff") for dash, shape, fill in looks}) == len(series)
 
 
 def test_saved_charts_name_the_classes_of_a_stream_that_is_at_hand(tmp_path: Path) -> None:
@@ -246,6 +306,6 @@ def test_saved_charts_name_the_classes_of_a_stream_that_is_at_hand(tmp_path: Pat
     for more in ([], ["--stream", str(tmp_path / "s")]):
         out = tmp_path / f"out{len(more)}"
         saved = answer("figure", "save", str(tmp_path / "runs"), "--out", str(out), "--json", *more)["figures"]
-        (svg,) = (Path(one).read_text() for one in saved if one.endswith("accuracy-of-each-class.svg"))
+        (svg,) = (Path(one).read_text() for one in saved if one.endswith("accuracy-of-each-class-text.svg"))
         titles[len(more)] = set(re.findall(r"font-size='12' fill='currentColor'>([^<]*)<", svg))
     assert titles == {0: {"0", "1", "2"}, 2: {"cup", "car", "cat"}}

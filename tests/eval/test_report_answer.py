@@ -21,10 +21,11 @@ from driftline.curate.core.executor import Executor
 from driftline.eval import outcomes
 from driftline.eval.reporting import report
 from driftline.eval.reporting.compared import letters, p_text
-from driftline.eval.reporting.document import MATRICES, date_names, shown
+from driftline.eval.reporting.document import MATRICES, shown
 from driftline.eval.reporting.files import exports
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.samples import section
+from driftline.eval.reporting.step_names import date_names
 from driftline.eval.run import evaluate
 from driftline.eval.scoring import ageing
 from driftline.eval.scoring.ranking import parts

@@ -201,6 +201,39 @@ def test_on_a_phone_only_tables_scroll(made: tuple[Path, list[Stream]], browser:
     page.close()
 
 
+@pytest.fixture(scope="module")
+def large(made: tuple[Path, list[Stream]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of 75 learners in three protocols on one stream."""
+    documents = []
+    for one in results_of([made[0] / "runs"]):
+        if one["stream"]["name"] == "drifting":
+            results = [{**r, "learner": f"{r['learner']} {i}"} for i in range(15) for r in one["results"]]
+            plain = {key: one[key] for key in ("protocol", "stream", "skipped")}
+            documents.append({**plain, "results": results})
+    return write(documents, tmp_path_factory.mktemp("large"))
+
+
+def test_each_protocol_is_folded_and_a_result_alone_is_open(large: Path, made: tuple[Path, list[Stream]]) -> None:
+    index = large.read_text()
+    assert index.count('<details class="part">') == 3
+    protocol = (made[0] / "out" / "protocol-clear-iid.html").read_text()
+    assert protocol.count('<details class="part">') == 2, "one for each stream"
+    document = next(d for d in results_of([made[0] / "runs"]) if d["protocol"] == "clear-iid")
+    assert write([document], large.parent / "one").read_text().count('<details class="part" open>') == 1
+
+
+def test_an_unopened_page_is_at_most_8000_pixels_tall_and_a_link_opens_its_part(large: Path, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    for path in sorted(large.parent.glob("*.html"))[:12]:
+        open_report(page, path)
+        assert page.evaluate("document.documentElement.scrollHeight") <= 8000, path.name
+    page.goto(f"{large.resolve().as_uri()}#r2")
+    page.locator("details.part[open]").wait_for()
+    assert page.locator("details.part[open] h2").get_attribute("id") == "r2"
+    assert page.locator("details.part[open] .plot").first.bounding_box()["width"] > 500, "drawn for the width"
+    page.close()
+
+
 @pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
 def test_the_first_screen_says_and_shows_how_models_age(
     made: tuple[Path, list[Stream]], browser: Any, width: int, height: int

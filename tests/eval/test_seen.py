@@ -12,7 +12,7 @@ import pytest
 from support.helpers import drifting
 
 from driftline.eval import outcomes
-from driftline.eval.plotting.charts import LEFT, RIGHT, WIDTH
+from driftline.eval.plotting.frames import LEFT, PAGE, RIGHT
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.reporting import pages
 from driftline.eval.reporting.document import shown
@@ -126,7 +126,9 @@ def figure_of(made: Any, title: str) -> Any:
 
 def dashed(picture: Any) -> list[float]:
     """x of the dashed lines, from both ends of a chart's axis: 0 … 1."""
-    return [(float(x) - LEFT) / (WIDTH - LEFT - RIGHT) for x in re.findall(r"<line x1='([\d.]+)'[^>]*4 4", picture.svg)]
+    return [
+        (float(x) - LEFT) / (PAGE.width - LEFT - RIGHT) for x in re.findall(r"<line x1='([\d.]+)'[^>]*4 4", picture.svg)
+    ]
 
 
 @pytest.mark.parametrize(

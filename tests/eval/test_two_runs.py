@@ -161,11 +161,12 @@ def test_ties_are_letters_in_latex(runs: Path) -> None:
     assert "}^{a}$" in text
 
 
-def test_the_command_knows_the_streams_that_are_named(runs: Path, tmp_path: Path) -> None:
+def test_the_command_knows_the_streams_that_are_named_and_a_title(runs: Path, tmp_path: Path) -> None:
     stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
-    words = ("compare", runs / "a", runs / "b", "--stream", tmp_path / "S", "--out", tmp_path / "out")
+    words = ("compare", runs / "a", runs / "b", "--stream", tmp_path / "S", "--out", tmp_path / "out", "--title", "T")
     found = handed("driftline.eval.reporting.two_runs.two_runs", *words)
-    assert [each.sha256 for each in list(found.values())[-1]] == [stream.sha256]
+    assert [each.sha256 for each in found["streams"]] == [stream.sha256]
+    assert found["title"] == "T"
 
 
 def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: Path) -> None:
@@ -176,9 +177,16 @@ def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: 
 def test_charts_are_saved_with_the_names_and_dates_of_the_stream_that_is_named(runs: Path, tmp_path: Path) -> None:
     stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
     words = ("figure", "save", runs / "a", "retention", "--stream", tmp_path / "S", "--out", tmp_path / "out")
-    found = list(handed("driftline.eval.reporting.files.figures.save_figures", *words).values())
-    assert found[1:3] == [tmp_path / "out", ["retention"]]
-    assert [each.sha256 for each in found[3]] == [stream.sha256]
+    found = handed("driftline.eval.reporting.files.figures.charts_of", *words)
+    assert [each.sha256 for each in found["streams"]] == [stream.sha256]
+
+
+def test_charts_of_a_comparison_and_of_a_run_are_saved(runs: Path, tmp_path: Path) -> None:
+    words = ("figure", "save", runs / "a", "--out", tmp_path / "out")
+    both = handed("driftline.eval.reporting.two_runs.documents_of_both", *words, "--against", runs / "b")
+    assert both["paths"] == [runs / "a", runs / "b"]
+    timeline = handed("driftline.pipelines.reporting.run_report.over_time", *words, "--run", tmp_path / "run")
+    assert timeline["folder"].is_relative_to(tmp_path / "run")
 
 
 @pytest.mark.parametrize(("words", "reuse"), [((), "same"), (("--reuse", "any"), "any")])

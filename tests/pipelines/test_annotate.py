@@ -27,7 +27,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.metadata.withdrawals import NAME, Withdrawal, withdraw
-from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines, worker_key
+from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import grids_of
 from driftline.pipelines.annotation.server import (
@@ -239,10 +239,10 @@ class TestDesk:
         assert not (tmp_path / "answers").exists()
 
     def test_what_was_answered_elsewhere_is_neither_asked_again_nor_counted_twice(self, tmp_path: Path) -> None:
-        ann, others = hashed("ann", worker_key(0)), [f"w{k}" for k in range(3)]
+        ann, others = hashed("ann", "k"), [f"w{k}" for k in range(3)]
         elsewhere = [(ann, "i1", ["bus"]), *((who, "i2", ["car"]) for who in others), (ann, "i3", ["bus"])]
         AnswerStore(tmp_path / "b1.sqlite", BATCH, 0).answer("ann", "i3", ["bus"], False, 1)
-        store = AnswerStore(tmp_path / "b1.sqlite", BATCH, 0, elsewhere)
+        store = AnswerStore(tmp_path / "b1.sqlite", BATCH, 0, elsewhere, "k")
         assert sorted(BATCH["items"].keys() - set(store.following("ann", 30))) == ["i1", "i2", "i3"]
         assert sorted(BATCH["items"].keys() - set(store.following("bob", 30))) == ["i2"]
         assert (store.closed(), store.closed_elsewhere(), store.votes("i3")) == ({"i2"}, 1, [("bus", 1)])

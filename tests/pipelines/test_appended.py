@@ -19,6 +19,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export import EXPORTS
 from driftline.curate.images.shards import read_tar
+from driftline.curate.metadata.released_ids import mapped, released_ids
 from driftline.curate.pretrain.pool import open_pool
 from driftline.curate.release import Release
 from driftline.curate.release.versions.tombstones import FILE, id_of
@@ -26,6 +27,7 @@ from driftline.curate.retrieval.vector_store import vectors_of
 from driftline.pipelines.cli.runs import run as command
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
@@ -104,7 +106,8 @@ def test_vectors_and_groups_follow_the_rows(folder: Path) -> None:
     add_photos(folder, 2010, 2, 4)
     after = append(folder, "1.1.0", "release.per_class=5")
     ids = after.table["id"].to_pylist()
-    assert np.array_equal(after.features("clip"), vectors_of(folder_of(folder, "embed"), ids))
+    own = {released: id_ for id_, released in released_ids(folder).items()}
+    assert np.array_equal(after.features("clip"), vectors_of(folder_of(folder, "embed"), mapped(ids, own)))
     assert len(set(zip(after.table["shard"].to_pylist(), ids, strict=True))) == len(ids) == 18
 
 
@@ -190,7 +193,8 @@ def test_purge_writes_only_the_tars_of_withdrawn_images_again_and_names_them(fol
 def test_an_image_that_left_the_collection_is_a_tombstone_with_its_reason(folder: Path) -> None:
     before = Release.open(folder)
     old, gone = tars_of(before), before.table["id"][0].as_py()
-    (folder / "photos" / before.table["class"][0].as_py() / f"{before.table['title'][0].as_py()}.jpg").unlink()
+    path = next(event["path"] for event in trace(folder, gone)["events"] if "path" in event)
+    (folder / "photos" / path.partition("/photos/")[2]).unlink()
     after = append(folder, "1.1.0")
     assert {name: tars_of(after)[name] for name in old} == old
     assert (gone, "not in this run") in {(s.id, s.reason) for s in after.tombstones()}

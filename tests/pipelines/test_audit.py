@@ -15,7 +15,7 @@ from support.console import document
 from support.helpers import release_of
 from support.pages import chromium_browser, violations
 
-from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.atomic_io import sha256_bytes, write_json
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
@@ -31,7 +31,7 @@ from driftline.pipelines.reporting.audit import (
     prepared,
     uploaders,
 )
-from driftline.pipelines.reporting.audit_page import Shown, lines, page, pictures
+from driftline.pipelines.reporting.audit_page import Shown, figures, lines, page, pictures
 from driftline.stream_builder.stream import Split, Step, Stream
 
 BUCKETS = [{"index": b, "name": str(b), "start": None, "end": None} for b in (1, 2)]
@@ -60,7 +60,8 @@ def made(folder: Path, world: int = 0) -> Release:
                 )  # fmt: skip
                 vectors.append(np.eye(2)[label] + 0.01 * i)
     matrix = np.array(vectors, np.float16)
-    return release_of(rows, images, matrix, BUCKETS, ["bus", "car"], PROVENANCE, folder, ReleaseSettings(splits=2))
+    rules = ReleaseSettings(splits=2, columns=("user",))
+    return release_of(rows, images, matrix, BUCKETS, ["bus", "car"], PROVENANCE, folder, rules)
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +163,8 @@ def test_a_streams_copies_correlation_and_drift(tmp_path: Path) -> None:
     assert found["label_correlation"]["autocorrelation"]["1"] > 0.8
     assert set(found["drift"]["by_distance"]) == {"-2", "-1", "0", "1", "2"}
     (sentence,) = [line for line in lines(found) if line.startswith("drift: ")]
-    change = 100 * found["drift"]["by_distance"]["2"]["change"]
-    assert f"; trained 2 buckets earlier, {change:+.1f} points on the same tests (1 test bucket)" in sentence
+    points = f"{100 * found['drift']['by_distance']['2']['change']:+.1f}".replace("-", "−")
+    assert f"; trained 2 buckets earlier, {points} points on the same tests (1 test bucket)" in sentence
 
 
 def test_the_page_shows_outside_text_as_text(release: Release) -> None:
@@ -216,6 +217,14 @@ def test_axe_finds_nothing_on_the_page(release: Release, tmp_path: Path) -> None
             tab.goto((tmp_path / "audit.html").as_uri())
             assert violations(tab) == {}
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_charts_of_an_audit_are_saved_from_its_folder(release: Release, tmp_path: Path) -> None:
+    found = audit_release(release)
+    write_json(tmp_path / "audit" / "audit.json", found)
+    saved = document("figure", "save", tmp_path / "audit", "--width", "text", "--out", tmp_path / "out")["figures"]
+    names = {Path(one).stem.removesuffix("-text") for one in saved}
+    assert names == figures(found).keys() != set()
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ class TestBadInput:
         folder = run_folder(tmp_path / "run", table, "delimited", "false", per_class=2)
         assert photos.is_dir()
         with (folder / "driftline.yaml").open("a") as file:
-            file.write("validation: {method: catalogue}\nrelease: {per_class: 9}\n")
+            file.write("validation: {method: catalogue}\nrelease: {per_class: 9, own: true}\n")
         columns = "collection.columns={path: file, uploaded: year, label: label}"
         text = message(driftline("run", folder, "--set", columns), 1)
         assert "Too few accepted images for the release" in text

@@ -257,6 +257,7 @@ class TestGrow:
         assert (again["requests"], again["embeddings"], again["answers"]) == (0, 0, 0)
         town.run(whole, 110, LOOSE)
         shutil.copy(grown / "borders.json", whole)
+        shutil.copy(grown / "workers.key", whole)  # else its pseudonyms are others
         with counted(town) as at_once:
             run(context(whole, *PUBLISHED, "store.use=false"), until="ask")
             everything = answer(context(whole, *PUBLISHED, "store.use=false"), town, "all")

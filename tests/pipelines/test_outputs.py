@@ -255,6 +255,9 @@ def test_no_command_writes_over_what_another_one_wrote(holds: str, tmp_path: Pat
         ("file/new", (), "is a file. Expected a folder"),
         ("stream/ours.zip", (".zip",), "holds a stream"),
         ("stream/report", (), "holds a stream"),
+        ("runs/report", (), r"runs holds rows of driftline eval\. Expected another place"),
+        ("runs/clear-iid/figures", (), "holds rows"),
+        ("copies/report", (), ""),
     ],
 )
 def test_a_place_is_a_folder_or_a_file_by_its_suffix(
@@ -263,6 +266,8 @@ def test_a_place_is_a_folder_or_a_file_by_its_suffix(
     (tmp_path / "folder.zip").mkdir()
     write_text(tmp_path / "file", "x")
     write_text(tmp_path / "stream" / "stream.json", "x")
+    for folder in ("runs/clear-iid/er", "copies/runs/000001"):
+        write_json(tmp_path / folder / "run.json", {"protocol": "clear-iid"})
     if not problem:
         assert guarded_out(tmp_path / name, None, suffixes) == tmp_path / name
         return

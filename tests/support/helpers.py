@@ -201,7 +201,7 @@ retrieve:
   short: fewer
   concepts: [{{name: car, prompts: [a car]}}, {{name: bus, prompts: [a bus]}}]
 validation: {{method: catalogue}}
-release: {{per_class: 4, splits: 1, short: {short}}}
+release: {{per_class: 4, splits: 1, short: {short}, own: true}}
 """
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, shortened
+from driftline.curate.core.outside.secrets import without_secrets
 
 T = TypeVar("T")
 LARGEST = 32 << 20  # bytes of one answer
@@ -54,11 +55,6 @@ def one_address(url: str) -> str | None:
         return None
     shown = f":{port}" if port not in (0, {"http": 80, "https": 443}[scheme]) else ""
     return f"{scheme}://{host}{shown}{quote(rest, safe=PRINTABLE, errors='surrogatepass')}"
-
-
-def without_user(text: str) -> str:
-    """The text without user and password of an address."""
-    return re.sub(r"//[^/@\s]*@", "//…@", text)
 
 
 class Temporary(Exception):
@@ -221,5 +217,5 @@ class Client:
 
     def hidden(self, text: str) -> str:
         """The text without the secret, and without user and password of an address."""
-        text = without_user(text)
+        text = without_secrets(text)
         return text.replace(self._secret, "…") if self._secret else text

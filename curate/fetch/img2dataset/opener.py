@@ -20,7 +20,8 @@ from functools import partial
 from typing import IO, Any
 from urllib.parse import unquote
 
-from driftline.curate.core.outside.http import one_address, without_user
+from driftline.curate.core.outside.http import one_address
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.fetch.address_guard import MESSAGE, Mode, Refused, guard, origin
 from driftline.curate.fetch.outcome import ERROR_PAGE, PLACEHOLDER_URL, opted_out, refused_width
 
@@ -60,11 +61,11 @@ class Redirects(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> urllib.request.Request | None:
         if re.search(PLACEHOLDER_URL, newurl.partition("?")[0]):
-            raise ValueError(f"placeholder: redirect to {without_user(newurl)[:150]}")
+            raise ValueError(f"placeholder: redirect to {without_secrets(newurl)[:150]}")
         # urllib has escaped the host, too
         address = one_address(re.sub("//[^/?#]*", lambda part: unquote(part[0]), newurl, count=1))
         if address is None:
-            raise ValueError(f"invalid url: {without_user(newurl)[:150]}")
+            raise ValueError(f"invalid url: {without_secrets(newurl)[:150]}")
         new = super().redirect_request(req, fp, code, msg, headers, address)  # type: ignore[arg-type]
         if new is not None:  # a redirect to the same server is as good as its first address
             new.unverifiable = req.unverifiable or origin(new.full_url) != origin(req.full_url)

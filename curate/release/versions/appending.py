@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from driftline.curate.core.atomic_io import sha256_file, writing
@@ -48,9 +49,11 @@ class Former:
     """id → its row of metadata.parquet"""
 
     @classmethod
-    def of(cls, release: Release) -> Former:
-        """By the release's table."""
-        return cls(release, {row["id"]: row for row in release.table.to_pylist()})
+    def of(cls, release: Release, own: Mapping[str, str] = MappingProxyType({})) -> Former:
+        """By the release's table. own: id in the release → id in the run, where it is another one."""
+        rows = release.table.to_pylist()
+        rows = [row | {name: own.get(row[name], row[name]) for name in ("id", "group")} for row in rows]
+        return cls(release, {row["id"]: row for row in rows})
 
     def classes(self, wanted: Sequence[str]) -> list[str]:
         """Its classes, which keep their labels, then the new ones. Raises BadConfig if one of its classes is gone."""
@@ -80,7 +83,7 @@ class Former:
 
         for row in sorted(rows, key=lambda row: (row["id"] not in self.rows, row["id"])):
             old = self.rows.get(row["id"])
-            user = row.get("user") if old is None else old["user"]
+            user = row.get("user") or (old and old["user"])  # a release may not say it
             roots = sorted({root(key) for key in (("copy", copies[row["id"]]), ("user", user or "")) if key[1]})
             met = set().union(*(groups.get(key, set()) for key in roots), [] if old is None else [old["group"]])
             if old is None and len(met) > 1:
@@ -235,8 +238,8 @@ def joined(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _kept(row: Row, old: Old) -> dict[str, Any]:
-    """The row of an image that stays: as it was."""
-    former = {name: old.row[name] for name in METADATA.names if name in old.row}
+    """The row of an image that stays: as it was, but for what is not published without being asked for."""
+    former = {name: old.row[name] for name in METADATA.names if name in old.row and name not in ("user", "url")}
     return {**row, **former, "at": (0, old.tar, old.place)}
 
 

@@ -11,16 +11,21 @@ import ast
 import hashlib
 import hmac
 import json
+import os
 import re
+import secrets
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.validation.asking.batches import NONE
@@ -40,6 +45,7 @@ ANSWERS = pa.schema(
 )
 LONGEST = 10_000  # characters of a Python list of labels
 TRUE = {"true", "on", "1", "yes"}
+KEY = "workers.key"
 LABEL_STUDIO = "label-studio "  # begins the names of its people
 XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"
 Line = tuple[str, Mapping[str, str]]  # "FILE, line N", and its cells by column
@@ -59,9 +65,20 @@ def hashed(worker: str, key: str) -> str:
     return hmac.new(key.encode(), worker.encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def worker_key(seed: int) -> str:
-    """The key for `hashed` of a run."""
-    return f"driftline:{seed}"
+def worker_key(root: Path, make: bool = True) -> str:
+    """The key for `hashed` of a run: random, in a file that is never published, since who knows it can try all names.
+
+    make: write the file if there is none; else the key of this call is used by nobody else.
+    """
+    path, key = root / KEY, secrets.token_hex(32)
+    if make and not path.is_file():
+        handle, temporary = tempfile.mkstemp(dir=root, prefix=TEMPORARY)  # only its owner reads it
+        with os.fdopen(handle, "w") as file:
+            file.write(key)
+        with suppress(FileExistsError):  # another process was first
+            os.link(temporary, path)
+        os.unlink(temporary)
+    return path.read_text(encoding="ascii") if path.is_file() else key
 
 
 def table_of(rows: list[dict[str, Any]]) -> pa.Table:

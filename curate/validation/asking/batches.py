@@ -17,6 +17,7 @@ from driftline.curate.core.atomic_io import (
     check_format,
     csv_text,
     fingerprint,
+    private,
     read_object,
     write_bytes,
     write_json,
@@ -166,7 +167,9 @@ def write_results(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any
             for _, line in lines
             if tuple(line[name] for name in names) not in written
         ]
+    private(path.parent)
     write_text(path, marketplace_csv(header, [*stored, *rows]))
+    path.chmod(0o600)
 
 
 def estimate(images: int, settings: ValidationSettings) -> float:

@@ -73,6 +73,7 @@
   // A phone gets as many panels in a row as it has space for, or the names below the chart instead of beside it.
   const fit = ({ plot, svg, was }) => {
     const wide = plot.clientWidth;
+    if (!wide) return; // in a part that is not open
     if (svg.dataset.panels) {
       const [across, high] = svg.dataset.panels.split(" ").map(Number), panels = svg.querySelectorAll(".panel");
       const columns = wide < 640 ? Math.max(1, Math.floor(wide / 170)) : Math.max(1, Math.min(5, Math.floor(wide / 200)));
@@ -86,7 +87,7 @@
       const narrow = wide < 560, labels = [...svg.querySelectorAll(".name")];
       svg.classList.toggle("narrow", narrow);
       labels.forEach((name, k) => name.setAttribute("transform", narrow ? `translate(10 ${was.height + 20 + 24 * k}) scale(1.6)` : was.labels[k]));
-      if (narrow) box(svg, svg.dataset.narrow, was.height + 24 * labels.length + 14);
+      if (narrow) svg.setAttribute("viewBox", `-8 0 ${Number(svg.dataset.narrow) + 8} ${was.height + 24 * labels.length + 14}`);
       else svg.setAttribute("viewBox", was.box);
     }
   };
@@ -184,8 +185,9 @@
   }
   paintChips();
   addEventListener("resize", () => charts.forEach(fit));
+  addEventListener("toggle", () => charts.forEach(fit), true);
   addEventListener("scroll", () => charts.forEach(leave), { passive: true, capture: true });
-  addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details.data")) details.open = false; });
+  addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details.data, details.part")) details.open = details.matches(".part"); });
 
   // ---- tables ---------------------------------------------------------------------------------------------------
   const number = (cell) => {
@@ -297,6 +299,16 @@
       fold.append(make("div", { class: "matrices" }, ...figures));
     }, { once: true });
   });
+
+  // ---- a link into a part opens it ---------------------------------------------------------------------------------
+  const reveal = () => {
+    const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    if (!target) return;
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
 
   // ---- a link to this state -----------------------------------------------------------------------------------------
   const foot = document.querySelector("footer");

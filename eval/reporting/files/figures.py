@@ -1,45 +1,48 @@
-"""The charts of a report's pages, as files."""
+"""The charts of pages, as files."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from driftline.curate.core.errors import IncompatibleStream, UnknownName, available, did_you_mean
 from driftline.eval.plotting import files
-from driftline.eval.plotting.charts import Figure
+from driftline.eval.plotting.cells import cells
+from driftline.eval.plotting.charts import Figure, Picture
 from driftline.eval.protocol import Document
+from driftline.eval.reporting import stream_page
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.overview import mean_ranks
 from driftline.eval.reporting.pages import linked
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
 
+Chart = tuple[str, str, Figure]  # title in letters of a file's name, the file's name, chart
+
 
 def save_figures(
-    documents: Sequence[Document], out: Path, titles: Sequence[str] = (), streams: Sequence[Stream] = ()
+    charts: Sequence[Chart], out: Path, titles: Sequence[str] = (), widths: Sequence[str] = (), title: str = ""
 ) -> list[Path]:
-    """Write each chart of the pages into `out` as SVG, PDF and PNG, named by protocol, stream and title; returns the
-    paths. documents: of `results_of`. titles: only these charts, as in "cost-against-accuracy".
+    """Write charts into `out` as SVG, PDF and PNG, for columns and for the width of the text; returns the paths.
+    titles: only these, as in "cost-against-accuracy". widths: of `WIDTHS`, only these. title: above each chart.
 
     Raises IncompatibleStream if there is no chart, UnknownName if none has the name."""
     return [
-        files.save(figure.picture, out / f"{stem}{kind}")
-        for stem, figure in _named(documents, titles, streams)
-        for kind in files.KINDS
+        path
+        for _, stem, figure in _chosen(charts, titles)
+        for path in files.save_widths(figure.picture, out, stem, widths, title)
     ]
 
 
-def chart(documents: Sequence[Document], name: str = "", streams: Sequence[Stream] = ()) -> tuple[str, str]:
-    """Title and SVG file of the first chart. Raises as `save_figures`."""
-    _, figure = _named(documents, [name] if name else [], streams)[0]
-    return figure.title, files.standalone(figure.picture.svg)
+def chart(documents: Sequence[Document], name: str = "", streams: Sequence[Stream] = ()) -> Figure:
+    """The first chart, or the one of this title. Raises as `save_figures`."""
+    return _chosen(list(charts_of(documents, streams)), [name] if name else [])[0][2]
 
 
-def _named(documents: Sequence[Document], titles: Sequence[str], streams: Sequence[Stream]) -> list[tuple[str, Figure]]:
-    """(file's name, chart) of those of some titles, or of all. Raises as `save_figures`."""
-    charts = list(_charts(documents, {stream.sha256: stream for stream in streams}))
+def _chosen(charts: Sequence[Chart], titles: Sequence[str]) -> list[Chart]:
     if not charts:
         raise IncompatibleStream("These results have no chart.", "", "Evaluate two learners, or on several steps.")
     names = list(dict.fromkeys(title for title, _, _ in charts))
@@ -47,22 +50,59 @@ def _named(documents: Sequence[Document], titles: Sequence[str], streams: Sequen
         if name not in names:
             every = [*names, *files.OF_NETWORKS]
             raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, every), available(name, every))
-    return [(stem, figure) for title, stem, figure in charts if not titles or title in titles]
+    return [one for one in charts if not titles or one[0] in titles]
 
 
-def _charts(documents: Sequence[Document], streams: dict[str, Stream]) -> Iterator[tuple[str, str, Figure]]:
-    """(title in letters of a file's name, file's name, chart) of all pages."""
+def charts_of(documents: Sequence[Document], streams: Sequence[Stream] = ()) -> Iterator[Chart]:
+    """The charts of all pages of a report."""
+    streams_of = {stream.sha256: stream for stream in streams}
     if figure := mean_ranks(documents):
         yield "mean-ranks", "mean-ranks", figure
+    full_of_streams = {}
     for part in (part for document in linked(documents) for part in parts(document)):
         stream = part["stream"]
-        full = shown(part, streams.get(stream["sha256"]))
+        full_of_streams[stream["sha256"]] = stream["page"]
+        full = shown(part, streams_of.get(stream["sha256"]))
         first = [full["curves"], full["by_class"], (full["calibrated"] or [None])[0], full["cost"]]
-        for figure in [*first, *full["figures"]]:
+        for figure in [*first, *full["figures"], *_matrices(full)]:
             if figure is not None and figure.picture.columns:
-                plain = figure.title.removesuffix(f", {stream['name']}").lower()
-                title = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
-                pages = (part["page"], stream["page"])
-                place = "-".join(page.partition("-")[2].removesuffix(".html") for page in pages)
-                place += re.sub(r"[^A-Za-z0-9]+", "-", f"-{part['setting']}") if part["setting"] else ""
+                title = letters(figure.title.removesuffix(f", {stream['name']}").lower())
+                place = f"{_place(part['page'])}-{_place(stream['page'])}"
+                place += f"-{letters(part['setting'])}" if part["setting"] else ""
                 yield title, f"{place}-{title}", figure
+    for digest, page in full_of_streams.items():
+        for figure in stream_page.figures(streams_of[digest]) if digest in streams_of else ():
+            yield letters(figure.title.lower()), f"{_place(page)}-{letters(figure.title.lower())}", figure
+
+
+def _matrices(full: dict[str, Any]) -> Iterator[Figure]:
+    """The accuracy matrix of each learner."""
+    names, span = full["names"], tuple(100 * end for end in full["span"])
+    for r in full["results"]:
+        if r["matrix"]:
+            rows = {
+                name: [None if v is None else 100 * v for v in row]
+                for name, row in zip(names, r["matrix"], strict=False)
+            }
+            draw = partial(cells, {r["label"]: rows}, names, span, 1, label=f"Accuracy of {r['label']}", framed=True)
+            flat = [[i, j, v] for i, row in rows.items() for j, v in zip(names, row, strict=False) if v is not None]
+            picture = Picture(draw, ["trained to", "tested on", "per cent"], flat)
+            yield Figure(f"Matrix {r['label']}", full["texts"].matrix_note, picture)
+
+
+def letters(text: str) -> str:
+    """A text in letters of a file's name.
+
+    >>> letters("Who loses: accuracy of each class")
+    'Who-loses-accuracy-of-each-class'
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
+
+
+def _place(page: str) -> str:
+    """What a page is about.
+
+    >>> _place("protocol-clear-iid.html")
+    'clear-iid'
+    """
+    return page.partition("-")[2].removesuffix(".html")

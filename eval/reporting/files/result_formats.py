@@ -1,4 +1,4 @@
-"""Results in the formats that other people's boards read: Every Eval Ever, and Hugging Face's evaluation results.
+"""Results in other formats: Every Eval Ever, Hugging Face's evaluation results, and the log of a model in service.
 
 Every Eval Ever 0.3.0: a JSON file for each result, and a JSON line for each test sample that decides the primary score.
 Hugging Face: `eval.yaml` makes a data set a benchmark, `.eval_results/*.yaml` stands in a model's repository.
@@ -21,6 +21,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.registry import Registry
 from driftline.eval import outcomes
 from driftline.eval.protocol import Document, Score, kind_of, primary_of, scores_of
+from driftline.eval.reporting.files.logs import write_logs
 from driftline.eval.results import Results
 from driftline.eval.rows import Run, digest, grouped
 from driftline.eval.scoring import ranking
@@ -30,7 +31,8 @@ from driftline.stream_builder.stream import Stream
 
 SCHEMA = "0.3.0"  # of Every Eval Ever
 FORMATS = Registry("result format", {"every-eval-ever": f"{__name__}:_every_eval_ever",
-                                     "huggingface": f"{__name__}:_hugging_face"})  # fmt: skip
+                                     "huggingface": f"{__name__}:_hugging_face",
+                                     "log": "driftline.eval.reporting.files.logs:write_logs"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ def write_results(
             outcomes.check_stream(group, stream)
         if "every-eval-ever" in formats:
             counts["every-eval-ever"] += _every_eval_ever(document, group, stream, about, out / "every-eval-ever")
+        if "log" in formats:
+            counts["log"] += write_logs(group, stream, out / "log" / slug(f"{protocol}-{name}"))
     if "huggingface" in formats:
         counts["huggingface"] = _hugging_face(documents, about, out / "huggingface")
     return counts

@@ -67,7 +67,9 @@ def curves(part: Document) -> list[Figure]:
     for key in keys:
         score = primary_of(part) if key == "value" else score_of(kind_of(part), key)
         series = {r["label"]: (r["curve"]["at"], r["curve"][key]) for r in drawn if key in r["curve"]}
-        chart = lines(series, "at", y_name="" if score.unit == "share" else score.unit, share=score.unit == "share")
+        chart = lines(
+            series, "at", y_name=score.label if score.unit == "share" else score.unit, share=score.unit == "share"
+        )
         off = [r["label"] for r in drawn if key in r["curve"] and not ends_at_score(r["curve"][key], r, score)]
         caption = "Mean over seeds at each point." + f" The score {score.label} is not the end of its curve." * bool(
             off

@@ -55,12 +55,13 @@ def figures(document: Document) -> list[Figure]:
     seen = document.get("seen") or {}
     periods = since(seen.get("newer", ()), range(len(results[0]["matrix"])))
     series = {r["label"]: (r["curve"]["period"], r["curve"]["retention"]) for r in results}
-    retained = lines(series, "period", marks=periods)
+    retained = lines(series, "period", marks=periods, dates=dict(enumerate(document["names"])))
+    starts = dict(zip([0, *document["ends"]], document["names"], strict=False)) if document["ends"] else {}
 
     def along(title: str, caption: str, at: str, value: str, ahead: int) -> Figure:
         series = {r["label"]: (r["curve"][at], r["curve"][value]) for r in results}
         marks = _first_newer(seen.get("samples"), ahead, [x for xs, _ in series.values() for x in xs])
-        chart = lines(series, "samples seen", marks=marks)
+        chart = lines(series, f"samples seen{', at the start of each step' * bool(starts)}", marks=marks, dates=starts)
         return Figure(f"{title} along the stream", caption + NEWER * bool(marks), chart)
 
     charts = [

@@ -160,7 +160,8 @@ def _figure(text: str, results: Sequence[Any]) -> Figure:
             f" Grey: the paper's, one seed, {'same samples' if same_samples else 'other draws of the same sizes'}; ▲▼ "
             "where ours is more than .04 above or below. Its sft is the best test of three schedules."
         )
-    return Figure("Methods by network", caption, Picture(table(["", *names], rows)))
+    html = table(["", *names], rows)
+    return Figure("Methods by network", caption, Picture(lambda sheet: html))
 
 
 def across(documents: Sequence[Document]) -> Section | None:

@@ -1,0 +1,230 @@
+"""Logs of models in service whose truth is known: how often `driftline age` is right, and how long it takes.
+
+    python benchmarks/service_log.py [coverage] [speed] [--logs 500] [--rows 10000000]
+
+`coverage`: the share of logs whose 95 % interval holds the true accuracy of a cell, curve by age, slope, half-life, and
+what the next three months show; how often no ageing is called ageing, and how often and when a fall of 8 points is
+named. `speed`: a log of so many rows, and the same with a month more.
+
+Months differ in difficulty (sd 0.8 points). Versions follow each other with two months in common; one case has one
+version only. Clusters are 20 customers that differ among themselves and from month to month; selective labels are three
+times as frequent for some answers, whose classes differ in difficulty; late labels come after 20 days on average.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from driftline.eval.scoring.decay import first_below
+from driftline.eval.service_log.age import Aged, age
+from driftline.eval.service_log.trend import line
+
+Floats = npt.NDArray[np.float64]
+CLASSES, CHANCE, START, DAY = 4, 0.25, np.datetime64("2025-01", "M"), 86_400
+
+
+@dataclass(frozen=True)
+class World:
+    """A case."""
+
+    fall: str = "none"
+    """none, linear, exponential, sudden (of all versions)"""
+    months: int = 9
+    versions: tuple[int, ...] = (0, 4)
+    """month to whose begin each is trained"""
+    n: int = 400
+    """predictions of a version and month"""
+    sd: float = 0.008
+    """of what is special to a month"""
+    customers: int = 0
+    apart: float = 0.0
+    """sd of a customer, and of it in a month"""
+    selective: bool = False
+    late: bool = False
+    fell: int = 6
+    """month of a sudden fall"""
+
+    def true(self, level: float, start: int, lag: Any) -> Any:
+        """Accuracy of a version at an age, in an average month."""
+        lag = np.asarray(lag, np.float64)
+        if self.fall == "sudden":
+            return level - 0.08 * (start + lag >= self.fell)
+        if self.fall == "exponential":
+            return CHANCE + (level - CHANCE) * 0.5 ** (lag / 10)
+        return level - (0.02 * lag if self.fall == "linear" else 0.0 * lag)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Behind a log."""
+
+    levels: dict[int, float]
+    """first month of a version → its accuracy when young"""
+    of_month: Floats
+    """(M + 3,) what is special to it"""
+
+
+CASES = (
+    World(), World("linear"), World("exponential"), World("sudden"),
+    World("linear", customers=20, apart=0.05), World("linear", selective=True),
+    World("linear", late=True, months=12, versions=(0, 5)), World(versions=(0,)),
+    World("exponential", n=2000, months=24, versions=(0,)),
+)  # fmt: skip
+
+
+def simulated(world: World, rng: np.random.Generator) -> tuple[pa.Table, dict[str, str], Truth]:
+    """A log, the months to which its versions are trained, and the truth."""
+    months = (START + np.arange(world.months + 1)).astype("datetime64[s]").astype(np.int64)
+    truth = Truth({s: 0.88 + rng.normal(0, 0.01) for s in world.versions}, rng.normal(0, world.sd, world.months + 3))
+    constant = rng.normal(0, world.apart, world.customers)
+    constant -= constant.mean() if len(constant) else 0.0
+    parts = []
+    for start, end in zip(world.versions, [*(v + 2 for v in world.versions[1:]), world.months], strict=True):
+        active = range(start, min(end, world.months))
+        parts += [_month(world, truth, start, month, constant, months, rng) for month in active]
+    table = pa.concat_tables(parts)
+    return table, {f"v{start}": str(START + start) for start in world.versions}, truth
+
+
+def _month(
+    world: World, truth: Truth, start: int, month: int, constant: Floats, months: Any, rng: np.random.Generator
+) -> pa.Table:
+    n = world.n
+    label = rng.integers(0, CLASSES, n)
+    share = world.true(truth.levels[start], start, month - start) + truth.of_month[month] + np.zeros(n)
+    columns: dict[str, Any] = {}
+    if world.customers:
+        customer = rng.integers(0, world.customers, n)
+        now = rng.normal(0, world.apart, world.customers)
+        share = share + constant[customer] + (now - now.mean())[customer]
+        columns["group"] = customer
+    if world.selective:
+        share = share + np.array([0.06, 0.02, -0.02, -0.06])[label]
+    right = rng.random(n) < share.clip(0, 1)
+    answer = np.where(right, label, (label + rng.integers(1, CLASSES, n)) % CLASSES)
+    moment = rng.integers(months[month], months[month + 1], n)
+    there = rng.random(n) < (np.array([0.9, 0.6, 0.4, 0.3])[answer] if world.selective else 1.0)
+    if world.late:
+        columns["label_time"] = moment + (rng.exponential(20 * DAY, n)).astype(np.int64)
+    return pa.table({
+        "time": moment, "id": [f"{start}-{month}-{i}" for i in range(n)], "version": [f"v{start}"] * n,
+        "prediction": answer, "label": pa.array(label, mask=~there), **columns,
+    })  # fmt: skip
+
+
+def judged(world: World, aged: Aged, truth: Truth, rng: np.random.Generator) -> dict[str, list[bool]]:
+    """Which intervals hold the truth."""
+    holds: dict[str, list[bool]] = defaultdict(list)
+    cells, use = aged.cells, aged.cells.usable
+    starts = [int(version.name[1:]) for version in aged.versions]
+    level = np.array([truth.levels[start] for start in starts])
+    expected = world.true(level[cells.version], np.array(starts)[cells.version], cells.lag)
+    shown = expected + truth.of_month[cells.period]
+    holds["cell"] = ((cells.low <= shown) & (shown <= cells.high))[use].tolist()
+    if world.fall != "sudden":
+        fit, decay = aged.fit, aged.decay
+        of = (cells.version[use], cells.period[use], cells.lag[use])
+        slope = line(*of, expected[use], cells.effective[use]).slope
+        holds["slope"].append(fit.low <= slope <= fit.high)
+        there = np.array([[(use & (cells.version == v) & (cells.lag == lag)).any() for lag in decay.lags]
+                          for v in range(len(starts))])  # fmt: skip
+        both = there & there[:, :1]
+        by_age = np.array([world.true(one, 0, decay.lags) for one in level])
+        own = by_age[there[:, 0], 0].mean()
+        change = np.where(both, by_age - by_age[:, :1], 0).sum(0) / both.sum(0)
+        holds["curve"] = ((decay.low <= own + change) & (own + change <= decay.high)).tolist()
+        left = np.where(both, by_age - CHANCE, 0).sum(0) / np.where(both, by_age[:, :1] - CHANCE, 0).sum(0)
+        half = first_below(left[None], 0.5, (decay.lags - decay.lags[0]).astype(np.float64))[0]
+        holds["half_life"].append(decay.half_life_low <= half <= decay.half_life_high)
+        holds["called ageing"].append(fit.high < 0 or fit.low > 0)
+    holds["called a break"].append(aged.change is not None)
+    if world.fall == "sudden":
+        holds["break in its month"].append(aged.change is not None and aged.change.period == world.fell)
+    for one in aged.ahead:
+        if one.period >= world.months:
+            share = world.true(level[one.version], starts[one.version], one.lag) + truth.of_month[one.period]
+            seen = rng.binomial(world.n, float(np.clip(share, 0, 1))) / world.n
+            holds[f"forecast {one.period - world.months + 1}"].append(one.low <= seen <= one.high)
+    return holds
+
+
+def coverage(logs: int) -> None:
+    """One line a case."""
+    for number, world in enumerate(CASES):
+        rng, holds = np.random.default_rng(number), defaultdict(list)
+        until = str((START + world.months).astype("datetime64[D]") - 1) if world.late else None
+        for _ in range(logs):
+            table, versions, truth = simulated(world, rng)
+            aged = age([table], versions=versions, period="month", until=until)
+            for name, values in judged(world, aged, truth, rng).items():
+                holds[name] += values
+        shares = {name: round(float(np.mean(values)), 3) for name, values in holds.items()}
+        print(json.dumps({"part": f"coverage {number}", "world": asdict(world), "logs": logs, **shares}), flush=True)
+
+
+def speed(rows: int) -> None:
+    """A log of 23 months with a new version each three months, of which every fifth row has a label."""
+    with tempfile.TemporaryDirectory() as folder:
+        whole, more = Path(folder) / "log.parquet", Path(folder) / "month.parquet"
+        rng = np.random.default_rng(0)
+        _large(rng, 0, rows, 700, whole)
+        _large(rng, rows, rows * 3 // 100, 30, more, 700)
+        figures: dict[str, Any] = {"part": "speed", "rows": rows}
+        for name, sources in (("cold", [whole]), ("month more", [whole, more])):
+            wall, cpu = time.perf_counter(), time.process_time()
+            aged = age(sources)
+            aged.page(Path(folder) / f"{name}.html")
+            figures |= {f"{name}_s": round(time.perf_counter() - wall, 1),
+                        f"{name}_cpu_s": round(time.process_time() - cpu, 1)}  # fmt: skip
+            del aged
+        figures["page_mb"] = round((Path(folder) / "cold.html").stat().st_size / 1e6, 2)
+        figures["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        print(json.dumps(figures))
+
+
+def _large(rng: np.random.Generator, first: int, rows: int, days: int, path: Path, after: int = 0) -> None:
+    begin = int(np.datetime64("2024-01-01", "s").astype(np.int64)) + after * DAY
+    moment = np.sort(rng.integers(begin, begin + days * DAY, rows))
+    day = (moment - begin) // DAY + after
+    label = rng.integers(0, 20, rows)
+    answer = np.where(rng.random(rows) < 0.9 - 0.0006 * (day % 90), label, rng.integers(0, 20, rows))
+    columns = {
+        "time": pa.array(moment).cast(pa.timestamp("s")), "id": pa.array(np.arange(first, first + rows)).cast("string"),
+        "version": pa.array(day // 90).cast("string"), "prediction": pa.array(answer).cast("string"),
+        "score": pa.array(rng.beta(8, 2, rows).astype(np.float32)),
+        "label": pa.array(label, mask=rng.random(rows) > 0.2).cast("string"),
+        "group": pa.array(rng.integers(0, 500, rows)).cast("string"),
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), path)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help="coverage, speed (default: both)")
+    parser.add_argument("--logs", type=int, default=500)
+    parser.add_argument("--rows", type=int, default=10**7)
+    asked = parser.parse_args(arguments)
+    parts = asked.parts or ["coverage", "speed"]
+    if "coverage" in parts:
+        coverage(asked.logs)
+    if "speed" in parts:
+        speed(asked.rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""Where a chart is drawn: a sheet (a page, or paper of a width), the frame of its values, and the names beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftline.eval.plotting.colours import COLOURS, dash
+from driftline.eval.plotting.svg import Path, corners, dashed, line, svg_of, tag, text
+
+HEIGHT = 340  # of a page's chart
+LEFT, RIGHT, TOP, FOOT = 60, 270, 14, 42  # margins for the axis, the names, the top and the ticks
+GAP = 14  # between two names
+LONG = 36  # characters of a name; the data have all of it
+LETTER = 5.8  # width of a character of 11 units, roughly
+SHADED = 4  # with more bands, a page shows only the one under the pointer: they cover each other
+POINT = 7 / 11  # pt of a unit on paper: text of 11 to 13 units has 7 to 8.3 pt
+MARKED = 8  # points of a line with a marker on paper, about
+MARKERS = (  # of lines on paper, in turn, full and then hollow; with four dashes, 28 looks without a colour
+    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", "M-3.5-3.5h7v7h-7z", "M0-4.6l4.3 7.6h-8.6z", "M0-5l4.4 5L0 5l-4.4-5z",
+    "M0 4.6l4.3-7.6h-8.6z", "M-4-1.3h2.7V-4h2.6v2.7H4v2.6H1.3V4h-2.6V1.3H-4z",
+    "M-4-2.2L-2.2-4 0-1.8 2.2-4 4-2.2 1.8 0 4 2.2 2.2 4 0 1.8-2.2 4-4 2.2-1.8 0z",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a chart is drawn on."""
+
+    width: float
+    """units: pixels of a page; on paper `POINT` pt"""
+    inches: float = 0.0
+    """width on paper; 0.0: a page. On paper, lines differ without colours, too"""
+    below: bool = False
+    """names are below the chart, not at its right"""
+
+
+def paper(inches: float, below: bool) -> Sheet:
+    """Paper of a width."""
+    return Sheet(72 * inches / POINT, inches, below)
+
+
+PAGE = Sheet(860)
+WIDTHS = {"column": paper(3.3, below=True), "text": paper(6.8, below=False)}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The part of a picture in which values are drawn."""
+
+    left: float
+    """units of the sheet, as the next three"""
+    top: float
+    width: float
+    height: float
+    x: tuple[float, float]
+    """values at the left and right end"""
+    y: tuple[float, float]
+    """values at the bottom and the top"""
+    scale: Callable[[float], float] = float
+    """of x, before it is drawn"""
+    sheet: Sheet = PAGE
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """Place of a point."""
+        low, high = map(self.scale, self.x)
+        across = (self.scale(x) - low) / (high - low) if high > low else 0.0
+        up = (y - self.y[0]) / (self.y[1] - self.y[0])
+        return self.left + across * self.width, self.top + (1 - up) * self.height
+
+    def path(self, xs: Sequence[float], ys: Sequence[float]) -> Path:
+        """Places of points."""
+        return [self.at(x, y) for x, y in zip(xs, ys, strict=True)]
+
+
+def frame_of(
+    sheet: Sheet, x: tuple[float, float], y: tuple[float, float], names: Sequence[str],
+    scale: Callable[[float], float] = float, y_name: str = "", left: float = LEFT,
+) -> Frame:  # fmt: skip
+    """Beside or above these names, as they are shown, and below the name of the axis."""
+    top = TOP + (18 if y_name else 0)
+    if sheet.below:
+        return Frame(left - 16, top, sheet.width - left + 4, 0.5 * sheet.width, x, y, scale, sheet)
+    height = max(0.4 * sheet.width if sheet.inches else HEIGHT, TOP + GAP * len(names) + FOOT // 2)
+    right = min(RIGHT, 56 + LETTER * max(map(len, names), default=0)) if sheet.inches else RIGHT
+    return Frame(left, top, sheet.width - left - right, height - top - FOOT, x, y, scale, sheet)
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """At most seven round numbers between two; the number itself if they are equal.
+
+    >>> round_numbers(-0.3, 2.1)
+    [0.0, 0.5, 1.0, 1.5, 2.0]
+    """
+    if high <= low:
+        return [low]
+    power = 10.0 ** np.floor(np.log10((high - low) / 5))
+    step = next(m * power for m in (1, 2, 5, 10) if (high - low) / (m * power) <= 6 + 1e-9)
+    first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
+    return [float(round(k * step, 12)) for k in range(int(first), int(last) + 1)]
+
+
+def number(value: float) -> str:
+    """
+    >>> number(1400.0), number(2.5), number(0.001)
+    ('1,400', '2.5', '0.001')
+    """
+    if abs(value) >= 100 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def cut(name: str) -> str:
+    """A name as it fits beside a chart."""
+    return name if len(name) <= LONG else f"{name[: LONG - 1]}…"
+
+
+def percents(frame: Frame) -> list[str]:
+    """The grid, with its values in per cent."""
+    values = round_numbers(*frame.y)
+    return grid(frame, values, lambda share: f"{100 * share:.0f}" + (" %" if share == values[-1] else ""))
+
+
+def grid(frame: Frame, values: Sequence[float], of: Callable[[float], str], size: int = 11) -> list[str]:
+    """Horizontal lines with their values."""
+    parts = []
+    for value in values:
+        _, y = frame.at(frame.x[0], value)
+        parts.append(line(frame.left, y, frame.left + frame.width, y, opacity=0.15))
+        parts.append(text(frame.left - 8, y + 4, of(value), "end", size))
+    return parts
+
+
+def ticks(frame: Frame, values: Sequence[float], name: str, dates: Mapping[float, str] | None = None) -> list[str]:
+    """As many of the values, or of their dates, as there is space for, and the name of the axis. A phone has space for
+    every other one."""
+    places: list[tuple[float, str]] = []
+    last, foot = -1e9, frame.top + frame.height
+    for value in values:
+        x, shown = frame.at(value, frame.y[0])[0], (dates or {}).get(value, number(value))
+        space = LETTER * len(shown) / 2
+        if x - space - last > 16:
+            places.append((min(x, frame.sheet.width - space - 2) if frame.sheet.below else x, shown))
+            last = x + space
+    odd = ["tick", "tick odd" if len(places) > 4 else "tick"]
+    parts = [text(x, foot + 16, shown, "middle", class_=odd[k % 2]) for k, (x, shown) in enumerate(places)]
+    return [*parts, text(frame.left + frame.width / 2, foot + 36, name, "middle", 12, class_="tick")]
+
+
+def references(frame: Frame, levels: Mapping[str, float], marks: Mapping[str, float]) -> list[str]:
+    """Dashed lines with their names, at a y or an x."""
+    parts, right = [], frame.left + frame.width
+    for name, level in levels.items():
+        _, y = frame.at(frame.x[0], level)
+        parts += [dashed(frame.left, y, right, y), text(frame.left + 4, y - 4, name)]
+    for name, mark in marks.items():
+        x, _ = frame.at(mark, frame.y[0])
+        late = x > right - LETTER * len(name) - 8  # the names of lines are at the right
+        beside = text(x - 4 if late else x + 4, frame.top + 10, name, "end" if late else "start")
+        parts += [dashed(x, frame.top, x, frame.top + frame.height), beside]
+    return parts
+
+
+Band = tuple[Sequence[float], Sequence[float]]  # low, high
+
+
+def drawn(
+    name: str, i: int, frame: Frame, along: Sequence[float], values: Sequence[float], row: int,
+    band: Band | None = None, bands: int = 0, dots: bool = False, width: float = 2, joined: bool = True,
+) -> str:  # fmt: skip
+    """A line with its band. i: decides how it looks. row: of its first point in the data. bands: of the chart. joined:
+    False for dots alone."""
+    path, colour, inside = frame.path(along, values), COLOURS[i % len(COLOURS)], []
+    if band is not None:
+        low, high = ([min(max(y, frame.y[0]), frame.y[1]) for y in end] for end in band)
+        outline = [*frame.path(along, high), *reversed(frame.path(along, low))]
+        far = {"class_": "far", "opacity": 0.06} if bands > SHADED else {"opacity": 0.15}
+        inside.append(tag("polygon", points=corners(outline), fill=colour, **far))
+    look = {"stroke": colour, "stroke_width": width, "stroke_dasharray": dash(i, bool(frame.sheet.inches))}
+    look |= {} if joined else {"stroke_opacity": 0}
+    inside.append(tag("polyline", points=corners(path), fill="none", data_row=row, **look))
+    if dots or not joined or len(path) == 1 or frame.sheet.inches:
+        inside += [marker(i, x, y, frame.sheet) for x, y in _marked(path, i, frame.sheet, every=dots or not joined)]
+    return tag("g", *inside, class_="series", data_n=name)
+
+
+def _marked(path: Path, i: int, sheet: Sheet, every: bool) -> Path:
+    """Points with a marker: on paper some of a long line, at other places than those of its neighbours."""
+    step = 1 if every or not sheet.inches else -(-len(path) // MARKED)
+    return path[i % step :: step] if len(path) else path
+
+
+def marker(i: int, x: float, y: float, sheet: Sheet) -> str:
+    """A dot; on paper a shape of its own for each of fourteen lines."""
+    colour = COLOURS[i % len(COLOURS)]
+    if not sheet.inches:
+        return tag("circle", cx=x, cy=y, r=3.5, fill=colour)
+    look = {"fill": "#ffffff" if i // len(MARKERS) % 2 else colour, "stroke": colour}
+    return tag("path", d=MARKERS[i % len(MARKERS)], transform=f"translate({x:.1f} {y:.1f})", **look)
+
+
+Named = tuple[float, str, int | None, str]  # y of a line's end, name, what decides its look (None: no line), shown
+
+
+def whole(parts: Sequence[str], names: Sequence[Named], description: str, frame: Frame) -> str:
+    """The whole of a chart with its names, in the order of their lines: at the right, which a narrow screen shows
+    below, or below."""
+    foot, ordered = frame.top + frame.height + FOOT, sorted(names, key=lambda entry: entry[:2])
+    if frame.sheet.below:
+        beside, height = names_below(ordered, frame.sheet, foot + 8)
+        return svg_of([*parts, *beside], description, height, frame.sheet.width)
+    spots = _apart([y for y, *_ in ordered], foot - 8)
+    x = frame.left + frame.width + (16 if frame.sheet.inches else 8)
+    beside = [named(name, x, y, shown, i, frame.sheet) for y, (_, name, i, shown) in zip(spots, ordered, strict=True)]
+    narrow = {} if frame.sheet.inches else {"data_narrow": frame.left + frame.width + 22}
+    return svg_of([*parts, *beside], description, foot, frame.sheet.width, **narrow)
+
+
+def names_below(names: Sequence[Named], sheet: Sheet, top: float) -> tuple[list[str], float]:
+    """Names in columns, filled one after the other, and the height at which they end."""
+    wide = 20 + max(((i is not None) * 26 + LETTER * len(shown) for _, _, i, shown in names), default=0)
+    columns = min(max(1, int(sheet.width // wide)), len(names) or 1)
+    rows = -(-len(names) // columns)
+    places = [(k // rows * sheet.width / columns + 8, top + GAP * (k % rows)) for k in range(len(names))]
+    shown = [named(name, x, y, text_, i, sheet) for (x, y), (_, name, i, text_) in zip(places, names, strict=True)]
+    return shown, top + GAP * rows
+
+
+def _apart(spots: list[float], floor: float) -> list[float]:
+    """Rising places of names, without overlap and above a floor."""
+    for k in range(1, len(spots)):
+        spots[k] = max(spots[k], spots[k - 1] + GAP)
+    for k in reversed(range(len(spots))):
+        spots[k] = min(spots[k], floor)
+        floor = spots[k] - GAP
+    return spots
+
+
+def named(name: str, x: float, y: float, shown: str, i: int | None = None, sheet: Sheet = PAGE) -> str:
+    """A name beside a chart, with its line if it has one."""
+    inside, long = [], 24 if sheet.inches else 16
+    if i is not None:
+        look = {"stroke": COLOURS[i % len(COLOURS)], "stroke_dasharray": dash(i, bool(sheet.inches))}
+        inside.append(line(0, 0, long, 0, stroke_width=2, **look))
+        inside += [marker(i, long / 2, 0, sheet)] if sheet.inches else []
+    inside.append(text(12 if i is None else long + 5, 4, shown))
+    return tag("g", *inside, class_="name", data_n=name, transform=f"translate({x:.0f} {y:.1f})")

@@ -1,0 +1,222 @@
+"""How the versions in a log age: everything that `driftline age` says, as one value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.dates import last_second, precision_of, seconds_of
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.service_log.audit import Audit, audit_of
+from driftline.eval.service_log.cells import LEAST, Cells, cells_of
+from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
+from driftline.eval.service_log.parts import Confidence, Part, confidence_of, parts_of
+from driftline.eval.service_log.periods import DAY, Periods, periods_of
+from driftline.eval.service_log.reading import LATER, UNTIMED, Log, read_log
+from driftline.eval.service_log.trend import Break, Decay, Line, Split, break_of, decay, line, split
+from driftline.eval.service_log.unlabelled import Estimates, estimates
+from driftline.eval.service_log.versions import Version, read_versions
+
+UNITS = ("month", "week", "day")
+FEWEST = 4  # periods of the unit that is chosen
+
+
+@dataclass(frozen=True)
+class Aged:
+    """What a log says about ageing."""
+
+    periods: Periods
+    versions: tuple[Version, ...]
+    """of the log, in the order of `Cells.version`"""
+    trained: tuple[int, ...]
+    """number of the period in which each one's training data ends; below 0: before the log"""
+    since_first: tuple[str, ...]
+    """versions without a date of training: their age counts from their first prediction"""
+    cells: Cells
+    fit: Line
+    decay: Decay
+    change: Break | None
+    split: Split | None
+    split_because: str
+    ahead: list[Ahead]
+    advice: Advice
+    estimates: Estimates
+    classes: list[Part]
+    groups: list[Part]
+    confidence: list[Confidence]
+    audit: Audit
+    counts: dict[str, int]
+    notes: tuple[str, ...]
+    """what a reader must know before the numbers"""
+    source: Log
+
+    def start_of(self, period: int) -> int:
+        """The first second of a period, seconds UTC."""
+        return self.periods.start(period)
+
+    def age_days(self, version: int, period: int) -> int:
+        """Days from the period in which the training data ends to another one."""
+        return round((self.start_of(period) - self.start_of(self.trained[version])) / DAY)
+
+    def __repr__(self) -> str:
+        names = ", ".join(one.name for one in self.versions)
+        return f"<{len(self.source):,} predictions of {names} in {len(self.periods)} {self.periods.unit}s>"
+
+    def json(self, alarm: str | None = None) -> dict[str, Any]:
+        """What `driftline age --json` prints."""
+        from driftline.eval.service_log.document import document
+
+        return document(self, alarm)
+
+    def page(self, out: str | Path, title: str = "") -> Path:
+        """Write the page, a file that ends with .html or a folder, and age.json beside it; returns its path."""
+        from driftline.eval.service_log.page import write
+
+        return write(self, Path(out), title)
+
+    @property
+    def days_a_period(self) -> float:
+        """On average."""
+        return float(np.diff(self.periods.borders).mean()) / DAY
+
+
+def age(
+    log: Any,
+    *,
+    versions: Any = None,
+    labels: Any = (),
+    columns: Mapping[str, str] | None = None,
+    period: str | int = "auto",
+    until: str | int | None = None,
+    cost_error: float | None = None,
+    cost_retrain: float | None = None,
+    seed: int = 0,
+) -> Aged:
+    """How fast a model in service ages, from its log.
+
+    log, labels: one or several files (Parquet, CSV, JSON lines), data frames, Arrow tables, rows, or columns by name,
+    as `read_log` has them. versions: as `read_versions` has them. period: month, week, day, year, a number of parts, or
+    auto: the longest of which the log has four. until: a date; what came later is not used.
+    cost_error, cost_retrain: of one wrong answer and of one training, in one currency.
+
+    Raises MissingFile, BadInput and BadConfig.
+    """
+    for name, cost in (("--cost-error", cost_error), ("--cost-retrain", cost_retrain)):
+        if cost is not None and not (math.isfinite(cost) and cost >= 0):
+            raise BadInput(f"{name} is {cost}.", "Expected a number from 0.")
+    if (cost_error is None) != (cost_retrain is None):
+        raise BadInput("Only one of --cost-error and --cost-retrain was given.", "Expected both, or none.")
+    end = None if until is None else _moment(until)
+    log = read_log(several(log), columns, several(labels), end)
+    stated = {} if versions is None else read_versions(versions)
+    cut = periods_of(log.time, _unit(log) if period == "auto" else period)
+    order = sorted(range(len(log.versions)), key=lambda v: (_trained(log, stated, v), log.versions[v]))
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order))
+    log.version, log.versions = place[log.version], [log.versions[v] for v in order]
+    dates = [_trained(log, stated, v) for v in range(len(order))]
+    trained = cut.number(np.array(dates, np.int64))
+    timed = (log.label_time != LATER) & (log.label_time != UNTIMED)
+    now = end if end is not None else int(max(log.time.max(), log.label_time[timed].max(initial=log.time[0])))
+    cells = cells_of(log, cut, trained, now)
+    use = cells.usable
+    if not use.any():
+        raise BadInput(
+            f"No version has {LEAST} labels in a complete period: {log.counts['labelled']:,} of {len(log):,} "
+            "predictions have a label.",
+            f"Expected {LEAST} labels at least in one period, after the version's training.",
+            "Give late labels with --labels FILE, or a longer --period.",
+        )
+    fit = line(cells.version[use], cells.period[use], cells.lag[use], cells.accuracy[use], cells.effective[use])
+    rng = rng_for(seed, "age")
+    change = break_of(cells, fit, rng)
+    ahead = forecast(cells, fit, change, len(cut))
+    causes, because = split(cells)
+    since_first = tuple(name for name in log.versions if stated.get(name, Version(name)).trained_to is None)
+    return Aged(
+        cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), since_first,
+        cells, fit, decay(cells, fit, rng), change, causes, because, ahead,
+        advice(cells, fit, ahead, cost_error, cost_retrain), estimates(log, cells, seed),
+        parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),
+        confidence_of(log, cells), audit_of(log, cells), _counts(log, cells),
+        tuple(_notes(log, stated, cells, since_first)), log,
+    )  # fmt: skip
+
+
+def several(sources: Any) -> list[Any]:
+    """One source, or a list of them; a list of rows is one."""
+    if isinstance(sources, list | tuple):
+        rows = all(isinstance(one, Mapping) for one in sources) and len(sources) > 0
+        return [list(sources)] if rows else list(sources)
+    return [sources]
+
+
+def _moment(until: str | int) -> int:
+    try:
+        return last_second(seconds_of(until), precision_of(until))
+    except (ValueError, OverflowError):
+        raise BadInput(f"--until is {until!r}.", "Expected a date, such as 2026-07-01.") from None
+
+
+def _unit(log: Log) -> str:
+    return next((unit for unit in UNITS[:-1] if len(periods_of(log.time, unit)) >= FEWEST), UNITS[-1])
+
+
+def _trained(log: Log, stated: Mapping[str, Version], version: int) -> int:
+    """The date of training, else of the first prediction."""
+    date = stated.get(log.versions[version], Version("")).trained_to
+    return int(log.time[log.version == version].min()) if date is None else date
+
+
+def _counts(log: Log, cells: Cells) -> dict[str, int]:
+    pending = int((cells.rows - cells.labelled)[cells.pending].sum())
+    more = {name: n for name, n in sorted(log.counts.items()) if name not in ("read", "labelled", "duplicates")}
+    return {
+        "read": log.counts["read"],
+        "labelled": log.counts["labelled"],
+        "pending": pending,
+        "duplicates": log.counts["duplicates"],
+        **more,
+    }
+
+
+def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: Sequence[str]) -> list[str]:
+    notes = []
+    if since_first:
+        names = ", ".join(since_first)
+        notes.append(
+            f"No date of training is known of {names}: age counts from the first prediction, since deployment."
+        )
+    if unused := sorted(set(stated) - set(log.versions)):
+        notes.append(f"The log has no prediction of {', '.join(unused)}.")
+    if n := int(cells.rows[cells.lag < 0].sum()):
+        notes.append(f"{n:,} predictions are older than the training data of their version: they are not used.")
+    few = ~cells.pending & (cells.lag >= 0) & np.isnan(cells.accuracy)
+    if few.any():
+        notes.append(f"{int(few.sum())} cells have fewer than {LEAST} labels: they have no number.")
+    if cells.pending.any():
+        periods = len(np.unique(cells.period[cells.pending]))
+        notes.append(
+            f"Labels of the last {periods} periods are still to come: early ones are not compared with old periods."
+        )
+    if (log.label_time == UNTIMED).any() and log.counts["labelled"] < len(log):
+        notes.append("Labels have no times (label_time): how late they come is not known.")
+    if cells.selective:
+        notes.append(
+            "Some predicted classes are labelled more often: each class counts by its share of the predictions."
+        )
+    if never := _never_labelled(log):
+        notes.append(f"Classes that were answered and are never a label: {', '.join(never)}.")
+    return notes
+
+
+def _never_labelled(log: Log, most: int = 5) -> list[str]:
+    labels = set(np.unique(log.label).tolist())
+    names = [log.classes[c] for c in np.unique(log.prediction).tolist() if c not in labels]
+    return [*names[:most], f"and {len(names) - most} more"] if len(names) > most else names

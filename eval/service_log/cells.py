@@ -1,0 +1,222 @@
+"""Cells of a log: the accuracy of each version in each period, where enough labels have come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from driftline.eval.scoring.bands import Floats, Z, student
+from driftline.eval.service_log.periods import Periods
+from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+LEAST = 10  # labels of a cell with a number
+COMPLETE = 0.95  # of the labels that a period will have, from which on it is compared
+UNLIKE = 0.5  # of the usual share of labels: a last period with less is pending where labels have no times
+BINS = 2048  # of delays
+STRATUM = 5  # labels of a stratum of its own
+SELECTIVE = 1e-3  # p of equal shares of labels among predicted classes
+CHUNK = 1 << 20  # predictions whose periods are found at once
+DENSE = 1 << 25  # numbers of a table of cells and classes
+
+
+@dataclass(frozen=True)
+class Cells:
+    """K pairs of a version and a period with predictions, in order of version, then period."""
+
+    version: Ints
+    """(K,) number"""
+    period: Ints
+    """(K,) number"""
+    lag: Ints
+    """(K,) periods since the one in which the version's training data ends; below 0: before"""
+    rows: Ints
+    """(K,) predictions"""
+    labelled: Ints
+    """(K,)"""
+    right: Ints
+    """(K,)"""
+    accuracy: Floats
+    """(K,) of all predictions: weighted by predicted class where labels are selective; NaN: fewer than `LEAST`
+    labels"""
+    effective: Floats
+    """(K,) as many independent labels say as much"""
+    low: Floats
+    high: Floats
+    """(K,) Wilson's interval, 95 %"""
+    pending: Bools
+    """(K,) more labels are to come"""
+    chance: Floats
+    """(K,) share of the labels that are of the most frequent class of all"""
+    selective: bool
+    """whether some predicted classes are labelled more often than others"""
+    likeness: float
+    """of two labels of one group: intraclass correlation of being right; 0 without groups"""
+    of: npt.NDArray[np.int32]
+    """(N,) number of the cell of each prediction of the log"""
+
+    def __len__(self) -> int:
+        return len(self.version)
+
+    @property
+    def usable(self) -> Bools:
+        """(K,) cells that count: a number, nothing pending, not before the end of the training data."""
+        return np.isfinite(self.accuracy) & ~self.pending & (self.lag >= 0)
+
+
+def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
+    """trained (V,): number of the period in which each version's training data ends. now: seconds UTC."""
+    width, parts = len(log.versions), len(periods)
+    number = np.empty(len(log), np.int32)
+    for start in range(0, len(log), CHUNK):
+        number[start : start + CHUNK] = periods.number(log.time[start : start + CHUNK])
+    of = log.version * np.int32(parts) + number
+    there = np.flatnonzero(np.bincount(of, minlength=width * parts))
+    cell = np.full(width * parts, NONE, np.int32)
+    cell[there] = np.arange(len(there))
+    of = cell[of]
+    labelled, size = log.label != NONE, len(there)
+    version, period = there // parts, there % parts
+    pending = _pending(log, number, len(periods), period, now)
+    asked = np.bincount(of[labelled & log.audit], minlength=size) >= LEAST
+    labelled &= ~(pending & asked)[of] | log.audit  # random labels speak for a period before the others have come
+    pending &= ~asked
+    hit = labelled & (log.label == log.prediction)
+    rows, n, right = (np.bincount(of[chosen], minlength=size) for chosen in (slice(None), labelled, hit))
+    accuracy, effective, selective = _accuracy(log, of, labelled, hit, rows, n, right)
+    likeness, design, clusters = _clusters(log, of, labelled, hit, n, right)
+    effective = effective / design
+    accuracy = np.where(n >= LEAST, accuracy, np.nan)
+    low, high = wilson(accuracy, effective, clusters)
+    often = int(np.bincount(log.label[labelled], minlength=1).argmax()) if labelled.any() else NONE
+    common = np.bincount(of[labelled & (log.label == often)], minlength=size)
+    return Cells(
+        version, period, period - trained[version], rows, n, right, accuracy, effective, low, high,
+        pending, _share(common, n), selective, likeness, of,
+    )  # fmt: skip
+
+
+def wilson(share: Floats, n: Floats, clusters: Floats | None = None) -> tuple[Floats, Floats]:
+    """Ends (K,) of Wilson's 95 % interval of shares (K,) of n (K,); NaN of nothing. clusters (K,): their number widens
+    the interval as Student's t does.
+
+    >>> [round(float(end), 4) for end in wilson(np.array(0.78), np.array(1000.0))]
+    [0.7533, 0.8046]
+    """
+    z = np.full(np.shape(share), Z) if clusters is None else np.where(np.isfinite(clusters), student(clusters), Z)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        size = z**2 / n
+        centre = (share + size / 2) / (1 + size)
+        half = z / (1 + size) * np.sqrt(share * (1 - share) / n + size / (4 * n))
+    return np.maximum(centre - half, 0), np.minimum(centre + half, 1)
+
+
+def _share(part: Ints, n: Ints) -> Floats:
+    return np.where(n > 0, part / np.maximum(n, 1), np.nan)
+
+
+def _accuracy(
+    log: Log, of: npt.NDArray[np.int32], labelled: Bools, hit: Bools, rows: Ints, n: Ints, right: Ints
+) -> tuple[Floats, Floats, bool]:
+    """(K,) accuracy, (K,) how many independent labels it is worth, and whether labels are selective.
+
+    Where they are, each predicted class counts by its share of the predictions (post-stratification): so the labels of
+    a class that is often checked do not stand for the others.
+    """
+    size, classes = len(rows), len(log.classes)
+    plain = _share(right, n), n.astype(np.float64), False
+    if (n == rows).all() or not n.any() or size * classes > DENSE:
+        return plain
+    key = of.astype(np.int64) * classes + log.prediction
+    counts = [np.bincount(key[chosen], minlength=size * classes).reshape(size, classes)
+              for chosen in (slice(None), labelled, hit)]  # fmt: skip
+    if not _unequal(counts[0][n > 0].sum(0), counts[1][n > 0].sum(0)):
+        return plain
+    of_class, n_class, right_class = counts
+    own = n_class >= STRATUM
+    strata = [
+        np.concatenate([np.where(own, part, 0), np.where(own, 0, part).sum(1, keepdims=True)], 1)
+        for part in (of_class, n_class, right_class)
+    ]
+    weight = (
+        np.where(strata[1] > 0, strata[0], 0) / np.maximum(np.where(strata[1] > 0, strata[0], 0).sum(1), 1)[:, None]
+    )
+    p = strata[2] / np.maximum(strata[1], 1)
+    smooth = (strata[2] + 0.5) / (strata[1] + 1)  # a stratum without mistakes is not certain
+    accuracy = np.where(n > 0, (weight * p).sum(1), np.nan)
+    spread = (weight**2 * smooth * (1 - smooth) / np.maximum(strata[1], 1)).sum(1)
+    of_one = np.clip(accuracy, 0.5 / np.maximum(n, 1), 1 - 0.5 / np.maximum(n, 1))
+    worth = np.where(spread > 0, of_one * (1 - of_one) / np.where(spread > 0, spread, 1), n)
+    return accuracy, np.maximum(worth, 1.0), True
+
+
+def _unequal(rows: Ints, labelled: Ints) -> bool:
+    """Whether shares of labels differ among classes: chi-squared."""
+    from scipy.special import chdtrc
+
+    there = rows > 0
+    rows, labelled = rows[there], labelled[there]
+    share = labelled.sum() / rows.sum()
+    if len(rows) < 2 or not 0 < share < 1:
+        return False
+    statistic = ((labelled - share * rows) ** 2 / (share * (1 - share) * rows)).sum()
+    return bool(chdtrc(len(rows) - 1, statistic) < SELECTIVE)
+
+
+def _clusters(
+    log: Log, of: npt.NDArray[np.int32], labelled: Bools, hit: Bools, n: Ints, right: Ints
+) -> tuple[float, Floats, Floats]:
+    """How alike labels of one group are, the design effect of each cell, and its number of groups as if of equal size.
+
+    The effect is 1 + (m − 1) ρ, with m the mean size of the group of a label [Kish 1965, sec. 5.4]; one ρ for all
+    cells, from the sums of squares over groups.
+    """
+    size = len(n)
+    if log.group is None:
+        return 0.0, np.ones(size), np.full(size, np.nan)
+    alone = log.group[labelled] == NONE
+    group = np.where(alone, len(log.groups) + np.cumsum(alone), log.group[labelled])
+    at = of[labelled]
+    key, pair = np.unique(at.astype(np.int64) * (int(group.max(initial=0)) + 1) + group, return_inverse=True)
+    cell = np.zeros(len(key), np.int64)
+    cell[pair] = at
+    members, hits = np.bincount(pair).astype(np.float64), np.bincount(pair, hit[labelled])
+    p = _share(right, n)
+    groups = np.bincount(cell, minlength=size)
+    apart = np.bincount(cell, (hits - p[cell] * members) ** 2, size) * groups / np.maximum(groups - 1, 1)
+    squares = np.bincount(cell, members**2, size)
+    mean_size = squares / np.maximum(n, 1)
+    several = groups > 1
+    single = np.where(several, np.nan_to_num(p * (1 - p)) * n, 0)
+    more = float((single * np.maximum(mean_size - 1, 0)).sum())
+    likeness = float(np.clip((apart[several].sum() - single.sum()) / more, 0, 1)) if more > 0 else 0.0
+    design = 1 + np.maximum(mean_size - 1, 0) * likeness
+    return likeness, design, np.where(n > 0, n / np.maximum(mean_size, 1e-9), np.nan)
+
+
+def _pending(log: Log, number: npt.NDArray[np.int32], periods: int, period: Ints, now: int) -> Bools:
+    """(K,) whether a good part of the labels of a period is still to come, by how late the labels of earlier
+    predictions were (Kaplan–Meier); without times of labels, whether the last periods have far fewer labels."""
+    timed = (log.label_time != UNTIMED) & (log.label_time != LATER) & ~log.audit
+    if timed.any():
+        span = max(1, now - int(log.time.min()) + 1)
+        scale = BINS / span
+        age = np.clip(((now - log.time) * scale).astype(np.int64), 0, BINS - 1)
+        delay = np.clip(((log.label_time[timed] - log.time[timed]) * scale).astype(np.int64), 0, BINS - 1)
+        events = np.bincount(delay, minlength=BINS)
+        open_ = np.bincount(age[log.label_time == LATER], minlength=BINS)
+        at_risk = np.cumsum((events + open_)[::-1])[::-1]
+        left = np.cumprod(1 - events / np.maximum(at_risk, 1))
+        come = (1 - left) / max(1 - left[-1], 1e-12)
+        share = np.bincount(number, come[age], periods) / np.maximum(np.bincount(number, minlength=periods), 1)
+        return np.asarray(share[period] < COMPLETE)
+    of_period = np.bincount(number, minlength=periods)
+    labels = np.bincount(number[log.label != NONE], minlength=periods)
+    shares = labels / np.maximum(of_period, 1)
+    usual = float(np.median(shares[labels > 0])) if labels.any() else 0.0
+    complete = np.flatnonzero(shares >= UNLIKE * usual)
+    last = int(complete[-1]) if len(complete) else -1
+    return np.asarray(period > last)

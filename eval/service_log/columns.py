@@ -1,0 +1,138 @@
+"""Columns of a log, as DuckDB reads them: any table → numbers of one form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from driftline.curate.core.errors import BadInput, MissingFile, did_you_mean, reason
+from driftline.curate.core.outside.documents import check_encoding
+
+ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group", "served", "audit")
+NAMED = (*ROLES, "path")
+NEEDED = ("time", "id", "version", "prediction")
+BATCH = 1 << 18  # rows that are read at once
+MEMORY = "400MB"  # of DuckDB
+READERS = {
+    ".parquet": "read_parquet(?)",
+    ".csv": "read_csv(?, header = true, all_varchar = true, strict_mode = true)",
+    ".jsonl": "read_json(?, format = 'newline_delimited', union_by_name = true)",
+}
+READERS |= {".pq": READERS[".parquet"], ".ndjson": READERS[".jsonl"], ".tsv": READERS[".csv"]}
+ZONED = r"'[T ][0-9][0-9]:?[0-9][0-9].*(Z|z|[+-][0-9][0-9](:?[0-9][0-9])?)$'"
+NUMBER = r"'^[+-]?[0-9]+(\.[0-9]*)?$'"
+
+
+@contextmanager
+def base() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in memory that loads no extension and knows no time zone but UTC."""
+    options = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "memory_limit": MEMORY}
+    with duckdb.connect(config=options) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+
+
+@contextmanager
+def opened(source: Any, what: str) -> Iterator[tuple[duckdb.DuckDBPyRelation, duckdb.DuckDBPyConnection]]:
+    """A file by its suffix, an Arrow table, a data frame, or columns by name, as a relation. Raises MissingFile,
+    BadInput."""
+    with base() as connection:
+        try:
+            yield _relation(connection, source), connection
+        except (duckdb.Error, UnicodeError) as error:
+            raise BadInput(f"{what} cannot be read ({reason(error)}).", "Expected a table of predictions.") from None
+
+
+def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> duckdb.DuckDBPyRelation:
+    if not isinstance(source, str | Path):
+        return connection.from_arrow(table_of(source))
+    path = Path(source)
+    if not path.is_file():
+        raise MissingFile(f"There is no file {path}.", "Expected a log: Parquet, CSV or JSON lines.")
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        kinds = ", ".join(READERS)
+        raise BadInput(f"{path} ends in {path.suffix or 'nothing'}.", f"Expected one of {kinds}.")
+    if reader != READERS[".parquet"]:
+        with path.open("rb") as file:
+            check_encoding(file.read(4), path)
+    return connection.sql(f"SELECT * FROM {reader}", params=[str(path)])
+
+
+def table_of(source: Any) -> pa.Table:
+    """A data frame, an Arrow table, rows, or columns by name. Raises BadInput for anything else."""
+    try:
+        if isinstance(source, pa.Table):
+            return source
+        if isinstance(source, Mapping):
+            return pa.table(dict(source))
+        if isinstance(source, list):
+            return pa.Table.from_pylist(source)
+        return pa.Table.from_pandas(source, preserve_index=False)
+    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        expected = "Expected a file, a data frame, an Arrow table, or columns by name."
+        raise BadInput(f"{type(source).__name__} is no table ({reason(error)}).", expected) from None
+
+
+def named(
+    names: Sequence[str], asked: Mapping[str, str], roles: Sequence[str], needed: Sequence[str], what: str
+) -> dict[str, str]:
+    """role → column, of a table with columns of these names: as asked for, else the column that is named as its role.
+    Raises BadInput."""
+    if unknown := [role for role in asked if role not in NAMED]:
+        parts = (did_you_mean(unknown[0], NAMED), f"Expected {', '.join(NAMED)}.")
+        raise BadInput(f"--columns names {unknown[0]!r}.", " ".join(filter(None, parts)))
+    columns = {role: asked.get(role, role) for role in roles}
+    for role, column in columns.items():
+        if names.count(column) > 1:
+            raise BadInput(f"{what} has more than one column {column!r}.", f"It has {', '.join(names)}.")
+        if column not in names and (role in needed or (role in asked and role not in ("label", "label_time"))):
+            way_out = "Name it: --columns '{" + f"{role}: COLUMN" + "}'."
+            raise BadInput(f"{what} has no column {column!r}.", f"It has {', '.join(names)}.", way_out)
+    return {role: column for role, column in columns.items() if column in names}
+
+
+def quoted(column: str) -> str:
+    """A name as SQL has it."""
+    return '"' + column.replace('"', '""') + '"'
+
+
+def text(column: str, kind: str) -> str:
+    """SQL of a cell as text: whole floats without `.0`, nothing as NULL."""
+    c = quoted(column)
+    if kind in ("DOUBLE", "FLOAT"):
+        whole = f"isfinite({c}) AND {c} = floor({c}) AND abs({c}) < 9007199254740992"
+        of_whole = f"CAST(CAST({c} AS BIGINT) AS VARCHAR)"
+        return f"CASE WHEN isnan({c}) THEN NULL WHEN {whole} THEN {of_whole} ELSE {c}::VARCHAR END"
+    return f"nullif(trim({c}::VARCHAR), '')"
+
+
+def number(column: str) -> str:
+    """SQL of a cell as a number; NULL if it is none."""
+    return f"try_cast({quoted(column)} AS DOUBLE)"
+
+
+def truth(column: str) -> str:
+    """SQL of a cell as true or false; NULL if it is neither."""
+    return f"try_cast({quoted(column)} AS BOOLEAN)"
+
+
+def seconds(column: str, kind: str) -> tuple[str, str]:
+    """SQL of a time, and of how it is written: 0 without zone, 1 with one, 2 a number since 1970, NULL not at all."""
+    c = quoted(column)
+    if kind.startswith("TIMESTAMP") or kind == "DATE":
+        return f"epoch({c}::TIMESTAMPTZ)", f"CASE WHEN {c} IS NOT NULL THEN {int('TIME ZONE' in kind)} END"
+    if kind not in ("VARCHAR", "JSON"):
+        return f"try_cast({c} AS DOUBLE)", f"CASE WHEN {c} IS NOT NULL THEN 2 END"
+    cell = f"trim({c}::VARCHAR)"
+    value = (
+        f"coalesce(try_cast({cell} AS DOUBLE), epoch(try_cast({cell} AS TIMESTAMPTZ)), "
+        f"epoch(try_cast({cell} || '-01' AS TIMESTAMPTZ)))"
+    )
+    form = f"CASE WHEN regexp_matches({cell}, {NUMBER}) THEN 2 ELSE regexp_matches({cell}, {ZONED})::INT END"
+    return value, f"CASE WHEN {value} IS NOT NULL THEN {form} END"

@@ -1,0 +1,157 @@
+"""`age --json`: what a log says, as plain data."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from driftline.curate.core.errors import BadConfig
+from driftline.eval.service_log.age import Aged
+from driftline.eval.service_log.forecast import Ahead
+from driftline.eval.service_log.parts import Part
+from driftline.eval.service_log.periods import day_of
+
+ALARM = re.compile(r"\s*(accuracy|forecast|slope|half_life_days)\s*([<>])\s*(-?\d+(?:\.\d+)?)\s*")
+
+
+def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
+    """JSON of everything; numbers that are not known are None. Raises BadConfig for an alarm that is none."""
+    cells, decay, fit, names = aged.cells, aged.decay, aged.fit, [one.name for one in aged.versions]
+    half = [number(one * aged.days_a_period) for one in (decay.half_life, decay.half_life_low, decay.half_life_high)]
+    base = int(decay.lags[0]) if len(decay.lags) else 0
+    out = {
+        "cells": [_cell(aged, k) for k in np.flatnonzero(cells.usable).tolist()],
+        "gaps": [_gap(aged, k) for k in np.flatnonzero(~cells.usable).tolist()],
+        "period": aged.periods.unit,
+        "slope_per_period": {"value": number(fit.slope), "low": number(fit.low), "high": number(fit.high)},
+        "curve": [
+            {"age_periods": int(lag), "value": number(value), "low": number(low), "high": number(high),
+             "versions": int(n)}
+            for lag, value, low, high, n in zip(
+                decay.lags, decay.accuracy, decay.low, decay.high, decay.versions, strict=True
+            )
+        ],
+        "retained": {
+            str(int(lag) - base): number(left) for lag, left in zip(decay.lags[1:], decay.retained[1:], strict=True)
+        },
+        "half_life_days": half[0],
+        "half_life_interval_days": half[1:],
+        "break": None
+        if aged.change is None
+        else {
+            "from": day_of(aged.start_of(aged.change.period)),
+            "value": aged.change.change, "low": aged.change.low, "high": aged.change.high,
+        },
+        "split": None if aged.split is None else {"harder": aged.split.harder, "older": aged.split.older},
+        "split_because": aged.split_because or None,
+        "forecast": [_ahead(aged, one, names) for one in aged.ahead],
+        "advice": {
+            "retrain": aged.advice.retrain,
+            "payback_periods": number(aged.advice.payback),
+            "gain": aged.advice.gain and dict(zip(("value", "low", "high"), aged.advice.gain, strict=True)),
+            "because": aged.advice.because,
+        },
+        "estimates": _estimates(aged, names),
+        "classes": [_part(one) for one in aged.classes],
+        "groups": [_part(one) for one in aged.groups],
+        "confidence": [vars(one) | {"age_periods": one.lag} for one in aged.confidence],
+        "counts": aged.counts,
+        "notes": list(aged.notes),
+    }  # fmt: skip
+    if alarm is not None:
+        out["alarm"] = alarm_of(aged, alarm)
+    return out
+
+
+def number(value: float | None) -> float | None:
+    """None for what is not finite."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _cell(aged: Aged, k: int) -> dict[str, Any]:
+    cells = aged.cells
+    version, period = int(cells.version[k]), int(cells.period[k])
+    return _span(aged, version, period) | {
+        "age_days": aged.age_days(version, period), "n": int(cells.labelled[k]), "predictions": int(cells.rows[k]),
+        "accuracy": float(cells.accuracy[k]), "low": float(cells.low[k]), "high": float(cells.high[k]),
+    }  # fmt: skip
+
+
+def _gap(aged: Aged, k: int) -> dict[str, Any]:
+    cells = aged.cells
+    why = "labels are still to come" if cells.pending[k] else "too few labels"
+    why = "older than the training data" if cells.lag[k] < 0 else why
+    about = {"predictions": int(cells.rows[k]), "n": int(cells.labelled[k]), "because": why}
+    return _span(aged, int(cells.version[k]), int(cells.period[k])) | about
+
+
+def _span(aged: Aged, version: int, period: int) -> dict[str, Any]:
+    days = (day_of(aged.start_of(place)) for place in (period, period + 1))
+    return {"version": aged.versions[version].name} | dict(zip(("from", "to"), days, strict=True))
+
+
+def _ahead(aged: Aged, one: Ahead, names: list[str]) -> dict[str, Any]:
+    about = {"age_days": aged.age_days(one.version, one.period), "value": one.value, "low": one.low, "high": one.high}
+    return _span(aged, one.version, one.period) | about | {"extrapolated": one.extrapolated}
+
+
+def _part(one: Part) -> dict[str, Any]:
+    slope = None
+    if one.fit is not None:
+        slope = {"value": number(one.fit.slope), "low": number(one.fit.low), "high": number(one.fit.high)}
+    return {"name": one.name, "n": one.n, "accuracy": one.accuracy, "slope_per_period": slope}
+
+
+def _estimates(aged: Aged, names: list[str]) -> dict[str, Any]:
+    """Of cells without a number, with the method's mean absolute error so long after its source."""
+    out: dict[str, Any] = {}
+    gaps = np.flatnonzero(~aged.cells.usable & (aged.cells.lag >= 0)).tolist()
+    for method, values in aged.estimates.value.items():
+        errors = aged.estimates.error[method]
+        cells = [
+            _span(aged, int(aged.cells.version[k]), int(aged.cells.period[k]))
+            | {"value": float(values[k]), "past_error": errors.get(int(aged.estimates.since[k]))}
+            for k in gaps if np.isfinite(values[k])
+        ]  # fmt: skip
+        out[method] = {
+            "past_error_by_periods": {str(age): error for age, error in errors.items()},
+            "cells": cells,
+            "because": aged.estimates.silent.get(method),
+        }
+    return out
+
+
+def alarm_of(aged: Aged, text: str) -> dict[str, Any]:
+    """Whether a limit is crossed with confidence: the whole 95 % interval lies beyond it.
+
+    text: accuracy (of the newest version in its last complete period), forecast (of it, the furthest one), slope or
+    half_life_days, then < or >, then a number. Raises BadConfig."""
+    match = ALARM.fullmatch(text)
+    if match is None:
+        expected = "Expected accuracy, forecast, slope or half_life_days, < or >, and a number, as in accuracy<0.8."
+        raise BadConfig(f"--alarm is {text!r}.", expected)
+    name, sign, limit = match[1], match[2], float(match[3])
+    low, value, high = _measured(aged, name)
+    crossed = (high is not None and high < limit) if sign == "<" else (low is not None and low > limit)
+    return {"limit": text.strip(), "value": value, "low": low, "high": high, "crossed": crossed}
+
+
+def _measured(aged: Aged, name: str) -> tuple[float | None, float | None, float | None]:
+    """Low, value, high."""
+    cells = aged.cells
+    if name == "slope":
+        return number(aged.fit.low), number(aged.fit.slope), number(aged.fit.high)
+    if name == "half_life_days":
+        half = (aged.decay.half_life_low, aged.decay.half_life, aged.decay.half_life_high)
+        return tuple(number(one * aged.days_a_period) for one in half)  # type: ignore[return-value]
+    last = int(cells.period[cells.usable].max())
+    if name == "forecast":
+        if not aged.ahead:
+            return None, None, None
+        one = max(aged.ahead, key=lambda ahead: (ahead.period, ahead.version))
+        return one.low, one.value, one.high
+    k = max(np.flatnonzero(cells.usable & (cells.period == last)).tolist(), key=lambda k: int(cells.version[k]))
+    return float(cells.low[k]), float(cells.accuracy[k]), float(cells.high[k])

@@ -1,0 +1,125 @@
+"""What a version will be worth in the next periods, and whether a fresh one would pay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftline.eval.service_log.cells import Cells
+from driftline.eval.service_log.trend import FREE, Break, Fading, Line, fading, line, student_at
+
+HORIZON = 3  # periods after the last one of the log
+CLEAR = 6.0  # by how much one shape must be the better description (BIC) to stand alone
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """One version in one period to come, or whose labels are still to come."""
+
+    version: int
+    period: int
+    lag: int
+    value: float
+    low: float
+    high: float
+    extrapolated: bool
+    """whether no version was tested at this age"""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Whether to train a fresh version now."""
+
+    retrain: bool | None
+    """None: not known"""
+    payback: float | None
+    """periods until what it saves is what it costs"""
+    gain: tuple[float, float, float] | None
+    """accuracy that a fresh version has more in the next period, with a 95 % interval"""
+    because: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """Levels of versions before and after a break."""
+
+    line: Line
+    """with 0 before and 1 after it in the place of ages"""
+
+    def at(self, version: int, lag: float) -> tuple[float, float]:
+        """As `Line.at`; after the break at every age."""
+        return self.line.at(version, 1)
+
+
+def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> list[Ahead]:
+    """Of the versions in the last complete period, up to `HORIZON` periods after the log; [] with too few cells. After
+    a break the level stays, else accuracy falls as it did: in a straight line, or exponentially towards chance if that
+    leaves less. Beyond the longest tested age the interval holds both lines, after a break the slope, too, unless one
+    is clearly the better description. It is of what a cell of average size will show."""
+    use = cells.usable
+    if fit.free < FREE or not use.any() or not math.isfinite(fit.slope):
+        return []
+    last = int(cells.period[use].max())
+    of = use & (cells.period == last)
+    lags = dict(zip(cells.version[of].tolist(), cells.lag[of].tolist(), strict=True))
+    longest, ahead = int(cells.lag[use].max()), []
+    shapes: list[Line | Fading | Step] = [fit]
+    if change is not None:
+        after = (cells.period[use] >= change.period).astype(np.int64)
+        step = line(cells.version[use], cells.period[use], after, cells.accuracy[use], cells.effective[use])
+        shapes = [Step(step), fit] if change.apart < CLEAR else [Step(step)]
+    elif (fade := fading(cells, fit)) is not None:
+        apart = int(use.sum()) * math.log(max(fit.loss, 1e-12) / max(fade.line.loss, 1e-12))
+        shapes = [fade, fit] if apart > 0 else [fit, fade]
+        shapes = shapes if abs(apart) < CLEAR else shapes[:1]
+    for period in range(last + 1, max(periods - 1, last) + HORIZON + 1):
+        for version, lag in lags.items():
+            age = lag + period - last
+            beyond = age > longest
+            held = shapes if beyond or change is not None else shapes[:1]
+            spans = [one.at(version, age) for one in held]
+            half = student_at(fit.free)
+            low, high = min(value - half * sd for value, sd in spans), max(value + half * sd for value, sd in spans)
+            value, low, high = (min(max(end, 0.0), 1.0) for end in (spans[0][0], low, high))
+            ahead.append(Ahead(version, period, age, value, low, high, beyond))
+    return ahead
+
+
+def advice(
+    cells: Cells, fit: Line, ahead: list[Ahead], cost_error: float | None, cost_retrain: float | None
+) -> Advice:  # fmt: skip
+    """cost_error, cost_retrain: of one wrong answer, and of training a version, in one currency. A fresh version is
+    worth what versions had at the youngest age, on average. Payback: what training costs over what it saves in one
+    period: errors of so many predictions [alpha = c / (e N), Regol et al. 2025, eq. 3]."""
+    use = cells.usable
+    if not ahead:
+        return Advice(None, None, None, "Too few complete cells: nothing can be forecast.")
+    young = _young(cells)
+    if len(young) < 2:
+        return Advice(None, None, None, "One version only: what a fresh one would reach is not known.")
+    newest = max((one for one in ahead if one.period == ahead[0].period), key=lambda one: (-one.lag, one.version))
+    fresh = float(np.mean(cells.accuracy[young]))
+    of_fresh = float(fit.scatter[np.searchsorted(np.flatnonzero(use), young)].sum()) / len(young) ** 2
+    gain = fresh - newest.value
+    half = math.hypot((newest.high - newest.low) / 2, student_at(fit.free) * math.sqrt(of_fresh))
+    interval = (gain, gain - half, gain + half)
+    points = f"A fresh version would be {100 * gain:+.1f} points ({100 * interval[1]:+.1f} to {100 * interval[2]:+.1f})"
+    if cost_error is None or cost_retrain is None:
+        return Advice(None, None, interval, f"{points} better; no costs were given.")
+    rows = float(np.mean(cells.rows[use & (cells.version == newest.version)]))
+    payback = cost_retrain / (cost_error * rows) / gain if gain > 0 and cost_error > 0 else None
+    if interval[1] <= 0 <= interval[2]:
+        return Advice(None, payback, interval, f"{points} better: whether it is better is not known.")
+    if payback is None:
+        return Advice(False, None, interval, f"{points} better: it saves nothing.")
+    pays = payback <= HORIZON
+    verdict = f"it pays back in {payback:.1f} periods, {'within' if pays else 'beyond'} the next {HORIZON}"
+    return Advice(pays, payback, interval, f"{points} better: {verdict}.")
+
+
+def _young(cells: Cells) -> np.ndarray:
+    """Places of the usable cells of the youngest age that any version was tested at."""
+    use = np.flatnonzero(cells.usable)
+    return use[cells.lag[use] == cells.lag[use].min()] if len(use) else use

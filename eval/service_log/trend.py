@@ -1,0 +1,380 @@
+"""How fast versions of a model lose accuracy: slope, break, half-life, split of causes and forecast, from cells.
+
+A cell is one version in one period. Levels of versions are their own; the loss by age is one for all. Cells scatter
+more than their labels say, since periods differ: the variance between periods is estimated beside that of labels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from driftline.eval.scoring.bands import Floats, Z, quantiles
+from driftline.eval.scoring.decay import first_below
+from driftline.eval.service_log.cells import Cells
+
+Ints = npt.NDArray[np.int64]
+REPLICATES = 1_000
+FREE = 3  # degrees of freedom below which nothing is forecast
+SURE = 2.0  # by how much a break must be the better description (BIC)
+RARE = 0.02  # how often chance may make such a step
+EMPTY = 1e-9  # squares of a column that levels explain
+STEPS = 60  # of the search for the variance between cells
+
+
+@dataclass(frozen=True)
+class Line:
+    """Generalised least squares of K cells with an own level for each version. Cells of one period share what is
+    special to it."""
+
+    slope: float
+    """change of accuracy per period; NaN: no version has two ages"""
+    low: float
+    high: float
+    places: dict[int, int]
+    """version → place of its level among the coefficients; the slope is the last"""
+    coefficients: Floats
+    """(V + 1,)"""
+    covariance: Floats
+    """(V + 1, V + 1) of them"""
+    variance: float
+    """of a cell of average size about the line"""
+    free: int
+    """degrees of freedom"""
+    between: float
+    """variance of periods, beside that of labels"""
+    scatter: Floats
+    """(K,) variance of each cell by its labels and its period, as the rests have it"""
+    loss: float
+    """weighted sum of squares of the rests"""
+
+    def at(self, version: int, lag: float) -> tuple[float, float]:
+        """Accuracy of a version at an age, and the standard deviation of what a cell of average size will show."""
+        x = np.zeros(len(self.coefficients))
+        x[self.places[version]], x[-1] = 1, lag
+        return float(x @ self.coefficients), math.sqrt(float(x @ self.covariance @ x) + self.variance)
+
+
+@dataclass(frozen=True)
+class Break:
+    """A change at the start of a period, of all versions."""
+
+    period: int
+    """the first one after it"""
+    change: float
+    low: float
+    high: float
+    apart: float
+    """by how much it describes the cells better than the slope (BIC)"""
+
+
+def line(version: Ints, period: Ints, lag: Ints, accuracy: Floats, effective: Floats) -> Line:
+    """Of K cells with numbers: version, period, lag, accuracy and number of independent labels."""
+    of_labels = _of_labels(accuracy, effective)
+    names, place = np.unique(version, return_inverse=True)
+    design = np.concatenate([np.eye(len(names))[place], lag[:, None]], 1).astype(np.float64)
+    ages = bool((np.bincount(place, lag**2) * np.bincount(place) > np.bincount(place, lag) ** 2).any())
+    design = design if ages else design[:, :-1]
+    free = len(accuracy) - design.shape[1]
+    period = np.unique(period, return_inverse=True)[1]
+    between = _between(design, period, accuracy, of_labels, free)
+    if between > 0:  # cells of one period say the same about it
+        free = max(min(free, int(period.max()) + 1 - design.shape[1]), min(free, 1))
+    size = float((between + of_labels).mean())
+    fitted, inverse, loss = _solved(design, period, accuracy, of_labels / size, between / size)
+    variance = loss / (len(accuracy) - design.shape[1]) if free > 0 else math.nan
+    covariance = inverse * variance
+    if not ages:
+        fitted, covariance = np.append(fitted, math.nan), np.full((len(names) + 1,) * 2, math.nan)
+    half = student_at(free) * math.sqrt(covariance[-1, -1]) if free > 0 and ages else math.nan
+    slope, scatter = float(fitted[-1]), (of_labels + between) / size * variance
+    places = {int(name): k for k, name in enumerate(names)}
+    return Line(slope, slope - half, slope + half, places, fitted, covariance, variance, free, between, scatter, loss)
+
+
+@dataclass(frozen=True)
+class Fading:
+    """The same cells with a fall that slows down: c + A exp(−rate · age), an own A for each version."""
+
+    chance: float
+    """c: what is left at last"""
+    line: Line
+    """its coefficients are A and the rate; `loss` is of this shape"""
+
+    def at(self, version: int, lag: float) -> tuple[float, float]:
+        """As `Line.at`."""
+        fit = self.line
+        level, rate = (float(fit.coefficients[k]) for k in (fit.places[version], -1))
+        left = math.exp(-rate * lag)
+        x = np.zeros(len(fit.coefficients))
+        x[fit.places[version]], x[-1] = left, -level * lag * left
+        return self.chance + level * left, math.sqrt(float(x @ fit.covariance @ x) + fit.variance)
+
+
+def fading(cells: Cells, fit: Line) -> Fading | None:
+    """By Gauss–Newton, with the variances of the line; None where nothing falls, or all is gone."""
+    use = cells.usable
+    version, lag = cells.version[use], cells.lag[use]
+    accuracy, n = cells.accuracy[use], cells.effective[use]
+    chance = float(np.average(cells.chance[use], weights=n))
+    period = np.unique(cells.period[use], return_inverse=True)[1]
+    place = np.array([fit.places[v] for v in version.tolist()])
+    if not fit.slope < 0 or not (fit.coefficients[:-1] > chance).all():
+        return None
+    # As the line has them: the variance of a cell of average size is 1.
+    size = float(fit.scatter.mean())
+    of_labels, between = fit.scatter / size, fit.between / (fit.between + _of_labels(accuracy, n).mean())
+    of_labels = of_labels - between
+    if not (of_labels > 0).all():
+        return None
+    levels = fit.coefficients[:-1] - chance
+    rate = -fit.slope / float(levels.mean())
+    inverse, loss = np.zeros((0, 0)), math.inf
+    for _ in range(STEPS):
+        left = np.exp(-rate * lag)
+        design = np.zeros((len(lag), len(levels) + 1))
+        design[np.arange(len(lag)), place], design[:, -1] = left, -levels[place] * lag * left
+        rest = accuracy - chance - levels[place] * left
+        change, inverse, _ = _solved(design, period, rest, of_labels, between)
+        loss = _solved(design[:, :0], period, rest, of_labels, between)[2]
+        levels, rate = levels + change[:-1], rate + float(change[-1])
+        if not (levels > 0).all() or not 0 < rate < 1:
+            return None
+        if np.abs(change).max() < EMPTY:
+            break
+    coefficients = np.append(levels, rate)
+    variance = loss / (fit.loss / fit.variance) if fit.variance > 0 else 0.0
+    return Fading(
+        chance, replace(fit, coefficients=coefficients, covariance=inverse * variance, variance=variance, loss=loss)
+    )
+
+
+def _of_labels(accuracy: Floats, effective: Floats) -> Floats:
+    """(K,) variance of cells by their labels; one share for all, because a cell without mistakes is not certain."""
+    mean = float(np.average(accuracy, weights=effective))
+    return np.asarray(max(mean * (1 - mean), 1e-4) / effective)
+
+
+def _solved(
+    design: Floats, period: Ints, accuracy: Floats, of_labels: Floats, between: float
+) -> tuple[Floats, Floats, float]:
+    """Coefficients, the inverse of the normal matrix, and the weighted squares of the rests, where cells have the
+    variance `of_labels` each and those of one period `between` in common."""
+    inside = np.concatenate([design, accuracy[:, None]], 1)
+    scaled = inside / of_labels[:, None]
+    sums = np.zeros((int(period.max()) + 1, inside.shape[1]))
+    np.add.at(sums, period, scaled)
+    share = between / (1 + between * np.bincount(period, 1 / of_labels))
+    products = inside.T @ scaled - sums.T @ (sums * share[:, None])  # Sherman–Morrison in each period
+    normal, right = products[:-1, :-1], products[:-1, -1]
+    inverse = np.asarray(np.linalg.pinv(normal, hermitian=True), np.float64)
+    fitted = inverse @ right
+    return fitted, inverse, max(float(products[-1, -1] - right @ fitted), 0.0)
+
+
+def _between(design: Floats, period: Ints, accuracy: Floats, of_labels: Floats, free: int) -> float:
+    """Variance between periods beyond that of labels, so that the weighted squares of the rests are as many as the
+    degrees of freedom [Paule & Mandel 1982]; 0 if labels explain them all, or if no difference of periods does."""
+
+    def excess(between: float) -> float:
+        return _solved(design, period, accuracy, of_labels, between)[2] - free
+
+    low, high = 0.0, 1.0
+    if free < 1 or excess(low) <= 0 or excess(high) > 0:
+        return 0.0
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
+
+
+def student_at(free: float) -> float:
+    """The quantile of Student's t for a 95 % interval with so many degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(free, 0.975))
+
+
+def break_of(cells: Cells, fit: Line, rng: np.random.Generator) -> Break | None:
+    """A sudden change that says more than a slope, or None: own levels and one step at the best period. The step must
+    be larger than the best of any period would be by chance, and describe the cells better than the slope (BIC)."""
+    use = cells.usable
+    version, period, accuracy = cells.version[use], cells.period[use], cells.accuracy[use]
+    starts, levels = np.unique(period)[1:], len(fit.places)
+    free = len(accuracy) - levels - 1
+    if free < FREE or not len(starts) or not (fit.scatter > 0).all():
+        return None
+    weight = 1 / fit.scatter
+    weight /= weight.mean()
+    own = np.eye(levels)[[fit.places[v] for v in version.tolist()]] * np.sqrt(weight)[:, None]
+    basis = np.linalg.qr(own)[0]
+    steps = (period[:, None] >= starts).astype(np.float64) * np.sqrt(weight)[:, None]
+    steps -= basis @ (basis.T @ steps)
+    length = np.sqrt((steps**2).sum(0))
+    inside = length > EMPTY
+    if not inside.any():
+        return None
+    steps, starts, length = steps[:, inside] / length[inside], starts[inside], length[inside]
+
+    def gains(y: Floats) -> tuple[Floats, Floats]:
+        """y (K, R) → (S, R) share of the squares that a step at each period explains, and its size."""
+        y = y - basis @ (basis.T @ y)
+        size = steps.T @ y
+        return size**2 / np.maximum((y**2).sum(0), 1e-300), size
+
+    share, size = gains((accuracy * np.sqrt(weight))[:, None])
+    best = int(share[:, 0].argmax())
+    by_chance = gains(rng.standard_normal((len(accuracy), REPLICATES)))[0].max(0)
+    if (by_chance >= share[best, 0]).mean() > RARE:
+        return None
+    total = float(size[best, 0] ** 2 / share[best, 0])
+    left, sloped = total * (1 - float(share[best, 0])), _squares(basis, cells.lag[use], accuracy, np.sqrt(weight))
+    apart = len(accuracy) * math.log(max(sloped, 1e-12) / max(left, 1e-12)) - math.log(len(accuracy))
+    if apart < SURE:
+        return None
+    change = float(size[best, 0] / length[best])
+    half = student_at(free) * math.sqrt(left / free) / float(length[best])
+    return Break(int(starts[best]), change, change - half, change + half, apart)
+
+
+def _squares(basis: Floats, lag: Ints, accuracy: Floats, root: Floats) -> float:
+    """What levels and a slope leave."""
+    x, y = (values - basis @ (basis.T @ values) for values in (lag * root, accuracy * root))
+    along = float(x @ x)
+    return float(y @ y) - (float(x @ y) ** 2 / along if along > EMPTY else 0.0)
+
+
+@dataclass(frozen=True)
+class Decay:
+    """Of the versions that were tested at the youngest age. A lags from that one on."""
+
+    lags: Ints
+    """(A,)"""
+    accuracy: Floats
+    """(A,) mean of versions when young, and the mean change of those that were tested at both ages"""
+    low: Floats
+    high: Floats
+    retained: Floats
+    """(A,) share of the accuracy above chance that is left"""
+    retained_low: Floats
+    retained_high: Floats
+    half_life: float
+    """lags until half of it is left; infinity: not reached; NaN: never above chance, or no second age"""
+    half_life_low: float
+    half_life_high: float
+    versions: Ints
+    """(A,) how many"""
+
+
+def decay(cells: Cells, fit: Line, rng: np.random.Generator) -> Decay:
+    """Replicates draw each cell anew, with the scatter of labels and of periods."""
+    use = cells.usable
+    r, chance = _placed(cells, use, cells.accuracy), _placed(cells, use, cells.chance)
+    lags = np.flatnonzero((~np.isnan(r)).any(0))
+    drawn = np.stack([_placed(cells, use, _put(use, values)) for values in _drawn(cells, fit, rng)])
+    values, count = _by_age(r[None], lags)
+    draws, _ = _by_age(drawn, lags)
+    left, lefts = (_left(one, chance, lags) for one in (r[None], drawn))
+    low, high = quantiles(draws, (0.025, 0.975))
+    left_low, left_high = quantiles(lefts, (0.025, 0.975))
+    since = (lags - lags[0]).astype(np.float64) if len(lags) else np.zeros(0)
+    if len(lags) < 2 or not np.isfinite(left[0]).all():
+        half = (math.nan,) * 3
+    else:
+        times = first_below(lefts, 0.5, since)
+        ends = quantiles(times, (0.025, 0.975))
+        half = (float(first_below(left, 0.5, since)[0]), float(ends[0]), float(ends[1]))
+    return Decay(lags, values[0], np.clip(low, 0, 1), np.clip(high, 0, 1), left[0], left_low, left_high, *half, count)
+
+
+def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
+    """(B, K) accuracies of the usable cells as other labels and other periods would have them. Where versions share
+    ages, what is special to periods is what an own level of each age leaves: a curve that bends is no scatter."""
+    use = cells.usable
+    p, n = cells.accuracy[use], cells.effective[use]
+    of_labels = np.maximum(p * (1 - p), 1 / (n + 4)) / n
+    period = np.unique(cells.period[use], return_inverse=True)[1]
+    ages = [np.unique(of[use], return_inverse=True)[1] for of in (cells.version, cells.lag)]
+    design = np.concatenate([np.eye(int(of.max(initial=0)) + 1)[of] for of in ages], 1)
+    free = len(p) - int(np.linalg.matrix_rank(design)) if len(p) else 0
+    between, more = fit.between, 1.0
+    if free >= FREE:
+        between = _between(design, period, p, _of_labels(p, n), free)
+        more = max(_solved(design, period, p, _of_labels(p, n), between)[2] / free, 1.0)
+    wide = student_at(free if free >= FREE else fit.free) / Z if fit.free > 0 else 1.0
+    shared = rng.standard_normal((REPLICATES, int(period.max(initial=0)) + 1))[:, period] * math.sqrt(between) * wide
+    return p + shared + rng.standard_normal((REPLICATES, len(p))) * np.sqrt(of_labels * more)
+
+
+def _put(use: npt.NDArray[np.bool_], values: Floats) -> Floats:
+    out = np.full(len(use), np.nan)
+    out[use] = values
+    return out
+
+
+def _placed(cells: Cells, use: npt.NDArray[np.bool_], values: Floats) -> Floats:
+    """(V, L) values of the usable cells by version and lag; NaN: none."""
+    lags = int(cells.lag[use].max(initial=0)) + 1
+    out = np.full((int(cells.version.max()) + 1, lags), np.nan)
+    out[cells.version[use], cells.lag[use]] = values[use]
+    return out
+
+
+def _by_age(r: Floats, lags: Ints) -> tuple[Floats, Ints]:
+    """r (B, V, L) → (B, A) accuracy by age, (A,) number of versions."""
+    if not len(lags):
+        return np.zeros((len(r), 0)), np.zeros(0, np.int64)
+    own = r[:, :, lags[0]]
+    both = ~np.isnan(r[0][:, lags]) & ~np.isnan(own[0])[:, None]
+    change = np.where(both, r[:, :, lags] - own[:, :, None], 0).sum(1) / np.where(both.any(0), both.sum(0), np.nan)
+    return np.nanmean(own, 1)[:, None] + change, both.sum(0)
+
+
+def _left(r: Floats, chance: Floats, lags: Ints) -> Floats:
+    """r (B, V, L), chance (V, L) → (B, A) share above chance that versions have left: a ratio of sums."""
+    if not len(lags):
+        return np.zeros((len(r), 0))
+    above = (r - chance)[:, :, lags]
+    both = ~np.isnan(above[0]) & ~np.isnan(above[0][:, :1])
+    now, first = (np.where(both, one, 0).sum(1) for one in (above, above[:, :, :1]))
+    return np.where(first > 0, now / np.where(first > 0, first, 1), np.nan)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Why a version's accuracy fell since it was young, on average over pairs with a fresh version in one period."""
+
+    harder: float
+    """what fresh versions lose between the two periods: the data got harder, or other classes came"""
+    older: float
+    """what the old version is behind the fresh one in the later period"""
+    pairs: int
+
+
+def split(cells: Cells) -> tuple[Split | None, str]:
+    """Of the oldest age at which two versions, an old and a fresh one, were in service in one period; or why none."""
+    use = cells.usable
+    at = {(int(v), int(p)): k for k, (v, p) in enumerate(zip(cells.version, cells.period, strict=True)) if use[k]}
+    young = {v: min((int(cells.lag[k]), k) for (one, _), k in at.items() if one == v) for v in {v for v, _ in at}}
+    pairs = []
+    for (version, period), old in at.items():
+        lag, first = young[version]
+        for other, (fresh_lag, fresh) in young.items():
+            if other != version and int(cells.period[fresh]) == period and fresh_lag <= lag < int(cells.lag[old]):
+                pairs.append((int(cells.lag[old]) - lag, first, fresh, old))
+    if not pairs:
+        several = len(young) > 1
+        return None, (
+            "No period has an old and a fresh version: an older model and harder data look the same. "
+            + ("Versions follow each other; " if several else "There is one version; ")
+            + "let the old one answer a part of the next month, or score stored inputs with it."
+        )
+    oldest = max(age for age, *_ in pairs)
+    of = [(first, fresh, old) for age, first, fresh, old in pairs if age == oldest]
+    accuracy = cells.accuracy
+    harder = float(np.mean([accuracy[first] - accuracy[fresh] for first, fresh, _ in of]))
+    older = float(np.mean([accuracy[fresh] - accuracy[old] for _, fresh, old in of]))
+    return Split(harder, older, len(of)), ""

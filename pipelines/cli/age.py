@@ -1,0 +1,137 @@
+"""`driftline age`: the log of a model in service → how fast it ages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from markupsafe import Markup
+
+from driftline.curate.core.errors import BadConfig
+from driftline.pipelines.cli.common import Json, command, next_step, option, show
+from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.stream_options import columns_of
+
+if TYPE_CHECKING:
+    from driftline.eval.service_log.age import Aged
+
+age_app = typer.Typer()
+CROSSED = 4  # exit code
+
+
+@command(age_app, "age", "driftline age log.parquet --versions versions.csv --out page", panel="Evaluate")
+def age(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG…", help="Predictions: Parquet, CSV, JSON lines.")],
+    out: Annotated[
+        Path | None, option("--out", "PAGE", "Page with age.json beside it: a folder, or a file that ends with .html.")
+    ] = None,
+    versions: Annotated[
+        Path | None,
+        option("--versions", "FILE", "Columns version and trained_to; deployed_from, deployed_to, accuracy if known."),
+    ] = None,
+    labels: Annotated[
+        list[Path] | None,
+        option("--labels", "FILE", "Labels that came late: columns id, label, label_time. Repeatable."),
+    ] = None,
+    columns: Annotated[
+        str | None, option("--columns", "YAML", "Columns with other names, as in '{time: ts, prediction: answer}'.")
+    ] = None,
+    period: Annotated[
+        str, option("--period", "UNIT", "month, week, day, year, N parts; auto: the longest of which there are four.")
+    ] = "auto",
+    until: Annotated[
+        str | None, option("--until", "DATE", "Use only what was there on this day: predictions and labels.")
+    ] = None,
+    cost_error: Annotated[
+        float | None, option("--cost-error", "X", "Cost of one wrong answer, for the advice.", min=0)
+    ] = None,
+    cost_retrain: Annotated[
+        float | None, option("--cost-retrain", "Y", "Cost of training a version, in the same currency.", min=0)
+    ] = None,
+    alarm: Annotated[
+        str | None,
+        option(
+            "--alarm",
+            "LIMIT",
+            "Exit with 4 if the 95 % interval lies beyond it: accuracy, forecast, slope, half_life_days, as in "
+            "'accuracy<0.8'.",
+        ),
+    ] = None,
+    metrics: Annotated[
+        Path | None, option("--metrics", "FILE", "Numbers for Prometheus' text file collector, ends with .prom.")
+    ] = None,
+    ask: Annotated[
+        int | None, option("--ask", "N", "Draw N predictions of the last period to label, into PAGE's folder.", min=1)
+    ] = None,
+    title: Annotated[str, option("--title", None, "Title of the page.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Say how fast a model in service ages, from its log.
+
+    One row a prediction: time, id, version, prediction; score, label, label_time, group and served (false: shadow) if
+    there are. Of rows with one id and version the last counts. Labels may be late or missing for most.
+    """
+    from driftline.eval.service_log.age import age as age_of
+    from driftline.eval.service_log.document import document
+    from driftline.eval.service_log.metrics import metrics_text, write_metrics
+    from driftline.eval.service_log.page import write
+    from driftline.eval.service_log.sentences import answer
+
+    if out is not None:
+        guarded_out(out, "age", ("", ".html"))
+    if metrics is not None:
+        guarded_out(metrics, suffixes=(".prom",), option="--metrics")
+    if ask is not None and out is None:
+        raise BadConfig("--ask was given without --out.", "Expected a page, beside which the list is written.")
+    mapped = columns_of(columns)
+    aged = age_of(
+        logs, versions=versions, labels=[_labels(path) for path in labels or ()], columns=mapped, period=period,
+        until=until, cost_error=cost_error, cost_retrain=cost_retrain,
+    )  # fmt: skip
+    result = document(aged, alarm)
+    text = [*(str(Markup(one).striptags()) for one in answer(aged)), *aged.notes]
+    if out is not None:
+        page = write(aged, out, title, alarm)
+        result |= {"out": str(out), "page": str(page)}
+        text.append(f"page: {page}")
+        if ask is not None:
+            result["asked"], asked = _asked(aged, logs, mapped, page.parent, ask)
+            text += asked
+    if metrics is not None:
+        write_metrics(metrics, metrics_text(result))
+    crossed = alarm is not None and result["alarm"]["crossed"]
+    if crossed:
+        text.append(f"Alarm: {result['alarm']['limit']} is crossed.")
+    show(as_json, result, "\n".join(text))
+    if crossed:
+        raise typer.Exit(CROSSED)
+
+
+def _labels(path: Path) -> Any:
+    """A file with labels, or the answers to a folder that --ask wrote."""
+    if not (path / "driftline.yaml").is_file():
+        return path
+    from driftline.pipelines.annotation.log_question import labels_of
+    from driftline.pipelines.cli.common import context_of
+
+    return labels_of(context_of(path, None, True))
+
+
+def _asked(
+    aged: Aged, logs: list[Path], columns: dict[str, str], out: Path, count: int
+) -> tuple[dict[str, Any], list[str]]:
+    """What --ask wrote, and lines about it."""
+    from driftline.eval.service_log.asking import drawn, rows_of
+    from driftline.pipelines.annotation.log_question import write_question
+
+    rows = rows_of(logs, columns, drawn(aged, count))
+    said = write_question(rows, aged.source.classes, logs[0].parent, out)
+    lines = [f"to label: {said['rows']:,} predictions, drawn at random: {said['file']}"]
+    if said["folder"] is None:
+        return said, [*lines, said["because"], f"Then give it with --labels {said['file']}."]
+    return said, [
+        *lines,
+        f"Then give the answers with --labels {said['folder']}.",
+        next_step("annotate", said["folder"]),
+    ]

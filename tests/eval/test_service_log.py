@@ -1,0 +1,317 @@
+"""The log of a model in service: the worked example, what is refused, what is marked, and what simulation shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import binomtest
+from support.console import driftline
+from support.helpers import drifting
+
+import driftline as dl
+from driftline.curate.core.errors import DriftlineError
+from driftline.eval import outcomes
+from driftline.eval.protocols.adaptation.estimates import atc, doc
+from driftline.eval.reporting.files.logs import write_logs
+from driftline.eval.run import evaluate
+from driftline.eval.scoring.ageing import ageing
+from driftline.eval.service_log.cells import wilson
+from driftline.eval.service_log.reading import read_log
+from driftline.eval.service_log.trend import line
+from driftline.eval.service_log.unlabelled import calibration
+from driftline.stream_builder.stream import Stream
+
+ACCURACY = {"v1": {1: 0.90, 2: 0.87, 3: 0.84, 4: 0.78}, "v2": {4: 0.88, 5: 0.85, 6: 0.82}}
+VERSIONS = {"v1": "2026-01-01", "v2": "2026-04-01"}
+Rows = list[dict[str, Any]]
+
+
+def rows_of(version: str, month: int, accuracy: float, n: int = 1000, **more: Any) -> Rows:
+    """Predictions of four equally frequent classes; so many of each are right."""
+    return [
+        {"time": f"2026-{month:02d}-{1 + i % 28:02d}T12:00:00", "id": f"{version}-{month}-{i}", "version": version,
+         "prediction": str(i % 4 if i < round(accuracy * n) else (i + 1) % 4), "label": str(i % 4), **more}
+        for i in range(n)
+    ]  # fmt: skip
+
+
+def example(without: tuple[str, int] | None = None) -> Rows:
+    """The worked example of monitoring.md, section 6."""
+    cells = [(v, m, a) for v, months in ACCURACY.items() for m, a in months.items() if (v, m) != without]
+    return [row for cell in cells for row in rows_of(*cell)]
+
+
+def aged(rows: Rows, **more: Any) -> dict[str, Any]:
+    return dl.age(pd.DataFrame(rows), **({"versions": VERSIONS} | more)).json()
+
+
+def test_the_worked_example_comes_out_to_the_last_digit() -> None:
+    said = aged(example(), cost_error=1, cost_retrain=150)
+    last = said["cells"][3]
+    assert (last["version"], last["from"], last["n"], last["age_days"]) == ("v1", "2026-04-01", 1000, 90)
+    assert (round(last["low"], 4), round(last["high"], 4)) == (0.7533, 0.8046)
+    assert said["slope_per_period"]["value"] == pytest.approx(-0.255 / 7, abs=1e-12)
+    assert said["retained"] == pytest.approx({"1": 1.22 / 1.28, "2": 1.16 / 1.28, "3": 0.53 / 0.65})
+    assert said["half_life_days"] is None
+    assert said["split"] == pytest.approx({"harder": 0.02, "older": 0.10})
+    july = said["forecast"][0]
+    assert (july["version"], july["from"], july["extrapolated"]) == ("v2", "2026-07-01", False)
+    assert [round(july[key], 5) for key in ("value", "low", "high")] == [0.77714, 0.73951, 0.81477]
+    assert said["forecast"][1]["extrapolated"]
+    assert said["advice"]["retrain"] is True
+    assert said["advice"]["payback_periods"] == pytest.approx(0.15 / (0.89 - 0.7771428571), abs=1e-9)
+    assert said["counts"] == {"read": 7000, "labelled": 7000, "pending": 0, "duplicates": 0}
+
+
+def test_without_the_overlap_the_split_is_refused_with_its_reason() -> None:
+    said = aged(example(without=("v1", 4)))
+    assert said["split"] is None
+    assert "an older model and harder data look the same" in said["split_because"]
+
+
+def test_labels_that_are_two_months_late_end_the_report_of_july_in_april() -> None:
+    rows = [row | {"label_time": str(pd.Timestamp(row["time"]) + pd.DateOffset(months=2))} for row in example()]
+    said = aged(rows, until="2026-07-01")
+    assert {cell["from"] for cell in said["cells"]} == {f"2026-0{month}-01" for month in (1, 2, 3, 4)}
+    assert {gap["because"] for gap in said["gaps"]} == {"labels are still to come"}
+    assert said["counts"]["pending"] == sum(gap["predictions"] - gap["n"] for gap in said["gaps"])
+
+
+def test_doubled_rows_say_no_more_and_doubled_ids_do() -> None:
+    rows = example()
+    once, again, twice = aged(rows), aged(rows + rows), aged(rows + [row | {"id": row["id"] + "b"} for row in rows])
+    assert again["cells"] == once["cells"]
+    assert again["counts"]["duplicates"] == 7000
+    width = [said["cells"][0]["high"] - said["cells"][0]["low"] for said in (once, twice)]
+    assert width[1] == pytest.approx(width[0] / 2**0.5, rel=0.02)
+
+
+def test_of_several_rows_of_one_prediction_the_last_counts() -> None:
+    log = read_log([[
+        {"time": "2026-01-01", "id": "a", "version": "v", "prediction": "cat"},
+        {"time": "2026-01-01", "id": "a", "version": "v", "prediction": "dog"},
+        {"time": "2026-01-01", "id": "a", "version": "w", "prediction": "cat"},
+    ]])  # fmt: skip
+    assert [log.classes[c] for c in log.prediction] == ["dog", "cat"]
+
+
+def test_few_labels_are_no_cell_and_are_counted() -> None:
+    rows = example() + [row for row in rows_of("v2", 7, 1.0, 40) if int(row["id"].rsplit("-", 1)[1]) < 3]
+    said = aged(rows)
+    assert [(gap["n"], gap["because"]) for gap in said["gaps"]] == [(3, "too few labels")]
+    assert "1 cells have fewer than 10 labels" in " ".join(said["notes"])
+
+
+def test_a_version_that_answers_one_class_has_a_number() -> None:
+    said = aged([row | {"prediction": "0"} for row in example()])
+    assert {cell["accuracy"] for cell in said["cells"]} == {0.25}
+    assert said["half_life_days"] is None
+
+
+def test_scores_of_0_and_1_say_nothing() -> None:
+    rows = [row | {"score": float(i % 2)} for i, row in enumerate(example())]
+    said = aged(rows)
+    assert said["estimates"]["atc"]["because"] == said["estimates"]["doc"]["because"] != None  # noqa: E711
+    assert not said["estimates"]["atc"]["past_error_by_periods"]
+
+
+def test_estimates_of_the_worked_example() -> None:
+    score = np.array([0.95, 0.9, 0.8, 0.7, 0.6, 0.55, 0.5, 0.4, 0.35, 0.3])
+    right = np.array([1, 1, 1, 0, 1, 0, 0, 1, 0, 0], bool)
+    target = np.array([0.9, 0.58, 0.62, 0.4])
+    assert atc(score, right, target) == 0.5
+    assert doc(score, right, target) == pytest.approx(0.52)
+    assert calibration(score, right, np.random.default_rng(0)) is None  # ten answers calibrate nothing
+    assert target.mean() == pytest.approx(0.625)
+
+
+def test_wilson_is_scipys() -> None:
+    for right, n in ((0, 12), (780, 1000), (50, 50)):
+        of = binomtest(right, n).proportion_ci(method="wilson")
+        assert [float(end) for end in wilson(np.array(right / n), np.array(float(n)))] == pytest.approx(
+            [of.low, of.high]
+        )
+
+
+def test_the_line_is_least_squares_where_cells_weigh_the_same() -> None:
+    rng = np.random.default_rng(0)
+    version, lag = np.repeat([0, 1], 5), np.tile(np.arange(5), 2)
+    accuracy = 0.8 + 0.03 * version - 0.02 * lag + 0.001 * rng.standard_normal(10)
+    fit = line(version, np.arange(10), lag, accuracy, np.full(10, 50.0))
+    design = np.column_stack([version == 0, version == 1, lag]).astype(float)
+    assert fit.coefficients == pytest.approx(np.linalg.lstsq(design, accuracy, rcond=None)[0])
+
+
+def test_months_that_differ_widen_the_interval_and_labels_of_one_customer_do() -> None:
+    rng = np.random.default_rng(1)
+    rows = example()
+    plain = aged(rows)
+    bad = set(rng.choice(50, 5, replace=False).tolist())
+    grouped = [row | {"group": f"g{i % 50}"} for i, row in enumerate(rows)]
+    alike = [row | {"prediction": "wrong"} if int(row["group"][1:]) in bad else row for row in grouped]
+    same, wide = aged(grouped), aged(alike)
+    assert same["cells"][0]["low"] == pytest.approx(plain["cells"][0]["low"], abs=0.004)
+    assert wide["cells"][0]["high"] - wide["cells"][0]["low"] > 2 * (
+        plain["cells"][0]["high"] - plain["cells"][0]["low"]
+    )
+
+
+def test_labels_of_one_class_do_not_stand_for_the_others() -> None:
+    rows = []
+    for k, row in enumerate(example()):
+        easy = row["prediction"] in ("0", "1")  # half of the answers: always right, and nearly always labelled
+        row = row | {"prediction": row["label"]} if easy else row
+        rows.append(row if easy or k % 10 == 0 else row | {"label": None})
+    said = aged(rows)
+    truth = np.mean(
+        [row["prediction"] == other["label"] for row, other in zip(rows[:1000], example()[:1000], strict=True)]
+    )
+    plain = np.mean([row["prediction"] == row["label"] for row in rows[:1000] if row["label"] is not None])
+    assert abs(said["cells"][0]["accuracy"] - truth) < 0.3 * abs(plain - truth)
+    assert any("labelled more often" in note for note in said["notes"])
+
+
+def test_labels_come_from_another_file_and_the_latest_of_an_id_counts(tmp_path: Path) -> None:
+    rows = example()
+    late = pa.table({"id": [row["id"] for row in rows] + ["v1-1-0", "nobody"],
+                     "label": [row["label"] for row in rows] + ["3", "3"],
+                     "label_time": [*["2026-01-02"] * 7000, "2026-01-03", "2026-01-03"]})  # fmt: skip
+    pq.write_table(late, tmp_path / "labels.parquet")
+    said = aged([{k: v for k, v in row.items() if k != "label"} for row in rows], labels=tmp_path / "labels.parquet")
+    assert said["cells"][0]["accuracy"] == 0.899
+    assert said["counts"]["unknown_ids"] == 1
+
+
+def test_random_labels_speak_for_a_month_whose_labels_have_not_come() -> None:
+    rows = [row | {"label_time": str(pd.Timestamp(row["time"]) + pd.DateOffset(months=2))} for row in example()]
+    asked = pd.DataFrame([{"id": f"v2-6-{i}", "label": str(i % 4), "audit": True} for i in range(0, 1000, 10)])
+    said = aged(rows, until="2026-07-01", labels=asked)
+    june = [cell for cell in said["cells"] if cell["from"] == "2026-06-01"]
+    assert [(cell["n"], cell["accuracy"]) for cell in june] == [(100, 0.82)]
+
+
+def test_a_fall_at_once_is_a_break_and_no_slope() -> None:
+    rows = [row for month in range(1, 10) for row in rows_of("v1", month, 0.9 if month < 6 else 0.8)]
+    said = aged(rows)
+    assert said["break"]["from"] == "2026-06-01"
+    assert said["break"]["value"] == pytest.approx(-0.1)
+    assert said["forecast"][0]["value"] == pytest.approx(0.8, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda rows: [row | {"time": None} for row in rows], "None of 7,000 rows has a time"),
+        (lambda rows: [row | {"label": None} for row in rows], "No version has 10 labels in a complete period"),
+        (lambda rows: [row | {"score": 87.0} for row in rows], "7,000 scores lie outside 0 … 1, the first is 87"),
+        (lambda rows: [row | {"time": 20260101 + k % 28} for k, row in enumerate(rows)], "looks like days, YYYYMMDD"),
+        (lambda rows: [row | {"time": row["time"] + "Z" * (k % 2)} for k, row in enumerate(rows)], "Give all a zone"),
+        (lambda rows: [{k: v for k, v in row.items() if k != "version"} for row in rows], "has no column 'version'"),
+    ],
+)  # fmt: skip
+def test_bad_logs_get_one_sentence(change: Callable[[Rows], Rows], words: str) -> None:
+    with pytest.raises(DriftlineError, match=words):
+        aged(change(example()))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"versions": [{"version": "v1", "trained_to": "soon"}]}, "trained_to of version 'v1' is 'soon'"),
+        ({"versions": [{"version": "v1"}, {"version": "v1"}]}, "has the version 'v1' twice"),
+        ({"versions": [{"version": "v1", "trained_to": "2026-05-01", "deployed_from": "2026-01-01"}]},
+         "deployed before the end of its training data"),
+        ({"labels": pd.DataFrame({"id": ["x"], "label": ["1"]})}, "None of the 1 ids of the labels is in the log"),
+        ({"columns": {"tmie": "ts"}}, "Did you mean 'time'"),
+        ({"columns": {"score": "confidence"}}, "has no column 'confidence'"),
+        ({"until": "some day"}, "--until is 'some day'"),
+        ({"cost_error": 1}, "Only one of --cost-error and --cost-retrain"),
+        ({"period": "fortnight"}, "--period is 'fortnight'"),
+    ],
+)  # fmt: skip
+def test_bad_options_get_one_sentence(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(DriftlineError, match=words):
+        aged(example(), **more)
+
+
+def test_what_is_missing_is_said_and_nothing_is_drawn_through_it() -> None:
+    rows = [*rows_of("v1", 1, 0.9), *rows_of("v1", 4, 0.8), *rows_of("old", 1, 0.7, 30)]
+    said = aged(rows, versions={"v1": "2026-03-01", "never": "2026-01-01"}, period="month")
+    notes = " ".join(said["notes"])
+    assert "No date of training is known of old" in notes
+    assert "The log has no prediction of never" in notes
+    assert "1,000 predictions are older than the training data of their version" in notes
+    assert said["forecast"] == []
+    assert said["slope_per_period"]["value"] is None
+
+
+def test_rows_in_any_order_and_form_say_the_same(tmp_path: Path) -> None:
+    rows = example()
+    mixed = [rows[k] for k in np.random.default_rng(0).permutation(len(rows))]
+    pd.DataFrame(mixed).to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in mixed))
+    pd.DataFrame(mixed).assign(time=lambda t: pd.to_datetime(t["time"])).to_parquet(tmp_path / "log.parquet")
+    first = aged(rows)
+    for name in ("log.csv", "log.jsonl", "log.parquet"):
+        assert dl.age(tmp_path / name, versions=VERSIONS).json() == first
+
+
+def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp_path: Path) -> None:
+    pd.DataFrame(example()).to_parquet(tmp_path / "log.parquet")
+    (tmp_path / "versions.csv").write_text("version,trained_to\nv1,2026-01\nv2,2026-04\n")
+    words = ("age", "log.parquet", "--versions", "versions.csv", "--out", "page", "--metrics", "age.prom", "--json")
+    done = driftline(*words, "--alarm", "accuracy<0.9", here=tmp_path)
+    assert done.returncode == 4, done.stderr
+    assert json.loads(done.stdout)["alarm"]["crossed"] is True
+    page = (tmp_path / "page/index.html").read_text()
+    assert "A version <strong>loses 3.6 points a month</strong> (2.6 to 4.7)" in page
+    assert 'driftline_accuracy{version="v2",bound="value"} 0.82' in (tmp_path / "age.prom").read_text()
+    assert driftline(*words, "--alarm", "accuracy<0.8", here=tmp_path).returncode == 0  # 0.82, but up to 0.843
+
+
+def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path: Path) -> None:
+    stream = drifting(steps=8, n=240, drift=0.35, noise=1.4)
+    steps = []
+    for step in stream.steps:
+        start = np.datetime64(f"{2010 + step.index}", "s").astype(np.int64)
+        splits = {
+            name: replace(split, time=start + np.arange(len(split)) * 86_400) for name, split in step.splits.items()
+        }
+        steps.append(replace(step, name=str(2010 + step.index), splits=splits))
+    replace(stream, steps=steps).save(tmp_path / "stream")
+    stream = Stream.load(tmp_path / "stream")
+    evaluate(stream, "clear-iid", ["nap", "scratch"], out=tmp_path / "runs")
+    runs, _ = outcomes.find([tmp_path / "runs"])
+    assert write_logs(runs, stream, tmp_path / "log") == 2
+    for run in runs:
+        report = ageing([run], stream)[0]
+        folder = tmp_path / "log" / str(run.about["learner"])
+        said = dl.age(folder / "seed-0.parquet", versions=folder / "versions.csv", period="year")
+        assert report is not None
+        assert said.decay.half_life == pytest.approx(report.half_life.value, rel=1e-3)
+        assert said.decay.half_life_low <= report.half_life.value <= said.decay.half_life_high
+        assert said.fit.slope == pytest.approx(float(report.slope.value), rel=1e-2)
+
+
+def test_intervals_hold_the_truth_in_simulated_logs() -> None:
+    rng, holds, ageing = np.random.default_rng(0), [], []
+    version, lag = np.repeat([0, 1], 6), np.tile(np.arange(6), 2)
+    period = lag + 4 * version
+    for _ in range(400):
+        shared = rng.normal(0, 0.01, 10)[period]
+        for slope, out in ((-0.02, holds), (0.0, ageing)):
+            n = rng.integers(150, 800, 12)
+            accuracy = rng.binomial(n, 0.88 + slope * lag + shared) / n
+            fit = line(version, period, lag, accuracy, n.astype(np.float64))
+            out.append(fit.low <= slope <= fit.high)
+    assert np.mean(holds) >= 0.93
+    assert 1 - np.mean(ageing) <= 0.07
