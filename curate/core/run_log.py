@@ -71,8 +71,7 @@ class RunLog:
 
                 yield tick
         else:
-            last = started
-            of_total = f" of {total:,}" if total is not None else ""
+            last, of_total = started, f" of {total:,}" if total is not None else ""
 
             def tick(n: int) -> None:
                 nonlocal done, last
