@@ -196,13 +196,10 @@ def probabilities(folder: str | Path) -> list[Top | None]:
 
 
 def _columns(path: Path) -> tuple[list[str], list[Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from driftline.curate.core.outside.tables import BoundedParquet, readable
 
-    try:
-        stored = pq.read_table(path, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected probabilities of classes.") from None
+    with readable(path, "Expected probabilities of classes."), BoundedParquet(path) as file:
+        stored = file.read(threads=False)
     return stored.column_names, stored.columns
 
 
@@ -369,16 +366,17 @@ def _other_classes(rows: Sequence[Row], number: Labels, label: Labels, right: La
 def _read(path: Path, source: Any) -> dict[str, Labels]:
     """The columns; a file of a few bytes may claim millions of records."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from driftline.curate.core.outside.tables import BoundedParquet
 
     try:
-        with pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source) as file:
-            names = file.schema_arrow.names
-            if file.metadata.num_rows > MOST:
-                raise BadInput(f"{path} has {file.metadata.num_rows:,} records.", f"Expected at most {MOST:,}.")
+        with BoundedParquet(pa.BufferReader(source) if isinstance(source, bytes) else source, path) as file:
+            names = file.schema.names
+            if file.rows > MOST:
+                raise BadInput(f"{path} has {file.rows:,} records.", f"Expected at most {MOST:,}.")
             if names not in (list(COLUMNS[:4]), list(COLUMNS)):
                 raise BadInput(f"{path} has the columns {', '.join(names)[:200]}.", f"Expected {', '.join(COLUMNS)}.")
-            table = file.read(use_threads=False)
+            table = file.read(threads=False)
             columns = {name: table[name].to_numpy() for name in names}
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected outcomes of driftline eval.") from None

@@ -267,6 +267,7 @@ def record(folder: Path) -> dict[str, Any]:
     check_format(folder / "run.json", about.get("format"), FORMAT, "Evaluate again.")
     lacking = [key for key, kind in NEEDED.items() if isinstance(v := about.get(key), bool) or not isinstance(v, kind)]
     lacking += [] if lacking or about["steps"] > 0 else ["steps"]
+    lacking += [] if isinstance(about.get("tests"), str | None) else ["tests"]
     if lacking:
         raise BadInput(f"{folder / 'run.json'} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
     if large := [key for key in NEEDED if isinstance(about[key], int) and abs(about[key]) >= 2**63]:
@@ -279,7 +280,8 @@ def record(folder: Path) -> dict[str, Any]:
 def load(folder: Path) -> Run:
     """Read one run. Raises as `record`, also for damaged rows."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from driftline.curate.core.outside.tables import BoundedParquet
 
     about, way_out = record(folder), _again(folder)
     path = folder / "rows.parquet"
@@ -287,8 +289,8 @@ def load(folder: Path) -> Run:
         expected, data = about.pop(ROWS_DIGEST), path.read_bytes()
         if sha256_bytes(data) != expected:
             raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", way_out)
-        with pq.ParquetFile(pa.BufferReader(data)) as file:  # a third of what read_table costs for a small file
-            columns = file.read(use_threads=False).to_pydict()
+        with BoundedParquet(pa.BufferReader(data), path) as file:
+            columns = file.read(threads=False).to_pydict()
         if not NEEDED_FIELDS <= columns.keys() <= set(FIELDS):
             raise ValueError(f"it has the columns {', '.join(columns)}"[:200])
         rows = [changed(_NO_ROW, zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import errno
+import glob
 import hashlib
 import io
 import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +26,7 @@ if TYPE_CHECKING:  # imported where they are used: a command's help needs neithe
     import pyarrow as pa
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # flags
 TEMPORARY = ".partial-"  # prefix of every unfinished file
 UPGRADE = "Install that version or a later one: pip install --upgrade driftline."
 
@@ -51,10 +54,13 @@ def writing(path: Path, mode: str = "wb", last: bool = True) -> Iterator[IO[Any]
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{path.name}"
+    if not _is_plain(temporary):  # planted, so that our bytes would go elsewhere
+        temporary.unlink()
     try:
         binary = "b" in mode
         with claimed(temporary):
-            with open(temporary, mode, encoding=None if binary else "utf-8", newline=None if binary else "") as file:
+            text: Any = {} if binary else {"encoding": "utf-8", "newline": ""}
+            with open(temporary, mode, opener=no_link, **text) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -69,6 +75,32 @@ def writing(path: Path, mode: str = "wb", last: bool = True) -> Iterator[IO[Any]
         if isinstance(error, OSError) and error.filename is None:  # a failed write does not say of what
             error.filename = str(path)
         raise
+
+
+def no_link(path: str, flags: int) -> int:
+    """An `opener` that follows no link in the place of the file, and waits for no pipe."""
+    return os.open(path, flags | NO_LINK, 0o666)
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether there is an ordinary file, or nothing."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def check_plain(path: Path) -> None:
+    """Raise BadInput for a link, a folder or a device in the place of a file that is opened to change it."""
+    if not _is_plain(path):
+        raise BadInput(f"{path} is a link, or no file.", "Expected a file of driftline, or none.", "Move it away.")
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder of ours, if it is there; of a link in its place only the link."""
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -219,12 +251,19 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def sweep_file(path: Path) -> None:
+    """Remove what killed processes left of a file that they wrote."""
+    for left in path.parent.glob(f"{glob.escape(TEMPORARY)}*-{glob.escape(path.name)}"):
+        if left.is_file() and not left.is_symlink():
+            remove_unclaimed(left)
+
+
 def sweep(folder: Path) -> None:
     """Remove the temporary files that killed processes left in `folder` (recursively); those that live processes write
     stay."""
     if folder.is_dir():
         for path in folder.rglob(f"{TEMPORARY}*"):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
+            if path.is_symlink() or path.is_dir():
+                remove_tree(path)
             else:
                 remove_unclaimed(path)

@@ -14,11 +14,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.databases import check_schema, connect, typed
 from driftline.curate.core.outside.limits import SIDECAR
 
 MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
 LARGE = (".tar", ".npy")
 PACKAGES = ("curate", "stream_builder", "eval", "pipelines")
+SCHEMA = "CREATE TABLE digests (path TEXT PRIMARY KEY, stamp TEXT, digest TEXT)"
 UNSETTLED = 2.0  # seconds: a file that was changed so recently may change again without a new time
 THREADS = 4  # hashing releases the interpreter's lock
 
@@ -83,7 +86,7 @@ def full_digest(path: Path, cache: Path) -> str:
                 stored[str(p.absolute())] = (stamp, digest)
                 if base is None or max(map(int, stamp.split()[2:])) >= settled:
                     continue
-                with suppress(sqlite3.Error):  # a table that can be read only
+                with suppress(sqlite3.Error, UnicodeEncodeError):  # read only; a name that is not UTF-8: read each time
                     base.execute("INSERT OR REPLACE INTO digests VALUES (?, ?, ?)", (str(p.absolute()), stamp, digest))
     if path.is_dir():
         return fingerprint([(p.relative_to(path).as_posix(), stored[str(p.absolute())][1]) for p, _ in stamped])
@@ -129,9 +132,11 @@ def code_of(packages: Sequence[str] = PACKAGES) -> str:
 def _cache(path: Path) -> Iterator[sqlite3.Connection | None]:
     """The table of digests, committed at the end; None if it cannot be opened or created."""
     try:
-        base = sqlite3.connect(path, timeout=1)
-        base.execute("CREATE TABLE IF NOT EXISTS digests (path TEXT PRIMARY KEY, stamp TEXT, digest TEXT)")
-    except sqlite3.Error:  # a read-only folder, or a damaged file: what it holds can be computed
+        base = connect(path, timeout=1)
+        base.execute(SCHEMA.replace("TABLE", "TABLE IF NOT EXISTS"))
+        check_schema(base, SCHEMA, path)
+        base.row_factory = typed(SCHEMA, {}, path)
+    except (sqlite3.Error, BadInput):  # a read-only folder, or a damaged file: what it holds can be computed
         yield None
         return
     with closing(base):
@@ -144,7 +149,7 @@ def _cache(path: Path) -> Iterator[sqlite3.Connection | None]:
 
 def _stored(base: sqlite3.Connection | None) -> dict[str, tuple[str, str]]:
     stored: dict[str, tuple[str, str]] = {}
-    with suppress(sqlite3.Error):  # a damaged page
+    with suppress(sqlite3.Error, BadInput):  # a damaged page, or somebody else's file
         for path, stamp, digest in () if base is None else base.execute("SELECT path, stamp, digest FROM digests"):
             stored[path] = (stamp, digest)
     return stored

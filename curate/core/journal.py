@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.core.atomic_io import check_format, json_value, private
+from driftline.curate.core.atomic_io import check_format, check_plain, json_value, no_link, private
 from driftline.curate.core.errors import BadInput
 
 FORMAT = 1
@@ -24,11 +24,10 @@ class Journal(ABC):
 
     def __init__(self, path: Path, write: bool = True) -> None:
         """Raises BadInput for a line that is no entry, and for a journal of another format. write: False only reads."""
+        check_plain(path)
         self.path = path
         data = path.read_bytes() if path.is_file() else b""
         complete = data.rfind(b"\n") + 1
-        if write and complete < len(data):
-            os.truncate(path, complete)
         for number, line in enumerate(data[:complete].splitlines(), 1):
             try:
                 value = json_value(line)
@@ -41,6 +40,10 @@ class Journal(ABC):
                 number_of_format = value.get("format") if isinstance(value, dict) else None
                 check_format(path, number_of_format, FORMAT, "Finish with the version that wrote it.")
         self._empty = not complete
+        if write and complete < len(data):  # a kill cut it; what has no line with our format is somebody else's
+            if self._empty:
+                raise BadInput(f"{path} holds {data[:80]!r}.", f"Expected {self.entry}.", self.way_out)
+            os.truncate(path, complete)
 
     @abstractmethod
     def take(self, entry: dict[str, Any]) -> None:
@@ -51,7 +54,7 @@ class Journal(ABC):
         lines = [{"format": FORMAT}, entry] if self._empty else [entry]
         private(self.path.parent)
         self.path.touch(0o600)
-        with self.path.open("a", encoding="utf-8") as file:
+        with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
             file.write("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
             file.flush()
             os.fsync(file.fileno())

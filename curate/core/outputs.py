@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from driftline.curate.core.atomic_io import TEMPORARY, read_json, write_json
+from driftline.curate.core.atomic_io import TEMPORARY, read_json, remove_tree, write_json
 from driftline.curate.core.digests import files_of, quick_digest
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.system.calls import sync_folder
@@ -18,14 +17,32 @@ ELSEWHERE = "Set another --out, or move these files."
 
 
 def refill(out: Path, fill: Callable[[Path], T]) -> T:
-    """Let `fill` write a new folder, then put it in the place of `out`: no file of an older export stays, for example
-    an image that was withdrawn since.
+    """`refill_all` of one folder."""
+    return refill_all({out: fill})[out]
 
-    A hidden file beside `out` remembers names and sizes of what was written. Raises BadConfig, before anything is
-    written, if `out` holds other files than that.
+
+def refill_all(fills: Mapping[Path, Callable[[Path], T]]) -> dict[Path, T]:
+    """Let functions write new folders, then put all of them in the places of the old ones: no file of an older export
+    stays, for example an image that was withdrawn since, and after an error all are as they were.
+
+    A hidden file beside each remembers names and sizes of what was written. Raises BadConfig, before anything is
+    written, if a folder holds other files than that.
     """
-    named, out = out, Path(os.path.realpath(out))
-    memory = out.with_name(f".{out.name}.json")
+    places = {out: _prepared(out) for out in fills}
+    try:
+        results = {out: fill(places[out][1]) for out, fill in fills.items()}
+        for place in places.values():
+            _swap(*place)
+    finally:
+        for _, fresh, _ in places.values():
+            remove_tree(fresh)
+    return results
+
+
+def _prepared(named: Path) -> tuple[Path, Path, Path]:
+    """Where an output is, where it is written, and where the old one goes."""
+    out = Path(os.path.realpath(named))
+    memory = _memory(out)
     digests = read_json(memory) if memory.is_file() else None
     fresh, old = (out.with_name(f"{TEMPORARY}{word}-{out.name}") for word in ("new", "old"))
     if old.exists() and not out.exists():  # a kill between the two renames
@@ -41,20 +58,23 @@ def refill(out: Path, fill: Callable[[Path], T]) -> T:
             ELSEWHERE,
         )
     for left in (fresh, old):  # by a kill
-        shutil.rmtree(left, ignore_errors=True)
-    try:
-        result = fill(fresh)
-        fresh.mkdir(parents=True, exist_ok=True)
-        # The old digest stays: a kill before the swap leaves the old folder.
-        write_json(memory, [quick_digest(fresh), *([quick_digest(out)] if out.exists() else [])])
-        if out.exists():
-            out.rename(old)
-        fresh.rename(out)
-        sync_folder(out.parent)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    return result
+        remove_tree(left)
+    return out, fresh, old
+
+
+def _swap(out: Path, fresh: Path, old: Path) -> None:
+    fresh.mkdir(parents=True, exist_ok=True)
+    # The old digest stays: a kill before the swap leaves the old folder.
+    write_json(_memory(out), [quick_digest(fresh), *([quick_digest(out)] if out.exists() else [])])
+    if out.exists():
+        out.rename(old)
+    fresh.rename(out)
+    sync_folder(out.parent)
+    remove_tree(old)
+
+
+def _memory(out: Path) -> Path:
+    return out.with_name(f".{out.name}.json")
 
 
 def check_own(out: Path, names: Sequence[str], mark: str) -> None:

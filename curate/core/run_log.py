@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from driftline.curate.core.atomic_io import no_link
 from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.outside.secrets import without_secrets
 
@@ -20,8 +21,7 @@ Tick = Callable[[int], None]
 
 
 class RunLog:
-    """Appends one JSON object per line to `path`; None: no file. quiet: prints nothing. verbose: prints every
-    event, as text."""
+    """Appends one JSON object per line to `path`, if any. quiet: prints nothing. verbose: prints every event."""
 
     def __init__(self, path: Path | None = None, quiet: bool = False, verbose: bool = False) -> None:
         self.path, self.quiet, self.verbose = path, quiet, verbose
@@ -36,7 +36,7 @@ class RunLog:
             print(without_secrets(f"{time.strftime('%H:%M:%S')} {event}: {about}"), file=sys.stderr, flush=True)
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
+            with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
                 file.write(line + "\n")
 
     def say(self, text: str, **fields: Any) -> None:
@@ -52,10 +52,9 @@ class RunLog:
     @contextmanager
     def progress(self, what: str, total: int | None, unit: str = "records") -> Iterator[Tick]:
         """Yield a function that advances the progress of `what` by n of `total` units (None: unknown)."""
-        started = time.monotonic()
+        started, done = time.monotonic(), 0
         self._check_time()
         self.write("begin", what=what, total=total, unit=unit)
-        done = 0
         if not self.quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -72,8 +71,7 @@ class RunLog:
 
                 yield tick
         else:
-            last = started
-            of_total = f" of {total:,}" if total is not None else ""
+            last, of_total = started, f" of {total:,}" if total is not None else ""
 
             def tick(n: int) -> None:
                 nonlocal done, last

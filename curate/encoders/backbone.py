@@ -10,6 +10,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
+from driftline.curate.core.outside.arrays import check_weights
 from driftline.curate.encoders import Encoder
 from driftline.curate.encoders.layers import create, inside, parsed
 from driftline.curate.encoders.network import MEAN, STD, Network, resolve_device
@@ -102,6 +103,7 @@ def load_checkpoint(network: Any, path: Path) -> None:
     """
     import torch
 
+    check_weights(path)
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file

@@ -46,13 +46,17 @@ class Files:
         return dict(Counter(name for name, *_ in names).most_common())
 
 
-def files_below(folder: Path) -> Files:
-    """Every file below a folder, also hidden ones and links that lead nowhere."""
+def files_below(folder: Path, links: bool = False) -> Files:
+    """Every file below a folder, also hidden ones and links that lead nowhere. links: also photos that links lead to
+    outside of it, which are else left out."""
+    root = folder.resolve()
     photos: dict[Path, str | None] = {}
     others: dict[Path, tuple[str, str]] = {}
     names: set[str] = set()
     for path in sorted(p for p in folder.rglob("*") if not p.is_dir()):
         kind, reason = _judged(path, path.relative_to(folder))
+        if reason is None and not links and path.is_symlink() and not path.resolve().is_relative_to(root):
+            kind, reason = None, "link_outside"
         name = one_form(path.as_posix())
         if reason is None and name in names:
             reason = "name_in_two_forms"

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from driftline.curate.core.errors import reason
-from driftline.curate.core.outside.tables import check_offsets
+from driftline.curate.core.errors import BadInput, reason
+from driftline.curate.core.outside.tables import BoundedParquet, check_offsets
 from driftline.curate.core.parsing import rows_of
 
 Keep = Callable[[int, bytes | None, str | None, str | None], None]  # row, bytes, reason if there are none, detail
@@ -62,7 +61,7 @@ def _read_cells(file: Path, column: str, wanted: list[tuple[int, int]], keep: Ke
                 keep(row, *_cell(values[i - start].as_py()))
             remaining = remaining[len(inside) :]
             start += len(values)
-    except (OSError, pa.ArrowException, LookupError, ValueError) as error:
+    except (OSError, pa.ArrowException, LookupError, ValueError, BadInput) as error:
         for _, row in remaining:
             keep(row, None, "file_unreadable", reason(error))
         return
@@ -73,12 +72,12 @@ def _read_cells(file: Path, column: str, wanted: list[tuple[int, int]], keep: Ke
 def _column(file: Path, column: str, wanted: list[int]) -> Iterator[Any]:
     """The column in row groups or batches; a row group without wanted rows is not read, only its length is known."""
     if file.suffix == ".parquet":
-        parquet = pq.ParquetFile(file)
+        parquet = BoundedParquet(file)
         start = 0
-        for group in range(parquet.num_row_groups):
-            size = parquet.metadata.row_group(group).num_rows
+        for group in range(parquet.groups):
+            size = parquet.file.metadata.row_group(group).num_rows
             is_wanted = any(start <= i < start + size for i in wanted)
-            yield parquet.read_row_group(group, columns=[column])[column] if is_wanted else range(size)
+            yield parquet.read_group(group, [column])[column] if is_wanted else range(size)
             start += size
         return
     with pa.memory_map(str(file)) as source:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from driftline.curate.core.errors import IntegrityError
 from driftline.curate.core.outside.documents import Schema
 from driftline.curate.core.outside.names import PlainName, fault
+from driftline.curate.core.outside.tables import BoundedParquet
 from driftline.curate.core.parsing import rows_of
 
 AGAIN = "Copy the release again."
@@ -133,7 +133,8 @@ def read_table(path: Path, schema: pa.Schema, splits: list[str]) -> pa.Table:
     """metadata.parquet. Raises IntegrityError for a file that cannot be read, a column that is missing or has another
     type, and names of files that leave the release."""
     try:
-        table = pq.read_table(path)
+        with BoundedParquet(path) as file:
+            table = file.read()
         table.column_names  # noqa: B018  raises for names that are not UTF-8
         table.validate(full=True)  # and this for such texts
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:

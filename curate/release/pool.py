@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
+from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.images.near_duplicates import SURE_BITS, Hashes
 from driftline.curate.release.format import Release
@@ -76,5 +76,5 @@ def left_out_of_unlabelled(release: Release) -> dict[str, str]:
     path = release.path / "unlabelled.parquet"
     if not path.is_file():
         return {}
-    table = pq.read_table(path)
+    table = read_parquet(path)
     return left_out(Tested.of_release(release), rows_of(table, "id", "user", "source_sha256"))

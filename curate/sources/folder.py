@@ -49,6 +49,8 @@ class Folder(FileSource):
     """parent: the name of a photo's folder is its known label"""
     dates: tuple[Literal["exif", "sidecar", "path", "file"], ...] = ("exif", "sidecar", "path")
     """where to look for a photo's date: the first that has one counts"""
+    links: bool = False
+    """read photos outside of the folder that links in it lead to; else they are left out, as `link_outside`"""
     records_version: ClassVar[int] = 3
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
@@ -78,7 +80,7 @@ class Folder(FileSource):
 
     def _photos(self, at: Workplace) -> Files:
         """Every file below the folder. Raises BadInput if none is a photo."""
-        files = files_below(root := self._root(at))
+        files = files_below(root := self._root(at), self.links)
         if not files.photos:
             there = counts_text(files.counts())
             raise BadInput(
@@ -106,7 +108,7 @@ class Folder(FileSource):
 
     def left_out(self, at: Workplace = HERE) -> list[dict[str, Any]]:
         """id, fault and raw of every file that is no record."""
-        root, files = self._root(at), files_below(self._root(at))
+        root, files = self._root(at), files_below(self._root(at), self.links)
         names = {path: printable(path.relative_to(root).as_posix()) for path in files.others}
         return [
             {"id": safe_id(names[path]), "fault": why, "raw": f"{names[path]} ({suffix})"}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import AfterValidator
 
+from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadInput, MissingFile, reason
-from driftline.curate.core.outside.tables import check_offsets
+from driftline.curate.core.outside.tables import BoundedParquet, check_offsets
 from driftline.curate.images.local_files import cell_path
 from driftline.curate.metadata.column_mapping import check_columns, check_names, record_of, rows_of_batch
 from driftline.curate.metadata.column_survey import Reading
@@ -89,10 +88,10 @@ def _batches(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[pa.Record
     """Yield (some rows without their images, the names of the ClassLabel columns)."""
     try:
         if path.suffix == ".parquet":
-            parquet = pq.ParquetFile(path)
-            names = _class_labels(parquet.schema_arrow)
-            plain = _columns_without_images(path, parquet.schema_arrow, columns)
-            for batch in parquet.iter_batches(4096, columns=plain):
+            parquet = BoundedParquet(path)
+            names = _class_labels(parquet.schema)
+            plain = _columns_without_images(path, parquet.schema, columns)
+            for batch in parquet.batches(4096, plain):
                 yield batch, names
             return
         with pa.memory_map(str(path)) as source:
@@ -117,7 +116,7 @@ def _columns_without_images(path: Path, schema: pa.Schema, columns: Mapping[str,
 def _class_labels(schema: pa.Schema) -> dict[str, list[str]]:
     """Columns that the file's own metadata describes as ClassLabel → their names."""
     try:
-        features: Any = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        features: Any = json_value((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return {c: list(map(str, f["names"])) for c, f in features.items() if f.get("_type") == "ClassLabel"}
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return {}

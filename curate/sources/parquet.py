@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import AfterValidator
 
 from driftline.curate.core.errors import BadInput, MissingFile, reason
-from driftline.curate.core.outside.tables import readable
+from driftline.curate.core.outside.tables import BoundedParquet, readable
 from driftline.curate.core.settings import PLACE, PathText
 from driftline.curate.images.local_files import cell_path
 from driftline.curate.metadata.column_mapping import check_columns, check_names, record_of, rows_of_batch
@@ -60,9 +59,9 @@ class Parquet(TableSource):
         files: Sequence[Path | str] = self.inputs(at) or [self.path]
         for path in files:
             with readable(path, "Expected Parquet."), _open_bytes(path) as file:
-                parquet = pq.ParquetFile(file)
-                if chosen := [c.name for c in parquet.schema_arrow if c.name in names and not _is_a_time(c.type)]:
-                    for batch in parquet.iter_batches(READ, columns=chosen):
+                parquet = BoundedParquet(file, path)
+                if chosen := [c.name for c in parquet.schema if c.name in names and not _is_a_time(c.type)]:
+                    for batch in parquet.batches(READ, chosen):
                         yield from rows_of_batch(batch)
 
     def _read(
@@ -74,14 +73,14 @@ class Parquet(TableSource):
             start = (root or (path.parent if isinstance(path, Path) else Path.cwd())).resolve()
             try:
                 with _open_bytes(path) as file:
-                    parquet = pq.ParquetFile(file)
-                    size = parquet.metadata.num_rows
-                    check_names(path, parquet.schema_arrow.names, self.columns)
+                    parquet = BoundedParquet(file, path)
+                    size = parquet.rows
+                    check_names(path, parquet.schema.names, self.columns)
                     if row + size <= skip:
                         row += size
                         continue
                     begin = row
-                    for batch in parquet.iter_batches(READ, columns=list(set(plain.values()))):
+                    for batch in parquet.batches(READ, list(set(plain.values()))):
                         if row + len(batch) > skip:
                             records = [self._record(values, plain, row + i, row + i - begin, path, start, reading)
                                        for i, values in enumerate(rows_of_batch(batch))]  # fmt: skip

@@ -228,7 +228,7 @@ class Wikimedia(Source):
             "extra": None
             if image["versions"] == 1
             else json.dumps(
-                {"versions": image["versions"], "file_version": image["timestamp"], "file_user": image.get("user")}
+                {"versions": image["versions"], "file_version": image.get("timestamp"), "file_user": image.get("user")}
             ),
         }
 

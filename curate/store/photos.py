@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import sha256_bytes
+from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.outcome import NETWORK_REASONS
 from driftline.curate.images.changes import NONE
 from driftline.curate.images.shards import member_starts
 from driftline.curate.store.database import Store
+
+SUFFIX = re.compile("[a-z0-9]{1,8}")
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,15 @@ def address_key(url: str) -> bytes:
     return hashlib.sha256((one_address(url) or url).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-SELECT = """SELECT a.rules, a.time, a.fault, a.detail, a.validator, i.sha, i.suffix, i.width, i.height,
-    a.source, a.changes
+SELECT = """SELECT a.rules, a.time, a.fault, a.detail, a.validator,
+    i.sha AS "sha?", i.suffix AS "suffix?", i.width AS "width?", i.height AS "height?", a.source, a.changes
     FROM attempts a LEFT JOIN images i ON i.number = a.image WHERE a.address = ? ORDER BY """
 
 
 def _outcome(row: tuple[Any, ...]) -> Outcome:
     rules, moment, fault, detail, validator, sha, suffix, width, height, source, changes = row
+    if suffix and not SUFFIX.fullmatch(suffix):
+        raise BadInput(f"The index of the store names a photo with the suffix {suffix[:80]!r}.", "Expected letters.")
     return Outcome(
         rules,
         moment,
@@ -124,6 +130,8 @@ def images_of(store: Store, digests: Sequence[str]) -> Iterator[tuple[str, bytes
                 path = store.file(name)
                 open_name, file = name, path.open("rb") if path.is_file() else None
             if file is None:
+                continue
+            if start + size > path.stat().st_size:  # memory follows the size that is asked for
                 continue
             file.seek(start)
             data = file.read(size)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import TEMPORARY
-from driftline.curate.store.database import Store
+from driftline.curate.store.database import OURS, Store
 
 
 def status(store: Store) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def status(store: Store) -> dict[str, Any]:
         "folder": str(store.folder),
         "photos": one("SELECT COUNT(*) FROM images"),
         "dated": one("SELECT COUNT(taken) FROM images"),
-        "photo_bytes": one("SELECT SUM(size) FROM images"),
+        "photo_bytes": one("SELECT CAST(SUM(size) AS INTEGER) FROM images"),
         "addresses": one("SELECT COUNT(DISTINCT address) FROM attempts"),
         "attempts": one("SELECT COUNT(*) FROM attempts"),
         "misses": dict(
@@ -86,14 +86,16 @@ def unneeded(store: Store, needed: Collection[str]) -> list[str]:
     )
     unused = [name for (name,) in base.execute("SELECT name FROM files WHERE number NOT IN (SELECT file FROM used)")]
     names = {name for (name,) in base.execute("SELECT name FROM files")}
-    return sorted(unused + [path.name for path in (store.folder / "files").glob("*") if path.name not in names])
+    unnamed = [path.name for path in (store.folder / "files").glob("*") if path.name not in names]
+    return sorted(unused + [name for name in unnamed if OURS.fullmatch(name)])
 
 
 def remove(store: Store, names: Collection[str]) -> None:
     """Forget these files, then delete them: a kill between leaves files that nothing names."""
+    paths = [store.file(name) for name in names]
     _forget(store, names)
-    for name in names:
-        store.file(name).unlink(missing_ok=True)
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _forget(store: Store, names: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName, did_you_mean
+from driftline.curate.core.outside.arrays import check_weights
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import augmented, draw
 from driftline.eval.engine.linear import Params, Pull, zeros
@@ -203,6 +204,7 @@ def load_weights(module: Any, path: Path) -> None:
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected a checkpoint: .pt, .pth or .safetensors.")
     try:
+        check_weights(path)
         state = load_state_dict(str(path), device="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, OSError) as error:
         raise BadInput(

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import check_format, write_bytes
 from driftline.curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile, reason
+from driftline.curate.core.outside.tables import BoundedParquet
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.rows import Row, Run
@@ -193,14 +194,14 @@ def with_records(run: Run, members: Mapping[str, bytes], number: int) -> Run:
 def _rows(members: Mapping[str, bytes], member: str) -> list[Row]:
     """The rows of one run; a file of a few bytes may claim millions."""
     try:
-        with pq.ParquetFile(io.BytesIO(members[member])) as file:
-            if file.metadata.num_rows > MOST_ROWS:
-                raise BadInput(f"{member} has {file.metadata.num_rows:,} rows.", f"Expected at most {MOST_ROWS:,}.")
+        with BoundedParquet(io.BytesIO(members[member]), member) as file:
+            if file.rows > MOST_ROWS:
+                raise BadInput(f"{member} has {file.rows:,} rows.", f"Expected at most {MOST_ROWS:,}.")
             schema = row_files.schema()
-            if odd := [column.name for column in file.schema_arrow if column not in list(schema)]:
+            if odd := [column.name for column in file.schema if column not in list(schema)]:
                 raise BadInput(f"{member} has a column {odd[0][:60]!r}.", f"Expected {', '.join(schema.names)}.")
             rows: list[Row] = []
-            for batch in file.iter_batches(4096, use_threads=False):
+            for batch in file.batches(4096, file.schema.names):
                 rows += [Row(**row) for row in batch.to_pylist()]
                 if len(rows) > MOST_ROWS:
                     raise BadInput(f"{member} has more rows than it says.", f"Expected at most {MOST_ROWS:,}.")

@@ -251,8 +251,9 @@ class Ledger:
 def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
     """The records of a ledger one by one, each verified before it is given; memory for one record.
 
-    torn: a last record that is shorter than its own proven length ends the ledger instead of raising. Raises
-    MissingFile, BadInput for a ledger of another version, IntegrityError naming the first entry that was changed.
+    torn: a last record that is shorter than its own proven length ends the ledger instead of raising, as it does while
+    a process writes. Raises MissingFile, BadInput for a ledger of another version, and IntegrityError naming the first
+    entry that was changed.
     """
     if not path.is_file():
         raise MissingFile(f"There is no ledger {path}.")
@@ -266,7 +267,7 @@ def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
                 return
             record = file.read(min(RECORD.size, left))
             if len(record) < RECORD.size:
-                if torn:
+                if torn or _is_being_written(path):
                     return
                 raise IntegrityError(f"{which} is cut off after {left} bytes.", f"Expected at least {RECORD.size}.")
             kind, length, digest, stored = RECORD.unpack(record)
@@ -279,7 +280,7 @@ def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
                 raise IntegrityError(f"{which} is of an unknown kind, or larger than {LARGEST:,} bytes.")
             end = at + RECORD.size + (0 if kind == ERASED else length)
             if end > size:
-                if torn:
+                if torn or _is_being_written(path):
                     return
                 raise IntegrityError(f"{which} is cut off after {left} bytes.", f"Expected {end - at}.")
             payload = None if kind == ERASED else file.read(length)
@@ -287,6 +288,15 @@ def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
                 raise IntegrityError(f"{which} was changed: its payload does not match its digest.")
             yield Entry(path, number, kind, leaf, chain, at, end=end, payload=payload)
             at = end
+
+
+def _is_being_written(path: Path) -> bool:
+    """Whether a process has the ledger open for writing."""
+    try:
+        with path.with_name(f"{path.name}.lock").open() as file:
+            return not lock(file, wait=False)
+    except FileNotFoundError:
+        return False
 
 
 def _check_head(path: Path, head: bytes) -> None:

@@ -16,7 +16,9 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import check_format, private
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.databases import check_schema, check_values, connect
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.store.answers import labels_of
 from driftline.curate.validation.answers.answers import hashed
 from driftline.curate.validation.asking.batches import NONE, write_results
 from driftline.pipelines.annotation.tables import PARTS, SCHEMA, VIEWS, with_parts
@@ -46,7 +48,7 @@ class Progress:
     """images a minute of this annotator, over all timed answers; None without one"""
 
 
-def unstored(path: Path, error: sqlite3.Error) -> BadInput:
+def unstored(path: Path, error: Exception) -> BadInput:
     """What is wrong with the file of answers: a full disk, a folder without the right to write, damage."""
     return BadInput(
         f"{path.absolute()} cannot be used ({error}).",
@@ -79,18 +81,23 @@ class AnswerStore:
         self._assigned: set[str] = set()
         self._closed: tuple[int | None, set[str]] = None, set()  # as of this version of the file
         self._agreed: tuple[float, float | None] = (float("-inf"), None)
-        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._database = connect(path, check_same_thread=False, isolation_level=None)
         try:
             if not self._database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 self._database.execute("PRAGMA journal_mode=WAL")
                 self._database.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT")
             self._database.execute("PRAGMA synchronous=FULL")
             (number,) = self._database.execute("PRAGMA user_version").fetchone()
-        except sqlite3.Error as error:
+            check_format(path, number, FORMAT, OLD)
+            self._database.executescript(PARTS)
+            check_schema(self._database, SCHEMA + PARTS, path)
+            check_values(self._database, SCHEMA + PARTS, path)
+            self._database.executescript(VIEWS)
+            local = set(self._database.execute("SELECT annotator, item FROM answers"))
+            for (labels,) in self._database.execute("SELECT labels FROM answers UNION SELECT labels FROM parts"):
+                labels_of(labels)
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes a damaged name
             raise unstored(path, error) from None
-        check_format(path, number, FORMAT, OLD)
-        self._database.executescript(PARTS + VIEWS)
-        local = set(self._database.execute("SELECT annotator, item FROM answers"))
         here = {(self._hashed(annotator), item) for annotator, item in local}
         more = [(who, item, json.dumps(sorted(labels))) for who, item, labels in elsewhere if (who, item) not in here]
         self._database.executemany("INSERT INTO elsewhere VALUES (?, ?, ?)", more)

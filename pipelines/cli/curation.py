@@ -259,7 +259,7 @@ def release(
     After a checksum test. An upload continues where it stopped; a version becomes visible at its end, and never
     changes.
     """
-    from driftline.curate.core.outputs import refill
+    from driftline.curate.core.outputs import refill_all
     from driftline.curate.export import EXPORTS
     from driftline.curate.release import Release
     from driftline.curate.release.card_sections import missing_sections
@@ -276,7 +276,8 @@ def release(
             "Expected each as a paragraph that begins with its name in bold.",
             "Write them into the file that release.judgement names, and publish again.",
         )
-    counts = {name: refill(out / name, partial(export, opened)) for name, export in exporters.items()}
+    filled = refill_all({out / name: partial(export, opened) for name, export in exporters.items()})
+    counts = {place.name: count for place, count in filled.items()}
     document, text = {"out": str(out), "release": opened.name, "exports": counts}, counts_text(counts, out)
     if without := sum(count["images"] - count["with_url"] for count in counts.values() if "with_url" in count):
         why = "they are local files, or their address has a query and release.columns lacks url"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_origin
 
 import typer
 
+from driftline.curate.core.atomic_io import remove_tree
 from driftline.curate.core.errors import BadPlugin
 from driftline.pipelines.cli import stream_options as shared
 from driftline.pipelines.cli.common import Json, command
@@ -162,13 +162,14 @@ def _add(name: str, about: Import, own: Mapping[str, Any] | None = None) -> None
         facts = paper_facts(options.pop("paper", None), options.pop("trained_until", None))
         bits, function = options.pop("bits", "16"), _function(name)
         work = out.parent / f".partial-{out.name}-files"  # beside the stream: its files become hard links
+        remove_tree(work)
         if "work" in inspect.signature(function).parameters:
             options["work"] = work
         try:
             stream = function(source, **options)
             tell(as_json, [save(stream, out, facts, bits)], about.protocol)
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            remove_tree(work)
         if not as_json:
             for fact in ("licence", "cite"):
                 if fact in stream.facts:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.atomic_io import read_json, sweep_file
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.system.calls import is_planted
 
 Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "leaderboard", "model", "encoder", "age"]
 
@@ -40,6 +41,8 @@ def guarded_out(out: Path, writes: Kind | None = None, suffixes: Sequence[str] =
     elsewhere = f"Set another {option}."
     if out.is_symlink():
         raise BadConfig(f"{option} is {out}, a link.", "Expected the folder or the file itself.", elsewhere)
+    if is_planted(out):
+        raise BadConfig(f"{option} is {out}, which somebody else made.", "Expected your own.", elsewhere)
     is_file = out.suffix.lower() in suffixes if out.suffix else False
     if not is_file and suffixes and "" not in suffixes:
         raise BadConfig(f"{option} is {out}.", f"Expected a file that ends with {' or '.join(suffixes)}.")
@@ -62,4 +65,5 @@ def guarded_out(out: Path, writes: Kind | None = None, suffixes: Sequence[str] =
         if run is not None and isinstance(about, dict) and about.get("protocol") == run.parent.parent.name:
             called = MARKS["rows"][0]
             raise BadConfig(f"{option} is {out}, but {folder} holds {called}.", "Expected another place.", elsewhere)
+    sweep_file(out)
     return out

@@ -99,7 +99,8 @@ def gc(
         "deleted": yes,
         "gone": gone,
     }
-    lines = [f"{'deleted' if yes else 'not needed'}: {len(names):,} files, {freed:,} bytes on disk"]
+    lines = [f"{store.file(name)}  {sizes.get(name, 0):,} bytes" for name in names]
+    lines += [f"{'deleted' if yes else 'not needed'}: {len(names):,} files, {freed:,} bytes on disk"]
     lines += [f"This run is not here, so its photos count as not needed: {run}" for run in gone]
     if names and not yes:
         lines.append("Add --yes to delete them.")

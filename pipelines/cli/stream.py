@@ -202,7 +202,7 @@ def stream_export(
 
     codabench: a bundle in which others submit learners, and our loop runs them without test labels.
     """
-    from driftline.curate.core.outputs import refill
+    from driftline.curate.core.outputs import refill_all
     from driftline.stream_builder.export import EXPORTS
     from driftline.stream_builder.stream import Stream
 
@@ -211,7 +211,8 @@ def stream_export(
         raise BadConfig("--format is empty.", "Expected a name.")
     exporters = _with_settings({name: EXPORTS.resolve(name) for name in several(formats)}, sets or ())
     stream = Stream.load(path)
-    counts = {name: refill(out / name, partial(export, stream)) for name, export in exporters.items()}
+    filled = refill_all({out / name: partial(export, stream) for name, export in exporters.items()})
+    counts = {place.name: count for place, count in filled.items()}
     show(as_json, {"out": str(out), "stream": stream.name, "exports": counts}, counts_text(counts, out))
 
 

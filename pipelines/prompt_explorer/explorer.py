@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
-from driftline.curate.core.atomic_io import read_json, write_text
+from driftline.curate.core.atomic_io import no_link, read_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.settings import resolve_path
@@ -38,6 +38,7 @@ from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, cache_folder
 
 BINS = 200  # of the histogram, over cosines from -1 to 1
+MOST_PROMPTS = 200  # of one query
 Z = 1.959964  # 95 % of a normal distribution
 ADVISED = 12  # images whose answer would tell most
 
@@ -59,6 +60,8 @@ class Query:
         Query(prompts=('a bus',), negatives=('a toy bus',))
         """
         lines = [line.strip() for line in text.splitlines()]
+        if len(lines) > MOST_PROMPTS:  # each one is computed with every template
+            raise BadInput(f"The field has {len(lines):,} lines.", f"Expected at most {MOST_PROMPTS}, one a prompt.")
         return Query(
             tuple(line for line in lines if line and not line.startswith("-")),
             tuple(line[1:].strip() for line in lines if line.startswith("-") and line[1:].strip()),
@@ -163,7 +166,7 @@ class Marks:
         entry = {"concept": concept, "id": id_, "right": right}
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
+            with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())

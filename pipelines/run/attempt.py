@@ -7,11 +7,10 @@ same state, so that nothing of the failed one is frozen.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.curate.core.atomic_io import read_json, remove_tree, write_json
 from driftline.curate.core.errors import DriftlineError
 
 FOLDER, BEFORE, BORDERS, EARLIER = "growing", "before.json", "borders.json", "earlier.parquet"
@@ -29,7 +28,7 @@ def read(root: Path) -> dict[str, Any] | None:
 def begin(root: Path) -> Path:
     """An empty folder for what the run is now; `write` ends it."""
     folder = root / FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     folder.mkdir(parents=True)
     return folder
 
@@ -46,7 +45,7 @@ def finish(root: Path, settings: str) -> None:
             if path.parent != root:
                 path.replace(root / path.name)
         (root / FOLDER / BEFORE).unlink()
-    shutil.rmtree(root / FOLDER, ignore_errors=True)
+    remove_tree(root / FOLDER)
 
 
 def borders_of(root: Path, settings: str) -> Path:

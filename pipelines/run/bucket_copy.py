@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import signal
 import threading
@@ -23,9 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from driftline.curate.core.atomic_io import check_format, read_object, sha256_file, write_json, writing
+from driftline.curate.core.atomic_io import check_format, json_value, read_object, sha256_file, write_json, writing
 from driftline.curate.core.digests import Content, files_of
 from driftline.curate.core.errors import BadConfig, BadInput, Busy, DriftlineError, IntegrityError, Unfinished, reason
+from driftline.curate.core.outside.limits import DOCUMENT
 from driftline.curate.core.outside.names import inside
 from driftline.curate.core.outside.s3 import S3, client
 from driftline.pipelines.run.runner import alone
@@ -39,6 +41,7 @@ POLL = 0.5  # seconds between two looks at the stages
 TRIES = 5  # for a state that does not change while it is listed
 THREADS = 8  # requests at a time
 CACHE = "digests.sqlite"  # of this machine's files
+SHA256 = re.compile("[0-9a-f]{64}")
 GONE = ("NoSuchKey", "404")
 CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 CONTINUE = "Run the same command again: it continues."
@@ -134,11 +137,17 @@ class Copy:
                 return None, "", {}
             raise
         try:
-            value = json.loads(answer["Body"].read())
+            data = answer["Body"].read(DOCUMENT + 1)
+            if len(data) > DOCUMENT:
+                raise ValueError(f"more than {DOCUMENT:,} bytes")
+            value = json_value(data)
             check_format(Path(LIST), value["format"], FORMAT, "Choose another prefix.")
-            files = {str(name): Content(int(size), str(digest)) for name, (size, digest) in value["files"].items()}
+            files = {name: Content(size, digest) for name, (size, digest) in value["files"].items()}
+            for name, content in files.items():  # somebody else may have written the list
+                if type(content.size) is not int or content.size < 0 or not SHA256.fullmatch(content.sha256):
+                    raise ValueError(f"{name!r} has no size and SHA-256")
             return answer["ETag"], str(value["writer"]), files
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise BadInput(
                 f"{self.address}/{LIST} is not the list of a run ({reason(error)}).", "", "Choose another prefix."
             ) from None
@@ -146,6 +155,9 @@ class Copy:
     def pull(self) -> None:
         """Make the folder what the list says. Raises IntegrityError for other content, and errors of boto3."""
         wanted = {inside(self.folder, name, Path(LIST)): c for name, c in self.files.items()}
+        for path in wanted:
+            if path.name.startswith(CACHE):
+                raise IntegrityError(f"{self.address} holds {path.name}, which is of one machine.", "", "Delete it.")
         for name in self._listed().keys() - self.files.keys():
             (self.folder / name).unlink()
         with ThreadPoolExecutor(THREADS) as pool:
@@ -160,6 +172,8 @@ class Copy:
             for piece in body.iter_chunks(1 << 20):
                 digest.update(piece)
                 file.write(piece)
+                if file.tell() > content.size:
+                    break
             if digest.hexdigest() != content.sha256:
                 raise IntegrityError(
                     f"{self.address} holds other bytes of {path.name} than its list says.",

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import TEMPORARY, fingerprint
+from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, no_link
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
 from driftline.curate.core.system.calls import lock
 from driftline.pipelines.run import attempt
@@ -47,7 +47,7 @@ def alone(root: Path) -> Iterator[None]:
         raise BadInput(f"{root.absolute()} is a file.", "Expected a folder.", "Move the file, or name another folder.")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        file = (root / ".lock").open("a+")
+        file = open(root / ".lock", "a+", opener=no_link)  # noqa: SIM115 - it stays open
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise

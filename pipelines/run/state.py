@@ -120,6 +120,9 @@ def _is_mark(value: Any, kinds: Mapping[str, Any]) -> bool:
 def settle(folder: Path) -> None:
     """Finish what a kill interrupted between two steps of `StageState.finish`."""
     new, old = beside(folder, "next"), beside(folder, "old")
+    for part in (new, old):
+        if part.is_symlink():  # not of ours: it would be filled, or emptied
+            part.unlink()
     if (new / DONE).is_file():
         _swap(folder)
     elif old.is_dir() and not folder.is_dir():
@@ -199,14 +202,29 @@ class StageState:
         return (self.folder / BEGUN).is_file()
 
     def damage(self, read_all: bool = False) -> list[str]:
-        """Files of finished output that are missing or have another size (read_all: other bytes), by name."""
+        """Files of finished output that are missing or have another size, by name; or other bytes, which are read if
+        the file was changed after `done.json` (read_all: always)."""
         sizes = _read(self.folder / FILES)
         try:
             "".join(sizes).encode()  # half of a surrogate pair names no file
             listed = {str(name): Content(int(size), str(digest)) for name, (size, digest) in sizes.items()}
         except (ValueError, TypeError, AttributeError, OverflowError):
             return [FILES]
-        return [name for name, content in listed.items() if not _is_same(self.folder / name, content, read_all)]
+        done = (self.folder / DONE).stat().st_mtime_ns if (self.folder / DONE).is_file() else 0
+
+        def is_same(path: Path, content: Content) -> bool:
+            try:
+                found = path.stat()
+                if found.st_size != content.size:
+                    return False
+                if read_all:
+                    return sha256_file(path) == content.sha256
+                is_later = done and found.st_mtime_ns > done
+                return not is_later or full_digest(path, self.root / "digests.sqlite") == content.sha256
+            except (OSError, ValueError):  # ValueError: a name that no file can have
+                return False
+
+        return [name for name, content in listed.items() if not is_same(self.folder / name, content)]
 
     def unfinished_work(self) -> Path | None:
         """The folder with unfinished work of these settings and inputs. Raises MissingFile."""
@@ -296,10 +314,3 @@ class StageState:
         else:
             _swap(self.folder)
             settle(self.folder)
-
-
-def _is_same(path: Path, content: Content, read_all: bool) -> bool:
-    try:
-        return path.stat().st_size == content.size and (not read_all or sha256_file(path) == content.sha256)
-    except (OSError, ValueError):  # ValueError: a name that no file can have
-        return False

@@ -26,6 +26,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
+METHODS = ("GET", "HEAD", "POST")
 LOOPBACK = "127.0.0.1"
 
 
@@ -58,18 +59,22 @@ def guarded(
 
     def refusal(scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
+        if not scope["path"].startswith("/"):  # as of OPTIONS *
+            return PlainTextResponse("Expected a path.", 400)
+        if scope["method"] not in METHODS:
+            return PlainTextResponse(f"Expected {', '.join(METHODS)}.", 405, {"Allow": ", ".join(METHODS)})
+        size = headers.get("content-length", "0" if scope["method"] != "POST" else "")
+        if "transfer-encoding" in headers or not is_count(size) or int(size) > largest:
+            return PlainTextResponse(f"Expected a body of at most {largest:,} bytes, with its length.", 413)
         if headers.get("host") not in hosts:
             return PlainTextResponse("This server accepts requests to its own name only.", 421)
         if scope["path"] == "/favicon.ico":
             return Response(status_code=204)
         if not secrets.compare_digest(scope["path"].split("/")[1].encode(), secret.encode()):
             return PlainTextResponse(f"Open the address that driftline {command} printed: it contains a secret.", 401)
-        if scope["method"] not in ("GET", "HEAD"):
-            if headers.get("origin") not in origins and not (programs and "origin" not in headers):
-                return PlainTextResponse("Only pages of this server may change data.", 403)
-            size = headers.get("content-length", "")
-            if not is_count(size) or int(size) > largest:
-                return PlainTextResponse(f"Expected a body of at most {largest:,} bytes, with its length.", 413)
+        is_ours = headers.get("origin") in origins or (programs and "origin" not in headers)
+        if scope["method"] == "POST" and not is_ours:
+            return PlainTextResponse("Only pages of this server may change data.", 403)
         return None
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,9 +88,11 @@ def guarded(
                 headers.update(HEADERS | {"Content-Security-Policy": policy})
             await send(message)
 
-        answer = refusal(scope) or app
+        answer = refusal(scope)
+        if answer is not None:
+            answer.headers["Connection"] = "close"  # what follows of the body is not read
         path = scope["path"].removeprefix(f"/{secret}") or "/"
-        await answer({**scope, "path": path}, receive, with_headers)
+        await (answer or app)({**scope, "path": path}, receive, with_headers)
 
     return checked, f"/{secret}/"
 
@@ -120,13 +127,13 @@ def serve(
     app, path = make(actual_port)
     import asyncio
 
-    import uvicorn
     from starlette.concurrency import run_in_threadpool
+
+    from driftline.pipelines.web.connections import server_of
 
     asyncio.run(run_in_threadpool(int))  # imports what the first request would wait for
     say(f"http://{host}:{actual_port}{path}")
-    config = uvicorn.Config(app, log_level="warning", server_header=False, access_log=False)
     try:
-        uvicorn.Server(config).run([sock])
+        server_of(app).run([sock])
     except KeyboardInterrupt:
         raise KeyboardInterrupt("Stopped. What was saved is kept; the same command opens the page again.") from None

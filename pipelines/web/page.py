@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError, validate_call
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from driftline.curate.core.atomic_io import json_value
@@ -74,7 +74,10 @@ def local_app(package: str, **options: Any) -> LocalApp:
     def refused(_: Request, error: Exception) -> Response:
         return JSONResponse({"error": str(error)}, 400)
 
-    app = LocalApp(exception_handlers={DriftlineError: refused}, **options)
+    def gone(_: Request, error: Exception) -> Response:
+        return Response(status_code=400)
+
+    app = LocalApp(exception_handlers={DriftlineError: refused, ClientDisconnect: gone}, **options)
 
     @app.on("GET", "/static/{name}")
     def static(name: str) -> Response:

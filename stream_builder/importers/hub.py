@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import shutil
 import tempfile
@@ -14,10 +13,10 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.core.outside.tables import check_offsets, readable
+from driftline.curate.core.outside.tables import BoundedParquet, check_offsets, readable
 from driftline.stream_builder.importers.dated import Cut, Dated, stream_of, texts_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.stream import Array, Stream
@@ -214,10 +213,8 @@ def _open_shard(shard: Path) -> tuple[pa.Schema, Any]:
     """The schema, and a function (columns) → batches."""
     with readable(shard, "Expected a shard of a Hugging Face data set."):
         if shard.suffix == ".parquet":
-            parquet = pq.ParquetFile(shard)
-            return parquet.schema_arrow, lambda columns: parquet.iter_batches(
-                ROWS, columns=list(dict.fromkeys(columns))
-            )
+            parquet = BoundedParquet(shard)
+            return parquet.schema, lambda columns: parquet.batches(ROWS, list(dict.fromkeys(columns)))
         stream = pa.ipc.open_stream(pa.memory_map(str(shard)))
         return stream.schema, lambda columns: iter(stream)
 
@@ -237,9 +234,9 @@ def _samples_column(name: str, schema: pa.Schema) -> str:
 def _class_names(schema: pa.Schema, label: str) -> list[str]:
     """The names of a ClassLabel column; [] for others."""
     try:
-        info = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][label]
+        info = json_value((schema.metadata or {})[b"huggingface"])["info"]["features"][label]
         return [str(name) for name in info["names"]] if info.get("_type") == "ClassLabel" else []
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return []
 
 

@@ -10,6 +10,7 @@ import io
 import math
 import mmap
 import pickle
+import pickletools
 import re
 import zipfile
 import zlib
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.outside.limits import RATIO, UNPACKED
 
 Array = npt.NDArray[Any]
 STORAGES = {
@@ -77,8 +79,8 @@ def _tensor(storage: Any, offset: int, size: Any, stride: Any, *_: Any) -> Array
     if math.prod(size) == 0:
         return np.zeros(size, storage.dtype)
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    if last >= len(storage):
-        raise ValueError(f"a tensor that needs {last + 1:,} numbers of {len(storage):,}")
+    if max(last + 1, math.prod(size)) > len(storage):  # more than it: parts of it several times
+        raise ValueError(f"a tensor that needs {max(last + 1, math.prod(size)):,} numbers of {len(storage):,}")
     steps = [step * storage.itemsize for step in stride]
     return np.lib.stride_tricks.as_strided(storage[offset:], tuple(size), steps, writeable=False)
 
@@ -161,7 +163,10 @@ def _read(path: Path, content: Callable[[], Any], way_out: str) -> Any:
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "", way_out)
     try:
-        return content()
+        value = content()
+        if (size := _size(value, {})) > (most := max(UNPACKED, RATIO * path.stat().st_size)):
+            raise ValueError(f"{size:,} bytes if each part of it is one of its own; at most {most:,} are read")
+        return value
     except _Refused as error:
         raise BadInput(f"{path} holds {error}, which may be code and is never run.", EXPECTED, way_out) from None
     except Exception as error:  # pickle, zipfile, NumPy and torch raise many kinds for a damaged file
@@ -170,7 +175,16 @@ def _read(path: Path, content: Callable[[], Any], way_out: str) -> Any:
 
 def _unpickled(path: Path) -> Any:
     with path.open("rb") as file:
+        _check_memo(file)
         return _Reader(file).load()
+
+
+def _check_memo(file: IO[bytes]) -> None:
+    """Raise ValueError for a place in the memo beyond what was put there: Python makes room for all before it."""
+    for n, (opcode, place, _) in enumerate(pickletools.genops(file)):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(place or 0) > n:
+            raise ValueError(f"object {place:,} of at most {n:,}")
+    file.seek(0)
 
 
 def _loaded(source: Any) -> Any:
@@ -221,7 +235,22 @@ def _from_zip(path: Path) -> Any:
                 storages[key] = _filled(stored(f"data/{key}"), np.dtype(kind), (n,))
             return storages[key]
 
-        return _Reader(io.BytesIO(stored("data.pkl")), storage).load()
+        content_of = io.BytesIO(stored("data.pkl"))
+        _check_memo(content_of)
+        return _Reader(content_of, storage).load()
+
+
+def _size(value: Any, sizes: dict[int, int]) -> int:
+    """Bytes of a value if what it holds several times is there several times. sizes: of what was met, by identity."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.nbytes
+    if not isinstance(value, dict | list | tuple | np.ndarray):
+        return len(value) if isinstance(value, str | bytes) else 8
+    if id(value) not in sizes:
+        sizes[id(value)] = UNPACKED  # while it is open: one that holds itself has no end
+        items = value.values() if isinstance(value, dict) else value.flat if isinstance(value, np.ndarray) else value
+        sizes[id(value)] = 8 + sum(_size(item, sizes) for item in items)
+    return sizes[id(value)]
 
 
 def _without_shells(value: Any, done: dict[int, Any]) -> Any:

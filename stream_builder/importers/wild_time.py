@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile, UnknownName
+from driftline.curate.core.outside.arrays import number_of_classes
 from driftline.curate.core.seeding import time_order
 from driftline.stream_builder.importers.dated import images_of
 from driftline.stream_builder.importers.pickles import read_pickle
@@ -82,7 +83,7 @@ def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: 
                 raise BadInput(f"{what}: {len(x)} samples and labels {labels.dtype} {labels.shape}.", "Expected (N,).")
             if not len(labels):
                 continue
-            top = max(top, int(labels.max()))
+            top = max(top, number_of_classes([labels], path) - 1)
             ids = np.array([f"{year}-{side}-{i}" for i in range(len(labels))])
             time = np.full(len(labels), np.datetime64(str(year), "s").astype(np.int64))
             order = time_order(time, ids, seed)

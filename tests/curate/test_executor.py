@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.helpers import drifting
-from support.work import complain, complain_or_sleep, die, die_once, gpu, pid, square
+from support.work import complain, complain_or_sleep, crash, die, die_once, gpu, pid, square
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
 from driftline.curate.core.executor import Executor
@@ -84,8 +84,15 @@ def test_a_killed_worker_only_costs_time(executor: Executor, tmp_path: Path) -> 
 
 
 def test_a_task_that_always_kills_its_worker_ends_in_a_clear_error() -> None:
-    with pytest.raises(DriftlineError, match=r"died 4 times in a row; 2 tasks are not done.*lower --workers"):
+    with pytest.raises(DriftlineError, match=r"row \(killed, most.* memory\); 2 tasks are not done.*lower --workers"):
         list(Executor(workers=2).run_tasks(die, [1, 2]))
+
+
+def test_a_crash_is_not_called_a_lack_of_memory() -> None:
+    with pytest.raises(
+        DriftlineError, match=r"Worker processes died 4 times in a row \(crashed \(SIGSEGV\)\); 2 tasks"
+    ):
+        list(Executor(workers=2).run_tasks(crash, [1, 2]))
 
 
 def test_a_slurm_job_that_always_ends_without_a_result_is_named_and_the_others_are_cancelled(cluster: Path) -> None:

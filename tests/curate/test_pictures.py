@@ -416,6 +416,16 @@ class TestCase14Counting:
         (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
         assert files_below(tmp_path).counts() == {"file_unreadable": {".jpg": 1}}
 
+    def test_a_link_out_of_the_folder_is_followed_only_if_asked_for(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        (tmp_path / "secret.jpg").write_bytes(saved(scene(), "JPEG"))
+        (tmp_path / "a" / "1.jpg").write_bytes(saved(scene(), "JPEG"))
+        (tmp_path / "a" / "2.jpg").symlink_to("1.jpg")
+        (tmp_path / "a" / "3.jpg").symlink_to(tmp_path / "secret.jpg")
+        by_default, asked = Folder(path=str(tmp_path / "a")), Folder(path=str(tmp_path / "a"), links=True)
+        assert [len(next(source.batches())) for source in (by_default, asked)] == [2, 3]
+        assert [row["fault"] for row in by_default.left_out()] == ["link_outside"]
+
     def test_a_folder_without_photos_says_what_it_holds(self, tmp_path: Path) -> None:
         (tmp_path / "film.mp4").write_bytes(b"\0\0\0\x18ftypmp42")
         with pytest.raises(BadInput, match=r"holds no photos, but not_a_photo 1 \(\.mp4 1\)"):

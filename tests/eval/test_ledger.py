@@ -186,6 +186,17 @@ class TestTornByACrash:
         assert not path.with_name("l.cut").exists()
 
 
+def test_a_record_that_is_being_written_is_no_damage(book: Path) -> None:
+    whole = verify(book)
+    with Ledger(book), book.open("ab") as file:
+        file.write(b"C\x10")
+        file.flush()
+        assert verify(book) == whole
+        assert len(list(lines(book))) == whole.entries
+    with pytest.raises(IntegrityError, match=f"Entry {whole.entries} .* is cut off after 2 bytes"):
+        verify(book)
+
+
 def test_two_writers_at_once_are_refused(book: Path) -> None:
     with Ledger(book), pytest.raises(Busy, match="Another process writes"):
         Ledger(book)

@@ -21,21 +21,22 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import hostile.imported  # noqa: F401, enters its readers
+import hostile.imported
+import hostile.stores  # noqa: F401, both enter their readers
 from hostile.mutations import mutate
 from hostile.readers import READERS
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
 
 CRASHERS = Path(__file__).parent / "crashers"
-SECONDS, MEMORY = 10, 3 << 30  # of one input: processor time, and bytes beyond those in use
+SECONDS, MEMORY = 10, 1 << 30  # of one input: processor time, and bytes beyond those in use
 
 
 @dataclass
@@ -115,11 +116,27 @@ def _kind(problem: str) -> str:
     return re.sub(r": .*, ", " ", problem)
 
 
+@contextmanager
+def watched(place: Path) -> Iterator[tuple[Path, Callable[[], bool]]]:
+    """A folder for inputs, below others with a file in each, and whether all of these are as they were."""
+    folder = place / "a" / "b" / "c"
+    folder.mkdir(parents=True)
+    around = [place, place / "a", place / "a" / "b"]
+    for above in around:
+        (above / "x").write_text("ours")
+    before = {path: sorted(path.iterdir()) for path in around}
+    yield (
+        folder,
+        lambda: all(
+            sorted(above.iterdir()) == names and (above / "x").read_text() == "ours" for above, names in before.items()
+        ),
+    )
+
+
 def attack(name: str, times: int, seed: int = 0, keep: Path = CRASHERS) -> Found:
     """Mutate the input of one reader `times` times. keep: folder for the inputs that it does not withstand."""
     found, rng = Found(name), random.Random(f"{name} {seed}")
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as place, watched(Path(place)) as (folder, is_untouched):
         content = sound_input(name)
         _restore(folder, content)
         sound = READERS[name].read(folder)
@@ -130,6 +147,8 @@ def attack(name: str, times: int, seed: int = 0, keep: Path = CRASHERS) -> Found
             (folder / changed).write_bytes(data)
             start = time.monotonic()
             outcome, problem = judged(name, folder, sound)
+            if not is_untouched():
+                outcome, problem = "crashed", f"a file outside was written or deleted: {problem}, by line 0"
             found.slowest = max(found.slowest, round(time.monotonic() - start, 2))
             found.times += 1
             found.accepted += outcome == "accepted"

@@ -7,10 +7,14 @@ import io
 import json
 import random
 import re
+import sqlite3
 import struct
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +27,10 @@ NASTY = (
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 2**31, 2**63, 10**30, 0.5, 1e308, float("nan"), float("-inf"), "", "x" * 5000, "\ud800",
     "\x00", "../../x", "²", "1e9", "9999-12-31", "[" * 50, [], {}, [[]], [None], {"": None}, {"a": {"b": []}}, ["a", 1],
+)  # fmt: skip
+CELLS: tuple[Any, ...] = (
+    -1, 2**31, 2**62, b"", b"x", b"\xff" * 32, "../x", "../../x", "a/../../x", "/", "0" * 64, f"{'0' * 64}.tar",
+    "[" * 3000, '{"a": 1}', '{"items": {"i1": 7}, "batch": "b1", "concepts": []}', "[7]", "{}", "a\x00b",
 )  # fmt: skip
 COLUMNS = (
     pa.int8(), pa.int64(), pa.float16(), pa.float64(), pa.string(), pa.large_string(), pa.binary(), pa.bool_(),
@@ -48,6 +56,8 @@ def mutate(data: bytes, name: str, rng: random.Random) -> bytes:
 def _meaning(data: bytes, name: str) -> Callable[[bytes, random.Random], bytes] | None:
     if data[:4] == b"PK\x03\x04":
         return _member
+    if data[:15] == b"SQLite format 3":
+        return _database
     if data[:6] == b"\x93NUMPY":
         return _array
     if data[:4] == b"PAR1":
@@ -121,6 +131,35 @@ def _member(data: bytes, rng: random.Random) -> bytes:
         for name, content in members:
             file.writestr(name, content)
     return sink.getvalue()
+
+
+def _database(data: bytes, rng: random.Random) -> bytes:
+    """A SQLite file with another value, another table, a trigger or a view; its format stays."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
+        path = Path(place, "a.sqlite")
+        path.write_bytes(data)
+        with closing(sqlite3.connect(path, isolation_level=None)) as base:
+            tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            filled = [name for name in tables if base.execute(f"SELECT 1 FROM {name}").fetchone()]
+            table, kind = rng.choice(filled), rng.randrange(8)
+            column = rng.choice([row[1] for row in base.execute(f"PRAGMA table_info({table})")])
+            if kind == 0:
+                base.execute(f"CREATE TRIGGER t AFTER INSERT ON {table} BEGIN DELETE FROM {rng.choice(filled)}; END")
+            elif kind == 1:
+                base.execute(f"ALTER TABLE {table} RENAME TO other")
+                base.execute(f"CREATE VIEW {table} AS SELECT * FROM other")
+            elif kind == 2:
+                base.execute(f"ALTER TABLE {table} ADD COLUMN more")
+            elif kind == 3:
+                base.execute("PRAGMA writable_schema = ON")
+                sql = "replace(replace(sql, ' NOT NULL', ''), ' UNIQUE', '')"
+                base.execute(f"UPDATE sqlite_master SET sql = {sql} WHERE name = ?", (table,))
+            else:
+                base.execute("PRAGMA ignore_check_constraints = ON")
+                value = rng.choice([*CELLS, *(v for v in VALUES if isinstance(v, str | float | None))])
+                base.execute(f"UPDATE OR REPLACE {table} SET {column} = ?", (value,))
+            base.execute("PRAGMA journal_mode = WAL" if rng.random() < 0.5 else "PRAGMA journal_mode = DELETE")
+        return path.read_bytes()
 
 
 def _array(data: bytes, rng: random.Random) -> bytes:

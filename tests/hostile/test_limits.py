@@ -4,30 +4,47 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pickle
+import sqlite3
 import struct
 import zipfile
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hostile import stores
 from PIL import Image
+from typer.testing import CliRunner
 
-from driftline.curate.core.atomic_io import csv_text, read_json
+from driftline.curate.core.atomic_io import csv_text, read_json, write_json
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, DriftlineError, IntegrityError
+from driftline.curate.core.outputs import refill
 from driftline.curate.core.outside import limits
+from driftline.curate.core.outside.databases import SUPER_JOURNAL
 from driftline.curate.core.outside.images import open_image
-from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.core.outside.tables import BoundedParquet, csv_rows, read_parquet
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.encoders.backbone import load_checkpoint
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.strip_exif import _segments
 from driftline.curate.metadata.filters import withdrawn_ids
 from driftline.curate.retrieval.settings import Concept
+from driftline.curate.store.database import Place, open_store, reuse_part
+from driftline.curate.store.photos import images_of, outcomes
 from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.curate.validation.asking.platforms.prolific_api import Journal
 from driftline.eval.experiment.settings import seeds_of
+from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.run.state import settle
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.datasets import open_dataset
+from driftline.stream_builder.importers.pickles import read_pickle, read_tensors
 
 XML = (
     '<QuestionFormAnswers xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/'
@@ -166,6 +183,247 @@ class TestTables:
         )
         with pytest.raises(DriftlineError, match=r"00000\.parquet has a member without a size"):
             Reader(tmp_path, 0)
+
+
+def claims(path: Path, table: pa.Table) -> Path:
+    """A Parquet file of few bytes whose columns of one value become large."""
+    pq.write_table(table, path, compression="zstd", row_group_size=10**9, store_schema=False)
+    assert path.stat().st_size < 200_000
+    return path
+
+
+class TestParquet:
+    @pytest.fixture
+    def texts(self) -> pa.Array:
+        """500,000 texts of 10,000 characters in one dictionary: 5 GB."""
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(500_000, np.int32)), pa.array(["x" * 10_000]))
+
+    def test_a_thousand_bytes_do_not_become_gigabytes(self, tmp_path: Path, texts: pa.Array) -> None:
+        path = claims(tmp_path / "a.parquet", pa.table({"a": texts}))
+        with pytest.raises(BadInput, match=r"a\.parquet would unpack to 5,000,000,000 bytes"):
+            read_parquet(path)
+        path = claims(tmp_path / "b.parquet", pa.table({"a": pa.StructArray.from_arrays([texts], ["bytes"])}))
+        with pytest.raises(BadInput, match=r"b\.parquet would unpack to 5,000,000,000 bytes"):
+            read_parquet(path)
+
+    def test_numbers_that_repeat_are_counted_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("driftline.curate.core.outside.tables.UNPACKED", 1 << 20)
+        path = claims(tmp_path / "a.parquet", pa.table({"a": np.zeros(10_000_000, np.int64)}))
+        with pytest.raises(BadInput, match=r"would unpack to 80,000,000 bytes. Expected at most"):
+            read_parquet(path)
+        with BoundedParquet(path) as file, pytest.raises(BadInput, match=r"claims 10,000,000 rows in .* bytes"):
+            next(file.batches(4096, ["a"]))
+
+    def test_rows_that_are_large_are_decoded_few_at_a_time(
+        self, tmp_path: Path, texts: pa.Array, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("driftline.curate.core.outside.tables.BATCH", 1 << 20)
+        with BoundedParquet(claims(tmp_path / "a.parquet", pa.table({"a": texts}))) as file:
+            assert [len(batch) for batch in islice(file.batches(1 << 16, ["a"]), 3)] == [104] * 3
+
+    def test_what_is_honest_is_read_as_by_arrow(self, tmp_path: Path) -> None:
+        rows = 30_000
+        table = pa.table({"a": [f"{i}" for i in range(rows)], "b": [["x"] * (i % 3) for i in range(rows)],
+                          "c": [{"bytes": b"y" * (i % 50)} for i in range(rows)], "d": [0.5] * rows})  # fmt: skip
+        pq.write_table(table, tmp_path / "a.parquet", row_group_size=9_000)
+        assert read_parquet(tmp_path / "a.parquet").equals(table)
+        with BoundedParquet(tmp_path / "a.parquet") as file:
+            assert pa.Table.from_batches(file.batches(1 << 16, table.column_names)).equals(table)
+
+
+class TestHdf5:
+    def read(self, path: Path) -> object:
+        from driftline.stream_builder.builders.time_order import _read_hdf5
+
+        return _read_hdf5(path)
+
+    @pytest.mark.parametrize("kind", ["external", "virtual", "soft", "outside"])
+    def test_an_array_that_is_elsewhere_is_refused(self, tmp_path: Path, kind: str) -> None:
+        h5py = pytest.importorskip("h5py")
+        (tmp_path / "secret").write_bytes(bytes(64))
+        with h5py.File(tmp_path / "other.hdf5", "w") as file:
+            file["store_list"] = np.arange(8)
+        with h5py.File(tmp_path / "a.hdf5", "w") as file:
+            if kind == "external":
+                file.create_dataset("store_list", (8,), "i8", external=[(str(tmp_path / "secret"), 0, 64)])
+            elif kind == "virtual":
+                layout = h5py.VirtualLayout((8,), "i8")
+                layout[:] = h5py.VirtualSource(tmp_path / "other.hdf5", "store_list", (8,))
+                file.create_virtual_dataset("store_list", layout)
+            elif kind == "soft":
+                file["b"], file["store_list"] = np.arange(8), h5py.SoftLink("/b")
+            else:
+                file["store_list"] = h5py.ExternalLink(str(tmp_path / "other.hdf5"), "/store_list")
+        with pytest.raises(BadInput, match=r"store_list in .*a\.hdf5 leads elsewhere"):
+            self.read(tmp_path / "a.hdf5")
+
+    def test_texts_are_read_whole(self, tmp_path: Path) -> None:
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(tmp_path / "a.hdf5", "w") as file:
+            file["store_list"] = [f"{i}.jpg" for i in range(5_000)]
+        assert list(self.read(tmp_path / "a.hdf5")[[0, 4_999]]) == [b"0.jpg", b"4999.jpg"]  # type: ignore[index]
+
+
+class TestPickles:
+    def refused(self, path: Path, data: bytes, match: str) -> None:
+        path.write_bytes(data)
+        with pytest.raises(BadInput, match=rf"{path.name} cannot be read \({match}"):
+            read_pickle(path)
+
+    def test_lists_that_hold_one_list_many_times(self, tmp_path: Path) -> None:
+        value: list[object] = [0.5] * 10
+        for _ in range(11):
+            value = [value] * 10
+        self.refused(tmp_path / "a.pkl", pickle.dumps(value), r"[\d,]+ bytes if each part of it is one of its own")
+
+    def test_a_list_that_holds_itself(self, tmp_path: Path) -> None:
+        value: list[object] = []
+        value.append(value)
+        self.refused(tmp_path / "a.pkl", pickle.dumps(value), r"[\d,]+ bytes if")
+
+    def test_a_place_of_the_memo_that_would_need_gigabytes(self, tmp_path: Path) -> None:
+        data = b"\x80\x02]r" + (400_000_000).to_bytes(4, "little") + b"."
+        self.refused(tmp_path / "a.pkl", data, "object 400,000,000 of at most 2")
+
+    def test_a_tensor_of_one_number_that_claims_many(self, tmp_path: Path) -> None:
+        import torch
+
+        torch.save({"x": torch.zeros(1).expand(10**6, 10**6)}, tmp_path / "a.pt")
+        with pytest.raises(BadInput, match=r"a tensor that needs 1,000,000,000,000 numbers of 1"):
+            read_tensors(tmp_path / "a.pt")
+
+    def test_a_label_of_a_thousand_millions(self, tmp_path: Path) -> None:
+        from driftline.stream_builder.importers.wild_time import from_wild_time
+
+        side = {"title": ["a"], "category": np.array([10**9])}
+        (tmp_path / "arxiv.pkl").write_bytes(pickle.dumps({year: {0: side, 1: side} for year in (2001, 2002)}))
+        with pytest.raises(BadArray, match=r"label 1000000000\..*less than 1,000,000"):
+            from_wild_time(tmp_path / "arxiv.pkl")
+
+    def test_weights_that_unpack_to_much(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("driftline.curate.core.outside.arrays.UNPACKED", 1 << 20)
+        with zipfile.ZipFile(tmp_path / "w.pth", "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("archive/data/0", bytes(16 << 20))
+        with pytest.raises(BadInput, match=r"w\.pth would unpack to 16,777,216 bytes"):
+            load_checkpoint(None, tmp_path / "w.pth")
+
+
+class TestStores:
+    """A store of somebody else is data: it can name nothing outside of it, and runs nothing."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        """A folder with a store, beside a file that nobody may touch."""
+        (tmp_path / "victim").write_text("ours")
+        (tmp_path / "run").mkdir()
+        stores.store(tmp_path / "run")
+        return tmp_path / "run"
+
+    def change(self, folder: Path, statement: str) -> None:
+        with closing(sqlite3.connect(folder / "store" / "index.sqlite", isolation_level=None)) as base:
+            base.executescript(statement)
+
+    def test_a_part_is_not_written_outside_its_folder(self, folder: Path) -> None:
+        self.change(folder, "UPDATE parts SET output = '../victim'")
+        with pytest.raises(IntegrityError, match=r"index\.sqlite names the file '\.\./victim'"):
+            reuse_part(Place(folder / "store"), stores.KEY, folder / "out")
+        assert (folder.parent / "victim").read_text() == "ours"
+
+    def test_gc_deletes_nothing_outside_and_nothing_that_is_not_of_a_store(self, folder: Path) -> None:
+        mine = folder / "store" / "files" / "letter.txt"
+        mine.write_text("ours")
+        self.change(folder, "UPDATE files SET name = '../../../victim' WHERE number = 1")
+        gc = ("store", "gc", str(folder / "store"), "--yes")
+        done = CliRunner().invoke(app, gc)
+        assert "index.sqlite names the file '../../../victim'" in str(done.exception)
+        self.change(folder, "DELETE FROM files WHERE number = 1")
+        done = CliRunner().invoke(app, gc)
+        assert done.stdout.count(str(folder / "store" / "files")) == 2, "what is deleted is listed"
+        assert [path.read_text() for path in (mine, folder.parent / "victim")] == ["ours", "ours"]
+
+    def test_a_link_in_the_place_of_the_files_is_refused(self, folder: Path) -> None:
+        (folder / "store" / "files").rename(folder.parent / "files")
+        (folder / "store" / "files").symlink_to(folder.parent / "files")
+        with pytest.raises(BadInput, match="files is a link"), open_store(folder / "store"):
+            pass
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "CREATE TRIGGER t AFTER INSERT ON attempts BEGIN DELETE FROM images; END",
+            "ALTER TABLE runs RENAME TO other; CREATE VIEW runs AS SELECT * FROM other",
+            "DROP TABLE runs",
+            "ALTER TABLE runs ADD COLUMN more",
+        ],
+    )
+    def test_another_schema_is_refused(self, folder: Path, statement: str) -> None:
+        self.change(folder, statement)
+        with (
+            pytest.raises(BadInput, match=r"index\.sqlite: the \w+ '\w+' is .*not as we make it"),
+            open_store(folder / "store"),
+        ):
+            pass
+
+    @pytest.mark.parametrize(
+        ("column", "value"), [("start", "-1"), ("size", "'x'"), ("sha", "x'00'"), ("width", "1e12")]
+    )
+    def test_a_value_of_another_type_or_range_is_named(self, folder: Path, column: str, value: str) -> None:
+        self.change(folder, f"UPDATE images SET {column} = {value} WHERE number = 1")
+        wrong = pytest.raises(BadInput, match=f"index.sqlite: a value of {column} is ")
+        with open_store(folder / "store") as store, wrong:
+            list(outcomes(store, stores.URLS) and images_of(store, stores.DIGESTS))
+
+    def test_a_journal_that_names_another_file_is_refused(self, folder: Path) -> None:
+        """SQLite deletes the file that such a journal names."""
+        (folder / "store" / "index.sqlite-journal").write_bytes(b"/home/me/letter" + SUPER_JOURNAL)
+        with pytest.raises(BadInput, match="index.sqlite-journal names another file"), open_store(folder / "store"):
+            pass
+
+
+class TestPlanted:
+    """A link in the place of a file that is ours: what it names stays as it is."""
+
+    @pytest.fixture
+    def victim(self, tmp_path: Path) -> Path:
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / "letter").write_text("ours, without a line end")
+        return tmp_path / "home" / "letter"
+
+    def test_an_unfinished_file(self, tmp_path: Path, victim: Path) -> None:
+        (tmp_path / f".partial-{os.getpid()}-a.json").symlink_to(victim)
+        write_json(tmp_path / "a.json", {})
+        assert victim.read_text() == "ours, without a line end"
+
+    def test_an_unfinished_folder(self, tmp_path: Path, victim: Path) -> None:
+        (tmp_path / ".partial-new-out").symlink_to(victim.parent)
+        refill(tmp_path / "out", lambda folder: write_json(folder / "letter", {}))
+        assert victim.read_text() == "ours, without a line end"
+        assert (tmp_path / "out" / "letter").read_text() == "{}\n"
+
+    def test_the_next_output_of_a_stage(self, tmp_path: Path, victim: Path) -> None:
+        (tmp_path / "03_fetch.next").symlink_to(victim.parent)
+        settle(tmp_path / "03_fetch")
+        assert not (tmp_path / "03_fetch.next").exists()
+
+    def test_a_journal_or_a_log(self, tmp_path: Path, victim: Path) -> None:
+        (tmp_path / "j.jsonl").symlink_to(victim)
+        with pytest.raises(BadInput, match=r"j\.jsonl is a link, or no file"):
+            Journal(tmp_path / "j.jsonl")
+        with pytest.raises(OSError, match=r"j\.jsonl"):
+            RunLog(tmp_path / "j.jsonl", quiet=True).say("a")
+        with pytest.raises(BadInput, match="letter holds b'ours"):
+            Journal(victim)
+        assert victim.read_text() == "ours, without a line end"
+
+    def test_output_that_somebody_else_made_in_a_shared_folder(self, tmp_path: Path) -> None:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a file away")
+        tmp_path.chmod(0o1777)
+        (tmp_path / "out").mkdir()
+        assert guarded_out(tmp_path / "out") == tmp_path / "out"
+        os.chown(tmp_path / "out", 12345, -1)
+        with pytest.raises(BadConfig, match="which somebody else made"):
+            guarded_out(tmp_path / "out")
 
 
 class TestAnswers:

@@ -70,6 +70,22 @@ def test_a_new_folder_begins_with_what_the_copy_holds(tmp_path: Path) -> None:
     assert tree(tmp_path / "second") == tree(first)
 
 
+@pytest.mark.parametrize("entry", [[1e999, "0" * 64], [-1, "0" * 64], [1, "../x"], [1], 7, ["1", "0" * 64]])
+def test_a_list_of_somebody_else_is_one_sentence(tmp_path: Path, server: Any, entry: Any) -> None:
+    text = json.dumps({"format": 1, "writer": "x", "files": {"a": entry}})
+    server.put_object(Bucket="runs", Key="fruit/run.json", Body=text.replace("Infinity", "1e999"))
+    with pytest.raises(BadInput, match=r"run\.json is not the list of a run"):
+        opened(PLACE, tmp_path / "new")
+
+
+@pytest.mark.parametrize("name", ["../victim", ".ssh/keys", "/victim", "a/../../victim"])
+def test_a_list_names_nothing_outside_the_folder(tmp_path: Path, server: Any, name: str) -> None:
+    text = json.dumps({"format": 1, "writer": "x", "files": {name: [4, sha256_bytes(b"evil")]}})
+    server.put_object(Bucket="runs", Key="fruit/run.json", Body=text)
+    with pytest.raises(IntegrityError, match=r"run\.json names the file"):
+        opened(PLACE, tmp_path / "new")
+
+
 def test_contents_without_a_use_are_deleted_and_a_renamed_file_is_not_sent_again(tmp_path: Path, server: Any) -> None:
     folder = made(tmp_path / "run")
     copy = opened(PLACE, folder)

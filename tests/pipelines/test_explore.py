@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -28,7 +29,8 @@ from driftline.pipelines.prompt_explorer.explorer import Explorer, Marks, Query,
 from driftline.pipelines.prompt_explorer.server import application
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.web.local_server import listen
+from driftline.pipelines.web.local_server import guarded, listen
+from driftline.pipelines.web.page import local_app
 
 HOSTILE = '<script>alert(1)</script>"onmouseover="x'
 
@@ -354,3 +356,57 @@ def test_the_command_writes_sheets_of_as_many_pictures_as_asked_for(folder: Path
     assert [Path(sheet["picture"]).is_file() for sheet in made] == [True, True]
     assert len(lines) == 1 + 2 * 3 * len(found["explorer"].buckets)
     assert "--prompt was given without --out" in inside("explore", folder, "--prompt", "a bus").stderr
+
+
+def test_a_field_of_thousands_of_prompts_is_refused() -> None:
+    with pytest.raises(BadInput, match="The field has 3,000 lines"):
+        Query.parse("a\n" * 3000)
+
+
+class TestConnections:
+    """Anybody who reaches the port can open connections and send what is no request."""
+
+    @pytest.fixture
+    def place(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, str]]:
+        """Port and path of an app, for requests of half a second at most, on ten connections."""
+        monkeypatch.setattr("driftline.pipelines.web.connections.RECEIVING", 0.5)
+        monkeypatch.setattr("driftline.pipelines.web.connections.MOST", 10)
+        app = local_app("driftline.pipelines.prompt_explorer")
+        app.on("GET", "/")(lambda: "fine")
+        app.on("POST", "/size")(lambda name: {})
+        with served(lambda port: guarded(app, port, "explore")) as page:
+            yield int(page.address.split(":")[2].split("/")[0]), f"/{page.address.split('/', 3)[3]}"
+
+    def ask(self, port: int, request: str) -> str:
+        hosted = f"Host: 127.0.0.1:{port}\nOrigin: http://127.0.0.1:{port}"
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(request.replace("HOST", hosted).replace("\n", "\r\n").encode())
+            with connection.makefile("rb") as answer:
+                return answer.readline().decode()
+
+    @pytest.mark.parametrize(
+        ("head", "status"),
+        [
+            ("OPTIONS * HTTP/1.1", 400), ("CONNECT a:1 HTTP/1.1", 400), ("GET http://a/ HTTP/1.1", 400),
+            ("PUT PATH HTTP/1.1", 405), ("TRACE PATH HTTP/1.1", 405), ("GET PATH HTTP/1.1", 200),
+            ("POST PATHsize HTTP/1.1\nContent-Length: 1\nTransfer-Encoding: chunked", 413),
+            ("GET PATH HTTP/1.1\nTransfer-Encoding: chunked", 413), ("GET PATH HTTP/1.1\nContent-Length: 999999", 413),
+        ],
+    )  # fmt: skip
+    def test_what_is_no_request_of_a_page_is_answered_before_it_is_routed(
+        self, place: tuple[int, str], head: str, status: int
+    ) -> None:
+        answer = self.ask(place[0], f"{head.replace('PATH', place[1])}\nHOST\n\n")
+        assert answer.startswith(f"HTTP/1.1 {status} ")
+
+    @pytest.mark.parametrize("part", ["", "GET / HT", "POST PATHsize HTTP/1.1\nHOST\nContent-Length: 9\n\nabc"])
+    def test_a_request_that_does_not_arrive_is_closed(self, place: tuple[int, str], part: str) -> None:
+        start = time.monotonic()
+        assert self.ask(place[0], part.replace("PATH", place[1])) in ("", "HTTP/1.1 408 Request Timeout\r\n")
+        assert 0.3 < time.monotonic() - start < 4
+
+    def test_idle_connections_do_not_keep_a_request_out(self, place: tuple[int, str]) -> None:
+        idle = [socket.create_connection(("127.0.0.1", place[0])) for _ in range(40)]
+        assert self.ask(place[0], f"GET {place[1]} HTTP/1.1\nHOST\n\n").startswith("HTTP/1.1 200")
+        for connection in idle:
+            connection.close()

@@ -234,6 +234,17 @@ class TestIdentity:
         os.utime(photo, ns=(times.st_atime_ns, times.st_mtime_ns))
         assert states(finished)[0] == "stale"
 
+    def test_an_edited_tar_of_the_same_size_is_noticed_without_verify(self, finished: Path) -> None:
+        tar = folder_of(finished, "fetch") / "00000.tar"
+        data = bytearray(tar.read_bytes())
+        data[len(data) // 2] ^= 1
+        tar.write_bytes(bytes(data))
+        assert states(finished)[2] == "damaged"
+
+    def test_a_tar_with_a_new_date_is_as_it_was(self, finished: Path) -> None:
+        os.utime(folder_of(finished, "fetch") / "00000.tar")
+        assert states(finished) == ALL_DONE
+
     def test_a_new_date_of_a_photo_changes_nothing(self, finished: Path) -> None:
         os.utime(next((finished / "photos" / "car").glob("*.jpg")))
         assert states(finished) == ALL_DONE
@@ -416,9 +427,10 @@ class TestDamage:
 
     def test_changed_bytes_are_found_by_verify(self, finished: Path) -> None:
         file = folder_of(finished, "fetch") / "00000.tar"
-        data = bytearray(file.read_bytes())
+        data, times = bytearray(file.read_bytes()), file.stat()
         data[5000] ^= 1
         file.write_bytes(bytes(data))
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # with a new date it is found without
         assert states(finished) == ALL_DONE
         entries = status(context(finished), verify=True)
         assert entries[2]["state"] == "damaged"

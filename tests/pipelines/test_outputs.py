@@ -15,8 +15,9 @@ from support.helpers import drifting
 from driftline.curate import encoders
 from driftline.curate.core.atomic_io import TEMPORARY, read_json, write_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput
-from driftline.curate.core.outputs import refill
+from driftline.curate.core.outputs import refill, refill_all
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.system.calls import claimed
 from driftline.curate.release import Release
 from driftline.eval.reporting.report import report
 from driftline.eval.run import evaluate
@@ -71,6 +72,25 @@ def test_an_export_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no room"):
         refill(tmp_path / "out", names("2.jpg", fail=True))
     assert files(tmp_path) == before
+
+
+def test_of_several_outputs_all_are_new_or_none(tmp_path: Path) -> None:
+    refill_all({tmp_path / name: names("1.jpg") for name in ("a", "b")})
+    before = files(tmp_path)
+    with pytest.raises(OSError, match="no room"):
+        refill_all({tmp_path / "a": names("2.jpg"), tmp_path / "b": names("2.jpg", fail=True)})
+    assert files(tmp_path) == before
+    with pytest.raises(OSError, match="no room"):
+        refill_all({tmp_path / "new": names("2.jpg"), tmp_path / "b": names("2.jpg", fail=True)})
+    assert files(tmp_path) == before
+
+
+def test_what_a_kill_left_of_a_file_is_removed_before_it_is_written_again(tmp_path: Path) -> None:
+    for name in (".partial-123-a.zip", ".partial-123-b.zip"):
+        (tmp_path / name).write_text("half")
+    with claimed(tmp_path / ".partial-124-a.zip"):
+        guarded_out(tmp_path / "a.zip", suffixes=(".zip",))
+        assert {path.name for path in tmp_path.iterdir()} == {".partial-123-b.zip", ".partial-124-a.zip"}
 
 
 def test_a_kill_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

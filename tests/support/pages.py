@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
+from driftline.pipelines.web.connections import server_of
 from driftline.pipelines.web.local_server import listen
 
 
@@ -31,7 +31,7 @@ def served(make: Callable[[int], tuple[Any, str]]) -> Iterator[Served]:
     sock = listen(0)
     port = sock.getsockname()[1]
     app, path = make(port)
-    running = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    running = server_of(app)
     thread = threading.Thread(target=running.run, args=([sock],), daemon=True)
     thread.start()
     while not running.started:

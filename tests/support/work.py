@@ -44,6 +44,12 @@ def die(n: int) -> int:
     return n
 
 
+def crash(n: int) -> int:
+    """Ends its process as a fault in a library does."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return n
+
+
 def pid(_: int) -> int:
     """The process that does the work."""
     return os.getpid()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections import deque
@@ -16,7 +17,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.system.calls import LINUX, collect_rarely, cores
+from driftline.curate.core.system.calls import LINUX, collect_rarely, cores, how_it_ended
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -76,6 +77,8 @@ def run_in_processes(
 ) -> Iterator[tuple[int, R]]:  # fmt: skip
     """Like `Executor.run_tasks`, in new processes. gpus: distributed over the workers in turn."""
     unfinished = dict(enumerate(tasks))
+    processes: list[Any] = []
+    ends: list[str] = []
     for _ in range(ATTEMPTS):
         context = multiprocessing.get_context(START)
         with children():  # the first semaphore starts a process, too
@@ -87,18 +90,23 @@ def run_in_processes(
             try:
                 with children():
                     futures = {pool.submit(work, task): i for i, task in unfinished.items()}
+                processes = list(pool._processes.values())
                 for i, result in drain(futures):
                     del unfinished[i]
                     yield i, result
             except BrokenProcessPool:  # a worker was killed or ran out of memory: restart what is unfinished
+                pool.shutdown(wait=True, cancel_futures=True)
+                codes = {process.exitcode for process in processes}  # the pool stops the others by SIGTERM
+                ends = sorted(how_it_ended(code) for code in codes - {0, None, -signal.SIGTERM})
                 continue
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
         return
     raise DriftlineError(
-        f"Worker processes died {ATTEMPTS} times in a row; {len(unfinished):,} tasks are not done.",
+        f"Worker processes died {ATTEMPTS} times in a row ({' or '.join(ends) or 'it is not known why'}); "
+        f"{len(unfinished):,} tasks are not done.",
         "Expected every worker to finish.",
-        "The usual cause is a lack of memory: lower --workers. Finished work is kept.",
+        "If memory is short, lower --workers. Finished work is kept.",
     )
 
 

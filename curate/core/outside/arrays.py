@@ -63,9 +63,7 @@ def read_arrays(path: Path, expected: str, skip_objects: bool = False) -> dict[s
     try:
         with zipfile.ZipFile(path) as file:
             members = [info for info in file.infolist() if info.filename.endswith(".npy")]
-            size, most = sum(info.file_size for info in members), max(UNPACKED, RATIO * path.stat().st_size)
-            if size > most:
-                raise BadInput(f"{path} would unpack to {size:,} bytes.", f"Expected at most {most:,}.")
+            _check_unpacked(path, members)
             arrays = {}
             for info in members:
                 with file.open(info) as member:
@@ -79,6 +77,23 @@ def read_arrays(path: Path, expected: str, skip_objects: bool = False) -> dict[s
         raise
     except Exception as error:  # zipfile, zlib and numpy raise many kinds
         raise BadInput(f"{path} cannot be read as .npz ({reason(error)}).", expected) from None
+
+
+def check_weights(path: Path) -> None:
+    """Raise BadInput for a file of `torch.save` whose members would unpack to more than the limits."""
+    if path.is_file() and zipfile.is_zipfile(path):
+        try:
+            with zipfile.ZipFile(path) as file:
+                members = file.infolist()
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+            raise BadInput(f"{path} is no whole checkpoint ({reason(error)}).", "Expected tensors only.") from None
+        _check_unpacked(path, members)
+
+
+def _check_unpacked(path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
+    size, most = sum(info.file_size for info in members), max(UNPACKED, RATIO * path.stat().st_size)
+    if size > most:
+        raise BadInput(f"{path} would unpack to {size:,} bytes.", f"Expected at most {most:,}.")
 
 
 def _array(member: IO[bytes], size: int) -> Array | None:

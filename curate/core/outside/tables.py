@@ -8,13 +8,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
 from driftline.curate.core.outside.documents import fitted, read_text
-from driftline.curate.core.outside.limits import CELL
+from driftline.curate.core.outside.limits import CELL, RATIO, UNPACKED
+
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+BATCH = UNPACKED // 4  # bytes of the rows that are decoded at a time
+PAGE = 1 << 16  # bytes that are read at a time to look at a column's dictionary
+FEW = 1_000_000  # rows of a photo table that may have less than a byte each
 
 
 @contextmanager
@@ -28,13 +35,103 @@ def readable(path: Path | str, expected: str, way_out: str = "") -> Iterator[Non
         raise BadInput(f"{path} cannot be read ({reason(error)}).", expected, way_out) from None
 
 
+class BoundedParquet:
+    """A Parquet file that is read within a budget of memory: UNPACKED, or RATIO times its own size. A column of one
+    value takes a few bytes on disk and any number in memory, so what it becomes is known before anything is decoded;
+    lists count with one value each. Errors of Arrow pass."""
+
+    def __init__(self, source: Any, name: Any = None) -> None:
+        """source: a path, or an open file that can seek. name: for messages."""
+        self.name = source if name is None else name
+        self.source, self.size = source, _size_of(source)
+        self.file = pq.ParquetFile(source)
+        self.schema: pa.Schema = self.file.schema_arrow
+        self.groups: int = self.file.num_row_groups
+        self.rows: int = self.file.metadata.num_rows
+
+    def __enter__(self) -> BoundedParquet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def read(self, columns: Sequence[str] | None = None, threads: bool = True) -> pa.Table:
+        """All rows. Raises BadInput if they would be too large."""
+        self._check(range(self.groups), columns)
+        return self.file.read(None if columns is None else list(columns), use_threads=threads)
+
+    def read_group(self, group: int, columns: Sequence[str]) -> pa.Table:
+        """The rows of one row group. Raises as `read`."""
+        self._check([group], columns)
+        return self.file.read_row_group(group, columns=list(columns))
+
+    def batches(self, rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows, at most `rows` at a time, and fewer if they are large. Raises BadInput for more rows than bytes."""
+        if self.rows > max(FEW, self.size):
+            raise BadInput(
+                f"{self.name} claims {self.rows:,} rows in {self.size:,} bytes.", "Expected a byte or more a row."
+            )
+        for exact in (False, True):
+            widest = max((self._width(group, columns, exact) for group in range(self.groups)), default=1)
+            if rows * widest <= BATCH:
+                break
+        yield from self.file.iter_batches(max(1, min(rows, BATCH // max(1, widest))), columns=list(columns))
+
+    def _check(self, groups: Sequence[int], columns: Sequence[str] | None) -> None:
+        most = max(UNPACKED, RATIO * self.size)
+        for exact in (False, True):  # texts are looked at only if they could be too large
+            size = sum(self._width(group, columns, exact) * self._group(group).num_rows for group in groups)
+            if size <= most:
+                return
+        raise BadInput(f"{self.name} would unpack to {size:,} bytes.", f"Expected at most {most:,}.")
+
+    def _group(self, group: int) -> Any:
+        """Sizes of a row group. Those of its columns are not asked for: Arrow ends the process if they are damaged."""
+        return self.file.metadata.row_group(group)
+
+    def _width(self, group: int, columns: Sequence[str] | None, exact: bool) -> int:
+        """Bytes that one row has at most in memory, with one value in each list; values that no dictionary holds are in
+        the file as they are. exact: look into the dictionaries."""
+        width = 0
+        for i in range(len(self.file.schema)):
+            column = self.file.schema.column(i)
+            if columns is None or column.path.partition(".")[0] in columns:
+                fixed = WIDTHS.get(column.physical_type) or column.length
+                width += fixed or (self._longest(group, column.path) if exact else self._group(group).total_byte_size)
+        return width
+
+    def _longest(self, group: int, path: str) -> int:
+        """Bytes of the longest value in the dictionary of a column."""
+        file = pq.ParquetFile(self.source, read_dictionary=[path], buffer_size=PAGE, metadata=self.file.metadata)
+        first = next(file.iter_batches(1, row_groups=[group], columns=[path], use_threads=False), None)
+        values: Any = None if first is None else first.column(0)
+        while values is not None and not pa.types.is_dictionary(values.type):
+            if not pa.types.is_nested(values.type):
+                return 0
+            values = values.field(0) if pa.types.is_struct(values.type) else values.values
+        if values is None or not len(values.dictionary):
+            return 0
+        return int(pc.max(pc.binary_length(values.dictionary.cast(pa.large_binary()))).as_py() or 0)
+
+
+def _size_of(source: Any) -> int:
+    """Bytes of a file: a path, an open file, or Arrow's reader of a buffer."""
+    if isinstance(source, str | Path):
+        return Path(source).stat().st_size
+    if hasattr(source, "size"):
+        return int(source.size() if callable(source.size) else source.size)
+    size = int(source.seek(0, 2))
+    source.seek(0)
+    return size
+
+
 def read_parquet(path: Path, columns: Sequence[str] | None = None, way_out: str = "") -> pa.Table:
     """A Parquet table, or some of its columns; text is valid UTF-8. Raises MissingFile, and BadInput naming the file,
-    or a column that is missing or there twice."""
+    a column that is missing or there twice, or a table beyond the budget of `BoundedParquet`."""
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected a Parquet file.", way_out)
-    with readable(path, "Expected a Parquet file.", way_out), pq.ParquetFile(path) as file:
-        names = file.schema_arrow.names
+    with readable(path, "Expected a Parquet file.", way_out), BoundedParquet(path) as file:
+        names = file.schema.names
         for name in names if columns is None else columns:
             if (times := Counter(names)[name]) != 1:
                 raise BadInput(
@@ -42,7 +139,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, way_out: str 
                     f"It has {', '.join(names)}.",
                     way_out,
                 )
-        table = file.read(columns=None if columns is None else list(columns))
+        table = file.read(columns)
         table.validate(full=True)
         return table
 

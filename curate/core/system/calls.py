@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -59,7 +60,7 @@ def claimed(path: Path) -> Iterator[None]:
         yield
         return
     while True:  # again, if it was taken away before it was claimed
-        handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         try:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(handle, fcntl.LOCK_SH)
@@ -141,6 +142,16 @@ def memory() -> int | None:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if POSIX else None
 
 
+def is_planted(path: Path) -> bool:
+    """Whether somebody else made what is there, in a folder like /tmp where everybody may: Linux's own rule for such
+    files (protected_regular). False where the system has no owners."""
+    if not POSIX or not os.path.lexists(path):
+        return False
+    folder = path.absolute().parent.stat()
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    return bool(shared) and path.lstat().st_uid not in (os.geteuid(), folder.st_uid)
+
+
 def collect_rarely() -> None:
     """Look for cycles of garbage at every 100,000th new object, not at every 700th: imports make hundreds of thousands
     that stay, and to look at them again and again takes a fifth of the start."""
@@ -163,6 +174,20 @@ def kill_group(process: int) -> None:
 def was_killed(code: int) -> bool:
     """Whether an exit code of `subprocess` means that somebody killed the process."""
     return POSIX and code == -signal.SIGKILL
+
+
+def how_it_ended(code: int) -> str:
+    """Why a process ended, by its exit code in `subprocess`.
+
+    >>> how_it_ended(-9), how_it_ended(-11), how_it_ended(1)
+    ('killed, most often for lack of memory', 'crashed (SIGSEGV)', 'ended with code 1')
+    """
+    if code >= 0:
+        return f"ended with code {code}"
+    name = next((one.name for one in signal.Signals if one == -code), f"signal {-code}")
+    reasons = {"SIGKILL": "killed, most often for lack of memory", "SIGXCPU": "out of processor time",
+               "SIGTERM": "stopped by somebody (SIGTERM)", "SIGXFSZ": "at the limit of a file's size"}  # fmt: skip
+    return reasons.get(name, f"crashed ({name})")
 
 
 def limit(seconds: int, memory: int, file: int) -> None:

@@ -17,10 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from driftline.curate.core.atomic_io import sha256_file, writing
 from driftline.curate.core.errors import BadConfig, IntegrityError
+from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.images.shards import read_tar, write_tar
 from driftline.curate.release.document import AGAIN
 from driftline.curate.release.format import METADATA, Release
@@ -147,7 +146,7 @@ def unlabelled(release: Release) -> dict[str, Old]:
     tars = sorted(name for name in release.checksums() if name.startswith("unlabelled/"))
     if not tars:
         return {}
-    rows = {row["id"]: row for row in pq.read_table(release.path / "unlabelled.parquet").to_pylist()}
+    rows = {row["id"]: row for row in read_parquet(release.path / "unlabelled.parquet").to_pylist()}
     images: dict[str, Old] = {}
     for name in tars:
         with tarfile.open(release.path / name, "r:") as tar:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
 
 FILE = "BUCKETS.json"
@@ -31,7 +31,7 @@ def unlabelled_of(release: Path, held: bool = False) -> list[Listed]:
     path = release / "unlabelled.parquet"
     if not path.is_file():
         return []
-    table = pq.read_table(path)
+    table = read_parquet(path)
     nothing = [None] * len(table)
     digests = [table[c].to_pylist() if c in table.column_names else nothing for c in ("sha256", "source_sha256")]
     rows = zip(table["id"].to_pylist(), table["bucket"].to_pylist(), *digests, strict=True)

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadInput, reason
+from driftline.curate.core.outside.tables import BoundedParquet
 from driftline.curate.metadata.schema import SOURCE
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.yfcc import lines
@@ -141,10 +141,10 @@ def _from_rows(rows: list[tuple[Any, ...]], row: int) -> pa.RecordBatch:
 
 def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     try:
-        file = pq.ParquetFile(path)
+        file = BoundedParquet(path)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is not a whole Parquet file ({reason(error)}).", "", "Download it again.") from None
-    names = set(file.schema_arrow.names)
+    names = set(file.schema.names)
     if missing := {"photoid", "dateuploaded", "downloadurl"} - names:
         raise BadInput(
             f"{path} has no column {', '.join(sorted(missing))}.",
@@ -152,7 +152,7 @@ def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]
             "For other tables, set collection.source: parquet.",
         )
     try:
-        for batch in file.iter_batches(FETCHED, columns=[name for name in USED if name in names]):
+        for batch in file.batches(FETCHED, [name for name in USED if name in names]):
             columns = {
                 name: pc.fill_null(batch[name].cast(pa.string()), "")
                 if name in names
