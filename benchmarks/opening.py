@@ -29,9 +29,9 @@ import numpy as np
 from embedding import model_of, shards_of
 from PIL import Image
 
-from driftline.curate.core.outside.dates import exif
 from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.times.dates import exif
 from driftline.curate.embedding import embed as embedding
 from driftline.curate.encoders import EncoderSpec
 

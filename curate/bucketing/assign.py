@@ -29,8 +29,8 @@ import pyarrow as pa
 
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import Shortage
-from driftline.curate.core.outside.dates import iso
 from driftline.curate.core.seeding import tie_ranks
+from driftline.curate.core.times.dates import iso
 
 Ints = npt.NDArray[np.int64]
 OUTSIDE, UNDECIDED, THIN = -1, -2, -3  # in place of the index of a bucket

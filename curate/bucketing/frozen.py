@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from driftline.curate.bucketing.assign import OUTSIDE, UNDECIDED, Bucket, Ints, assign
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.seeding import tie_ranks
+from driftline.curate.core.times.dates import seconds_of
 
 GROWING = ("equal", "calendar")  # the borders of other kinds are in the settings
 TIES = "hash"  # how photos of one second are divided

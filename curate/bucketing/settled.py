@@ -13,7 +13,7 @@ import pyarrow as pa
 from driftline.curate.bucketing.assign import Ints
 from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import Date, clock
+from driftline.curate.core.times.dates import Date, clock
 
 COLUMNS = ("id", "date")
 

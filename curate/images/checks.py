@@ -9,10 +9,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from driftline.curate.core.outside.dates import from_exif
 from driftline.curate.core.outside.image_kinds import kind_of, missing_extra
 from driftline.curate.core.outside.images import NotRGB, open_bytes, orientation_of, prepared, work
 from driftline.curate.core.settings import Positive, Section
+from driftline.curate.core.times.dates import from_exif
 from driftline.curate.images import camera_raw
 from driftline.curate.images.changes import NONE, PREVIEW, joined
 from driftline.curate.images.phone_formats import NAMES, as_plain

@@ -13,8 +13,8 @@ from decimal import Decimal
 from typing import Any, Literal, get_args
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import DAY, last_second, precision_of, seconds_of
 from driftline.curate.core.outside.names import one_form
+from driftline.curate.core.times.dates import DAY, last_second, precision_of, seconds_of
 
 TimeUnit = Literal["auto", "year", "month", "day", "excel", "s", "ms", "us", "ns"]
 TIMES = ("uploaded", "until", "taken")

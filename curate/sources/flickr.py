@@ -21,10 +21,10 @@ from pydantic import Field, field_validator, model_validator
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.outside.json_api import JsonApi, text_of
 from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.settings import SPEED, Positive, Time
+from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
 from driftline.curate.metadata.schema import rebatch

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.dates import Date, Tags, exif, from_exif, shown_date
 from driftline.curate.core.outside.image_kinds import missing_extra
-from driftline.curate.core.outside.path_dates import DATES
+from driftline.curate.core.times.dates import Date, Tags, exif, from_exif, shown_date
+from driftline.curate.core.times.path_dates import DATES
 from driftline.curate.images import camera_raw
 from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw
 from driftline.curate.metadata.column_mapping import is_utf8, printable

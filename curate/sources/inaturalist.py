@@ -26,9 +26,9 @@ from pydantic import Field, model_validator
 from driftline.curate.core.atomic_io import fingerprint, writing
 from driftline.curate.core.digests import full_digest
 from driftline.curate.core.errors import BadInput, MissingFile, reason
-from driftline.curate.core.outside.dates import last_second, seconds_of
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.settings import SPEED, Time
+from driftline.curate.core.times.dates import last_second, seconds_of
 from driftline.curate.metadata.column_mapping import LONGEST_RAW, printable
 from driftline.curate.metadata.schema import rebatch
 from driftline.curate.sources.base import HERE, FileSource, Workplace, check_span, degrees_of, numbered

@@ -23,9 +23,9 @@ from pydantic import Field, model_validator
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.outside.dates import iso, seconds_of
 from driftline.curate.core.outside.json_api import JsonApi, agent, text_of, text_of_html
 from driftline.curate.core.settings import SPEED, Positive, Text, Time
+from driftline.curate.core.times.dates import iso, seconds_of
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
 from driftline.curate.metadata.columns import safe_id

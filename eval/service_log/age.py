@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import last_second, precision_of, seconds_of
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
 from driftline.eval.service_log.audit import Audit, audit_of
 from driftline.eval.service_log.cells import LEAST, Cells, cells_of
 from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.calendar_periods import CALENDAR, count_of
+from driftline.curate.core.times.calendar_periods import CALENDAR, count_of
 
 DAY = 86_400
 MONDAY = 4 * DAY  # the first Monday after 1970

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.number_times import not_seconds, per_second
+from driftline.curate.core.times.number_times import not_seconds, per_second
 from driftline.eval.service_log.columns import BATCH, NEEDED, ROLES, named, number, opened, quoted, seconds, text, truth
 from driftline.stream_builder.step import CALENDAR
 

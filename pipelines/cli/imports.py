@@ -154,7 +154,7 @@ def _add(name: str, about: Import, own: Mapping[str, Any] | None = None) -> None
     """Register the command of an importer. own: options that only it has."""
 
     def run(source: Path, out: Path, as_json: bool, **options: Any) -> None:
-        from driftline.curate.core.calendar_periods import count_of
+        from driftline.curate.core.times.calendar_periods import count_of
 
         guarded_out(out, "stream")
         options = with_columns(options.pop("columns", None), options)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import DriftlineError, UnknownName
-from driftline.curate.core.outside.dates import iso
 from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.times.dates import iso
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past

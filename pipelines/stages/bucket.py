@@ -110,7 +110,7 @@ class Bucket(Stage):
 
 def _intervals(rows: pa.Table) -> list[str]:
     """From when to when each upload may have been."""
-    from driftline.curate.core.outside.dates import iso
+    from driftline.curate.core.times.dates import iso
 
     pairs = zip(rows["uploaded"].to_pylist(), rows["until"].to_pylist(), strict=True)
     return [f"{iso(first)} to {iso(first if last is None else last)}" for first, last in pairs]

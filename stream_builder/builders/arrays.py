@@ -58,7 +58,7 @@ def from_arrays(
     n = len(arrays["y"])
     notes, names = [], None
     if "step" not in arrays and "time" in arrays:
-        from driftline.curate.core.calendar_periods import count_of
+        from driftline.curate.core.times.calendar_periods import count_of
         from driftline.stream_builder.importers.dated import steps_of
 
         order = np.argsort(arrays["time"], kind="stable")

@@ -13,14 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.curate.core.calendar_periods import CALENDAR, count_of
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.group_split import draw_sides
-from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.outside.names import fault
-from driftline.curate.core.outside.number_times import UNITS, not_seconds, per_second
 from driftline.curate.core.outside.tables import csv_rows, read_parquet
 from driftline.curate.core.seeding import rng_for, time_order
+from driftline.curate.core.times.calendar_periods import CALENDAR, count_of
+from driftline.curate.core.times.dates import seconds_of
+from driftline.curate.core.times.number_times import UNITS, not_seconds, per_second
 from driftline.stream_builder.lazy_images import LazyImages, from_download
 from driftline.stream_builder.splitting import equal_parts, numbered
 from driftline.stream_builder.step import NEVER

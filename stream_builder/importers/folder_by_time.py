@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.dates import shown_date
 from driftline.curate.core.outside.images import IMAGE_SUFFIXES
-from driftline.curate.core.outside.path_dates import DATES
+from driftline.curate.core.times.dates import shown_date
+from driftline.curate.core.times.path_dates import DATES
 from driftline.stream_builder.importers.dated import Cut, Dated, images_of, stream_of
 from driftline.stream_builder.stream import Stream
 

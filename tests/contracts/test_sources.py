@@ -185,7 +185,7 @@ def test_camera_trap_pictures_go_through_the_folder_source(shared: Path, tmp_pat
     table = pa.Table.from_batches(SOURCES["folder"](path=tmp_path, label="parent").batches())
     expected = list(csv.DictReader((shared / "camtrap" / "camtrapR_index.csv").open()))
     assert len(table) == len(expected) == 168
-    from driftline.curate.core.outside.dates import seconds_of
+    from driftline.curate.core.times.dates import seconds_of
 
     dates = {r["path"]: r["datetime_original"] for r in expected}
     for path, taken in zip(table["path"].to_pylist(), table["taken"].to_pylist(), strict=True):

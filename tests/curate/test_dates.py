@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from driftline.curate.core.outside.dates import clock, seconds_of, takeout_names
+from driftline.curate.core.times.dates import clock, seconds_of, takeout_names
 from driftline.curate.metadata.clocks import contradicted, contradiction_sentence, reset_clocks
 from driftline.curate.sources.folder import Folder
 

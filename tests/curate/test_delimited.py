@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.sources.delimited import Delimited
 from driftline.stream_builder.builders.table import from_table
 

@@ -22,8 +22,8 @@ from pydantic import ValidationError
 from support.helpers import yfcc_line
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.fetch.run import FetchSettings, fetch
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.folder import Folder

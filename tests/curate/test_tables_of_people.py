@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import seconds_of
+from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.sources.base import TableSource
 from driftline.curate.sources.delimited import Delimited
 from driftline.curate.sources.parquet import Parquet

@@ -133,7 +133,7 @@ def test_no_bucket_holds_a_photo_of_another_span(journey: Path) -> None:
     release = Release.open(journey)
     spans = {b["index"]: (b["start"], b["end"]) for b in release.buckets}
     assert 0 not in spans, "bucket 0 stays unlabelled"
-    from driftline.curate.core.outside.dates import iso
+    from driftline.curate.core.times.dates import iso
 
     for bucket, uploaded in zip(
         release.table["bucket"].to_pylist(), release.table["uploaded"].to_pylist(), strict=True

@@ -21,9 +21,9 @@ from pydantic import Field
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import last_second, precision_of, seconds_of
 from driftline.curate.core.outside.json_api import JsonApi, agent, text_of, text_of_html
 from driftline.curate.core.settings import SPEED, Positive, Text
+from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
 from driftline.curate.metadata.columns import safe_id

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.dates import seconds_of
 from driftline.curate.core.outside.json_api import Answer
+from driftline.curate.core.times.dates import seconds_of
 
 GONE, HERE = ("Delete", "Remove"), ("Create", "Update", "Add")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from driftline.curate.core.outside.dates import Date, exif, from_file, from_sidecar, since_1970
+from driftline.curate.core.times.dates import Date, exif, from_file, from_sidecar, since_1970
 
 YEAR = r"(1[89]\d\d|20\d\d)"
 # 2012-05-01, 20120501_100000, 2012/05/01, "Screenshot 2012-05-01 at 9.00.00 AM": years 1800-2099, real months and days

@@ -1,0 +1,1 @@
+"""Times: of cells, files, names and sidecars; units of numbers; periods of the calendar."""
