@@ -15,6 +15,7 @@ from driftline.curate.core.times.dates import last_second, precision_of, seconds
 from driftline.eval.service_log.audit import Audit, audit_of
 from driftline.eval.service_log.cells import LEAST, Cells, cells_of
 from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
+from driftline.eval.service_log.lost import Lost, lost_of
 from driftline.eval.service_log.parts import Confidence, Part, confidence_of, parts_of
 from driftline.eval.service_log.periods import DAY, Periods, periods_of
 from driftline.eval.service_log.reading import LATER, UNTIMED, Log, read_log
@@ -50,6 +51,7 @@ class Aged:
     groups: list[Part]
     confidence: list[Confidence]
     audit: Audit
+    lost: Lost | None
     counts: dict[str, int]
     notes: tuple[str, ...]
     """what a reader must know before the numbers"""
@@ -96,15 +98,16 @@ def aged(
     if (cost_error is None) != (cost_retrain is None):
         raise BadInput("Only one of --cost-error and --cost-retrain was given.", "Expected both, or none.")
     end = None if until is None else _moment(until)
-    log = read_log(several(log), columns, several(labels), end)
+    sources = several(log)
+    log = read_log(sources, columns, several(labels), end)
     stated = {} if versions is None else read_versions(versions)
     cut = periods_of(log.time, _unit(log) if period == "auto" else period)
-    order = sorted(range(len(log.versions)), key=lambda v: (_trained(log, stated, v), log.versions[v]))
+    dates = [_trained(log, stated, v) for v in range(len(log.versions))]
+    order = sorted(range(len(dates)), key=lambda v: (dates[v], log.versions[v]))
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order))
     log.version, log.versions = place[log.version], [log.versions[v] for v in order]
-    dates = [_trained(log, stated, v) for v in range(len(order))]
-    trained = cut.number(np.array(dates, np.int64))
+    trained = cut.number(np.array(dates, np.int64)[order])
     timed = (log.label_time != LATER) & (log.label_time != UNTIMED)
     now = end if end is not None else int(max(log.time.max(), log.label_time[timed].max(initial=log.time[0])))
     cells = cells_of(log, cut, trained, now)
@@ -127,7 +130,8 @@ def aged(
         cells, fit, decay(cells, fit, rng), change, causes, because, ahead,
         advice(cells, fit, ahead, cost_error, cost_retrain), estimates(log, cells, seed),
         parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),
-        confidence_of(log, cells), audit_of(log, cells), _counts(log, cells),
+        confidence_of(log, cells), audit_of(log, cells), lost_of(log, cells, sources, columns or {}),
+        _counts(log, cells),
         tuple(_notes(log, stated, cells, since_first)), log,
     )  # fmt: skip
 

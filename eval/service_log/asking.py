@@ -9,31 +9,28 @@ import numpy as np
 
 from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.service_log.age import Aged
+from driftline.eval.service_log.cells import Cells
 from driftline.eval.service_log.columns import opened, quoted, text
-from driftline.eval.service_log.reading import NONE, Array
+from driftline.eval.service_log.reading import NONE, Array, Log
 
 SHOWN = ("id", "version", "time", "prediction", "path")
 
 
-def drawn(aged: Aged, count: int, seed: int = 0) -> Array:
+def drawn(log: Log, cells: Cells, count: int, seed: int = 0) -> Array:
     """(count,) hashes of ids: of predictions without a label that the newest version served in the last period of the
     log, at random; of fewer all. Raises Shortage if there is none."""
-    log, cells = aged.source, aged.cells
-    version = int(cells.version[cells.period == cells.period.max()].max())
-    of = (log.version == version) & (log.label == NONE) & log.served
-    of &= log.time >= aged.start_of(int(cells.period.max()))
-    ids = np.unique(log.id[of])
+    newest = int(np.flatnonzero(cells.period == cells.period.max())[-1])  # cells are in order of version
+    ids = np.unique(log.id[(cells.of == newest) & (log.label == NONE) & log.served])
     if not len(ids):
-        name = log.versions[version]
+        name = log.versions[int(cells.version[newest])]
         problem = f"Every prediction of {name} in the last period has a label, or was not served."
         raise Shortage(problem, "Expected some without, to draw from.", "Give a newer log.")
     return np.sort(rng_for(seed, "ask").permutation(ids)[:count])
 
 
-def rows_of(sources: Sequence[Any], columns: Mapping[str, str], ids: Array) -> list[dict[str, Any]]:
-    """The last row of each id, as text: id, version, time, prediction, and path if the log has one; in the order of
-    `ids`."""
+def rows_of(sources: Sequence[Any], columns: Mapping[str, str], ids: Array) -> dict[int, dict[str, Any]]:
+    """Hash of an id → its last row, as text: id, version, time, prediction, and path if the log has one; in the order
+    of `ids`."""
     rows: dict[int, dict[str, Any]] = {}
     for source in sources:
         with opened(source, str(source)) as (relation, connection):
@@ -50,4 +47,4 @@ def rows_of(sources: Sequence[Any], columns: Mapping[str, str], ids: Array) -> l
             matched = relation.project(f"{key} AS key, {', '.join(chosen)}").filter("key IN (SELECT wanted FROM asked)")
             for row in matched.to_arrow_table().to_pylist():
                 rows[row.pop("key")] = row
-    return [rows[key] for key in ids.tolist() if key in rows]
+    return {key: rows[key] for key in ids.tolist() if key in rows}

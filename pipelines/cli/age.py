@@ -133,7 +133,7 @@ def _asked(
     from driftline.eval.service_log.asking import drawn, rows_of
     from driftline.pipelines.annotation.log_question import write_question
 
-    rows = rows_of(logs, columns, drawn(aged, count))
+    rows = list(rows_of(logs, columns, drawn(aged.source, aged.cells, count)).values())
     said = write_question(rows, aged.source.classes, logs[0].parent, out)
     lines = [f"to label: {said['rows']:,} predictions, drawn at random: {said['file']}"]
     if said["folder"] is None:

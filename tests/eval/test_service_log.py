@@ -280,6 +280,15 @@ def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp
     )  # 0.82, but up to 0.843
 
 
+def test_inputs_that_only_the_old_version_gets_wrong_are_named() -> None:
+    rows = example()
+    shared = [row | {"id": f"april-{row['id'].rsplit('-', 1)[1]}"} if "-4-" in row["id"] else row for row in rows]
+    lost = aged(shared)["lost"]
+    assert (lost["old"], lost["fresh"], lost["both"], lost["n"]) == ("v1", "v2", 1000, 100)  # .88 − .78
+    assert all(one["id"].startswith("april-") and one["answer"] != one["label"] for one in lost["examples"])
+    assert aged(rows)["lost"] is None
+
+
 def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path: Path) -> None:
     stream = drifting(steps=8, n=240, drift=0.35, noise=1.4)
     steps = []

@@ -54,6 +54,9 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
         "classes": [_part(one) for one in aged.classes],
         "groups": [_part(one) for one in aged.groups],
         "confidence": [vars(one) | {"age_periods": one.lag} for one in aged.confidence],
+        "lost": None
+        if aged.lost is None
+        else vars(aged.lost) | {"old": names[aged.lost.old], "fresh": names[aged.lost.fresh]},
         "counts": aged.counts,
         "notes": list(aged.notes),
     }  # fmt: skip

@@ -113,7 +113,7 @@ def _by_age(aged: Aged) -> Figure | None:
 def sections(aged: Aged) -> list[Section]:
     """Everything below the charts."""
     made = (
-        _versions(aged), _why(aged), _parts("classes", "Classes that age fastest", aged, aged.classes),
+        _versions(aged), _why(aged), _lost(aged), _parts("classes", "Classes that age fastest", aged, aged.classes),
         _parts("groups", "Groups that age fastest", aged, aged.groups), _confidence(aged), _unlabelled(aged),
         _settle(aged), _all_cells(aged), _rows(aged),
     )  # fmt: skip
@@ -159,6 +159,17 @@ def _why(aged: Aged) -> Section:
         "one."
     )
     return Section("why", "Why it falls", table(["cause", "points"], rows) + render("soft", note))
+
+
+def _lost(aged: Aged) -> Section | None:
+    lost = aged.lost
+    if lost is None or not lost.n:
+        return None
+    old, fresh = aged.versions[lost.old].name, aged.versions[lost.fresh].name
+    text = f"Of {lost.both:,} inputs that {old} and {fresh} answered, {old} alone is wrong on {lost.n:,}."
+    rows = [[one["id"], one["label"], one["answer"], one.get("path", "–")] for one in lost.examples]
+    heads = ["id", "label", f"{old} answered", "path"]
+    return Section("lost", "Inputs that were lost", render("soft", text) + table(heads, rows))
 
 
 def _parts(anchor: str, title: str, aged: Aged, parts: Sequence[Part]) -> Section | None:
