@@ -1,4 +1,4 @@
-"""The notebooks of examples/: five scripts, and what Colab opens is made of them (test_wheel.py runs them)."""
+"""The notebooks of examples/: six scripts, and what Colab opens is made of them (test_wheel.py runs them)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTEBOOKS = sorted(path for path in FOLDER.glob("*.py") if path.name != "ipynb.p
 
 def test_there_is_one_for_each_topic() -> None:
     assert [path.stem for path in NOTEBOOKS] == [
-        "photos_to_report", "prompts", "reading_results", "shifts", "your_learner",
+        "photos_to_report", "prompts", "reading_results", "shifts", "your_learner", "your_log",
     ]  # fmt: skip
     listed = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
     assert all(f"examples/notebooks/{path.stem}.py" in listed for path in NOTEBOOKS)

@@ -98,25 +98,25 @@ def advice(
         return Advice(None, None, None, "Too few complete cells: nothing can be forecast.")
     young = _young(cells)
     if len(young) < 2:
-        return Advice(None, None, None, "One version only: what a fresh one would reach is not known.")
+        return Advice(None, None, None, "Only one version was tested when as young: what a fresh one would reach is not known.")
     newest = max((one for one in ahead if one.period == ahead[0].period), key=lambda one: (-one.lag, one.version))
     fresh = float(np.mean(cells.accuracy[young]))
     of_fresh = float(fit.scatter[np.searchsorted(np.flatnonzero(use), young)].sum()) / len(young) ** 2
     gain = fresh - newest.value
     half = math.hypot((newest.high - newest.low) / 2, student_at(fit.free) * math.sqrt(of_fresh))
     interval = (gain, gain - half, gain + half)
-    points = f"A fresh version would be {100 * gain:+.1f} points ({100 * interval[1]:+.1f} to {100 * interval[2]:+.1f})"
+    points = f"A fresh version would gain {100 * gain:+.1f} points ({100 * interval[1]:+.1f} to {100 * interval[2]:+.1f})"
     if cost_error is None or cost_retrain is None:
-        return Advice(None, None, interval, f"{points} better; no costs were given.")
+        return Advice(None, None, interval, f"{points}; no costs were given.")
     rows = float(np.mean(cells.rows[use & (cells.version == newest.version)]))
     payback = cost_retrain / (cost_error * rows) / gain if gain > 0 and cost_error > 0 else None
     if interval[1] <= 0 <= interval[2]:
-        return Advice(None, payback, interval, f"{points} better: whether it is better is not known.")
+        return Advice(None, payback, interval, f"{points}: whether it is better is not known.")
     if payback is None:
-        return Advice(False, None, interval, f"{points} better: it saves nothing.")
+        return Advice(False, None, interval, f"{points}: it saves nothing.")
     pays = payback <= HORIZON
     verdict = f"it pays back in {payback:.1f} periods, {'within' if pays else 'beyond'} the next {HORIZON}"
-    return Advice(pays, payback, interval, f"{points} better: {verdict}.")
+    return Advice(pays, payback, interval, f"{points}: {verdict}.")
 
 
 def _young(cells: Cells) -> np.ndarray:
