@@ -98,14 +98,16 @@ def advice(
         return Advice(None, None, None, "Too few complete cells: nothing can be forecast.")
     young = _young(cells)
     if len(young) < 2:
-        return Advice(None, None, None, "Only one version was tested when as young: what a fresh one would reach is not known.")
+        because = "Only one version was tested when as young: what a fresh one would reach is not known."
+        return Advice(None, None, None, because)
     newest = max((one for one in ahead if one.period == ahead[0].period), key=lambda one: (-one.lag, one.version))
     fresh = float(np.mean(cells.accuracy[young]))
     of_fresh = float(fit.scatter[np.searchsorted(np.flatnonzero(use), young)].sum()) / len(young) ** 2
     gain = fresh - newest.value
     half = math.hypot((newest.high - newest.low) / 2, student_at(fit.free) * math.sqrt(of_fresh))
     interval = (gain, gain - half, gain + half)
-    points = f"A fresh version would gain {100 * gain:+.1f} points ({100 * interval[1]:+.1f} to {100 * interval[2]:+.1f})"
+    span = f"{100 * interval[1]:+.1f} to {100 * interval[2]:+.1f}"
+    points = f"A fresh version would gain {100 * gain:+.1f} points ({span})"
     if cost_error is None or cost_retrain is None:
         return Advice(None, None, interval, f"{points}; no costs were given.")
     rows = float(np.mean(cells.rows[use & (cells.version == newest.version)]))
