@@ -186,11 +186,11 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
         notes.append(f"{n:,} predictions are older than the training data of their version: they are not used.")
     few = ~cells.pending & (cells.lag >= 0) & np.isnan(cells.accuracy)
     if few.any():
-        notes.append(f"{int(few.sum())} cells have fewer than {LEAST} labels: they have no number.")
+        notes.append(f"Cells without a number, because they have fewer than {LEAST} labels: {int(few.sum())}.")
     if cells.pending.any():
         periods = len(np.unique(cells.period[cells.pending]))
         notes.append(
-            f"Labels of the last {periods} periods are still to come: early ones are not compared with old periods."
+            f"Periods whose labels are still to come: {periods}. Their early labels are not compared with others."
         )
     if (log.label_time == UNTIMED).any() and log.counts["labelled"] < len(log):
         notes.append("Labels have no times (label_time): how late they come is not known.")

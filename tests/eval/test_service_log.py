@@ -108,7 +108,7 @@ def test_few_labels_are_no_cell_and_are_counted() -> None:
     rows = example() + [row for row in rows_of("v2", 7, 1.0, 40) if int(row["id"].rsplit("-", 1)[1]) < 3]
     said = aged(rows)
     assert [(gap["n"], gap["because"]) for gap in said["gaps"]] == [(3, "too few labels")]
-    assert "1 cells have fewer than 10 labels" in " ".join(said["notes"])
+    assert "fewer than 10 labels: 1." in " ".join(said["notes"])
 
 
 def test_a_version_that_answers_one_class_has_a_number() -> None:

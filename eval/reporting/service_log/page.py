@@ -11,6 +11,7 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import write_json, write_text
 from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.reporting import counted
 from driftline.eval.reporting.markup import Cell, environment, render, script, table
 from driftline.eval.reporting.service_log.document import document
 from driftline.eval.reporting.service_log.sentences import answer, ends, of_period, points, share
@@ -154,7 +155,7 @@ def _why(aged: Aged) -> Section:
         ["together", points(aged.split.harder + aged.split.older)],
     ]
     note = (
-        f"Points lost since the version was young, over {aged.split.pairs} pairs of an old and a fresh version in one "
+        f"Points lost since the version was young, over {counted(aged.split.pairs, 'pair')} of an old and a fresh version in one "
         f"{of_period(aged)}: what fresh versions lose between the two times, and what the old one is behind the fresh "
         "one."
     )
