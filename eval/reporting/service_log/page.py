@@ -155,8 +155,8 @@ def _why(aged: Aged) -> Section:
         ["together", points(aged.split.harder + aged.split.older)],
     ]
     note = (
-        f"Points lost since the version was young, over {counted(aged.split.pairs, 'pair')} of an old and a fresh version in one "
-        f"{of_period(aged)}: what fresh versions lose between the two times, and what the old one is behind the fresh "
+        f"Points lost since the version was young, over {counted(aged.split.pairs, 'pair')} of an old and a fresh "
+        f"version in one {of_period(aged)}: what fresh versions lose between the two times, and what the old one is behind the fresh "
         "one."
     )
     return Section("why", "Why it falls", table(["cause", "points"], rows) + render("soft", note))
