@@ -156,8 +156,8 @@ def _why(aged: Aged) -> Section:
     ]
     note = (
         f"Points lost since the version was young, over {counted(aged.split.pairs, 'pair')} of an old and a fresh "
-        f"version in one {of_period(aged)}: what fresh versions lose between the two times, and what the old one is behind the fresh "
-        "one."
+        f"version in one {of_period(aged)}: what fresh versions lose between the two times, and what the old one is "
+        "behind the fresh one."
     )
     return Section("why", "Why it falls", table(["cause", "points"], rows) + render("soft", note))
 
