@@ -52,6 +52,13 @@ gc.disable()  # while modules are imported and tests collected: half of that tim
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+@pytest.fixture(autouse=True)
+def _scripts_import_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command in this process says to its children (PYTHONSAFEPATH) is taken back after the test."""
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.delenv("PYTHONSAFEPATH")
+
+
 # CPU seconds of the longest files, most first (pytest --durations=0). Those that share a journey stand apart.
 LONGEST = (
     "test_usda.py",

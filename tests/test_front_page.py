@@ -35,7 +35,10 @@ def test_all_four_papers_are_cited_alike() -> None:
 
 
 def test_exit_codes_and_activation_are_told() -> None:
-    codes = "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 130 stopped"
+    codes = (
+        "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 4 a limit of "
+        "age --alarm is crossed, 130 stopped"
+    )
     assert codes in README
     assert codes in " ".join(driftline("help").stdout.split())
     for text in (README, page("start/install.md")):

@@ -12,6 +12,7 @@ from driftline.curate.core.atomic_io import check_format, check_plain, json_valu
 from driftline.curate.core.errors import BadInput
 
 FORMAT = 1
+FIRST = json.dumps({"format": FORMAT}).encode()  # the first line
 
 
 class Journal(ABC):
@@ -40,8 +41,8 @@ class Journal(ABC):
                 number_of_format = value.get("format") if isinstance(value, dict) else None
                 check_format(path, number_of_format, FORMAT, "Finish with the version that wrote it.")
         self._empty = not complete
-        if write and complete < len(data):  # a kill cut it; what has no line with our format is somebody else's
-            if self._empty:
+        if write and complete < len(data):  # a kill cut it; what does not begin as ours is somebody else's
+            if self._empty and not FIRST.startswith(data):
                 raise BadInput(f"{path} holds {data[:80]!r}.", f"Expected {self.entry}.", self.way_out)
             os.truncate(path, complete)
 

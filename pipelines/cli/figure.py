@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.curate.core.atomic_io import read_json
-from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig, MissingFile
 from driftline.pipelines.cli.common import Json, Streams, command, group_app, log_of, option, several, show
 from driftline.pipelines.cli.listing import named
 from driftline.pipelines.cli.out import guarded_out
@@ -104,7 +104,10 @@ def _charts(runs: Path, against: Path | None, run_folder: Path | None, streams: 
         from driftline.pipelines.reporting.run_report import over_time
         from driftline.pipelines.run.state import folder_of
 
-        figure = over_time(folder_of(run_folder, "bucket"))
+        bucketed = folder_of(run_folder, "bucket")
+        if not (bucketed / "members.parquet").is_file():
+            raise MissingFile(f"{run_folder} has no buckets.", "Expected a run until bucket.", "Check --run.")
+        figure = over_time(bucketed)
         name = letters(figure.title.lower())
         charts.append((name, name, figure))
     if (findings := runs / "audit.json").is_file():

@@ -98,7 +98,7 @@ class AlwaysTheLast(NearestMean):
         return np.tile(np.arange(3.0), (len(x), 1))
 
 
-def tested_without(missing: dict[int, list[int]]) -> Stream:
+def stream_without(missing: dict[int, list[int]]) -> Stream:
     """Four steps of three classes; step → classes that its tests do not have."""
     whole, steps = drifting(steps=STEPS, noise=2.5), []
     for step in whole.steps:
@@ -124,7 +124,7 @@ class TestCase37AClassThatABucketDoesNotTest:
     def test_it_is_a_dash_in_tables_and_no_part_of_means(
         self, missing: dict[int, list[int]], untested: int | None, tmp_path: Path
     ) -> None:
-        stream = tested_without(missing)
+        stream = stream_without(missing)
         document = evaluate(stream, "clear-iid", ["nearest-mean", AlwaysTheLast], seeds=[0, 1])
         found, last = document["results"]
         for result in (found, last):
@@ -142,24 +142,24 @@ class TestCase37AClassThatABucketDoesNotTest:
 
     def test_it_has_no_slope_and_no_half_life_without_later_tests(self) -> None:
         """Its accuracy after two steps, where there are no tests of it, is neither 0 nor that of others."""
-        runs = evaluate(tested_without({1: [2], 2: [2], 3: [2]}), "clear-iid", ["nearest-mean"]).runs
+        runs = evaluate(stream_without({1: [2], 2: [2], 3: [2]}), "clear-iid", ["nearest-mean"]).runs
         (found,) = ageing(runs)
         assert found is not None
         assert np.isnan(found.slope_of.value).tolist() == [False, False, True]
         assert [half.why for half in found.half_life_of] == ["", "", "no later tests"]
         assert np.isnan(found.half_life_of[2].value)
-        never = ageing(evaluate(tested_without({t: [0] for t in range(STEPS)}), "clear-iid", ["nearest-mean"]).runs)[0]
+        never = ageing(evaluate(stream_without({t: [0] for t in range(STEPS)}), "clear-iid", ["nearest-mean"]).runs)[0]
         assert never is not None
         assert never.half_life_of[0].why == "no later tests"
 
     def test_its_slope_is_that_of_the_buckets_that_test_it(self) -> None:
         """Least squares by numpy, with an own level for each model, over the tests that have samples of it."""
-        (found,) = ageing(evaluate(tested_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs)
+        (found,) = ageing(evaluate(stream_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs)
         assert found is not None
         assert found.timeline is not None
         at = np.asarray(found.timeline.at)
         rows, values = [], []
-        results = evaluate(tested_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs[0].rows
+        results = evaluate(stream_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs[0].rows
         for row in results:
             later = int(row.tested_on) >= row.learned_to >= 0
             if later and len(row.class_n) > 2 and row.class_n[2]:
