@@ -117,6 +117,7 @@ def compare(
         assert run(folder / "whole").wait() == 3, "the run waits for answers"
         simulate_answers(folder / "whole", world)
         shutil.copytree(folder / "whole" / "answers", folder / "killed" / "answers")
+        shutil.copy(folder / "whole" / "workers.key", folder / "killed")  # else its pseudonyms are others
         assert run(folder / "whole").wait() == 0
         length = time.monotonic() - clock
         lasted = {e["stage"]: e["seconds"] for e in map(json.loads, _marks(folder / "whole"))}

@@ -49,18 +49,21 @@ def history(root: Path, id_: str) -> dict[str, Any]:
     id_ = id_.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     id_ = next((own for own, name in released.items() if name == id_), None) or _id_of(root, id_)
     events: list[dict[str, Any]] = []
+    known_as = [id_]
     for name, folder in ((name, folder_of(root, name)) for name in STAGES):
         if not folder.is_dir():
             break
         done_of(root, name)  # refuses what another release wrote
+        if name == "publish":  # a release, and what later stages make of it, have its own ids
+            known_as = list(dict.fromkeys((id_, released.get(id_, id_))))
         for pattern, column in STAGES[name].records:
             for path in sorted(folder.glob(pattern)):
-                known_as = released.get(id_, id_) if path.parent.name == "release" else id_
-                alias = {"released_id": known_as} if known_as != id_ else {}
-                events += [
-                    {"stage": name, "outcome": _outcome(row, column), **alias, **_details(row)}
-                    for row in _rows(path, known_as)
-                ]
+                for known in known_as:
+                    alias = {"released_id": known} if known != id_ else {}
+                    events += [
+                        {"stage": name, "outcome": _outcome(row, column), **alias, **_details(row)}
+                        for row in _rows(path, known)
+                    ]
     _add_attempts(root, events)
     if not events:
         raise UnknownName(

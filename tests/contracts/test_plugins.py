@@ -262,7 +262,7 @@ def album_settings(how: str) -> list[str]:
         "buckets": "{kind: calendar, unlabelled: []}", "embed.encoder": called("encoders", how), "embed.model": "x",
         "retrieve": "{per_class: 8, depth: 8, background_share: 0, short: fewer, overlap: allow, concepts: "
         "[{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]}",
-        "validation": "{method: catalogue}", "release": "{per_class: 2, splits: 1, short: fewer}",
+        "validation": "{method: catalogue}", "release": "{per_class: 2, splits: 1, short: fewer, own: true}",
     }  # fmt: skip
     return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 

@@ -29,7 +29,7 @@ buckets: {{unlabelled: [], {buckets}}}
 embed: {{model: driftline-photo-world}}
 retrieve: {{per_class: 3, short: fewer, concepts: {concepts}, background_share: {background}, overlap: {overlap}}}
 validation: {{method: {method}, workers: 1, agree: 1}}
-release: {{per_class: 4, splits: 1, short: fewer}}
+release: {{per_class: 4, splits: 1, short: fewer, own: true}}
 """
 BUCKETS = (
     "kind: calendar",

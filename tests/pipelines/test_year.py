@@ -36,7 +36,7 @@ retrieve:
   short: fewer
   concepts: [car, bus, camera]
 validation: {{method: crowd, workers: 2, agree: 2, platform: turkle}}
-release: {{per_class: 6, splits: 1, short: fewer, version: {version}{after}}}
+release: {{per_class: 6, splits: 1, short: fewer, own: true, ids: path, version: {version}{after}}}
 """
 MONTHS = {  # month → how many photos show what; the rest of the year's things have none
     1: {"car": 3, "bus": 3},

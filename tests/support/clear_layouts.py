@@ -46,7 +46,7 @@ def made_release(folder: Path, each: int = 3) -> Release:
                 )  # fmt: skip
                 vectors.append(rng.normal(0, 1, 8))
     buckets = [{"index": b, "name": str(b), "start": None, "end": None} for b in STARTS]
-    rules = ReleaseSettings(splits=5)
+    rules = ReleaseSettings(splits=5, columns=("user",))
     return release_of(rows, images, np.array(vectors, np.float16), buckets, CLEAR10, PROVENANCE, folder, rules)
 
 
