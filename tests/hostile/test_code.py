@@ -165,6 +165,26 @@ def test_nothing_outlives_a_judge_that_is_killed(user: int) -> None:
 
 
 @pytest.mark.parametrize("user", USERS.values(), ids=USERS)
+def test_a_library_of_the_judge_finds_its_open_file_in_each_fork(user: int) -> None:
+    def answered() -> str:
+        file = os.open(__file__, os.O_RDONLY)
+        known = os.fstat(file)
+
+        def find() -> None:  # Arrow aborts if its pipe is closed, once it has handled signals
+            with suppress(OSError):
+                if os.path.samestat(os.fstat(file), known):
+                    return
+            os._exit(1)
+
+        os.register_at_fork(after_in_child=find)
+        with Enclosed(_echo, BOUNDS, []) as code:
+            code.send(b"asked")
+            return code.receive(5).decode()
+
+    assert as_user(user, answered) == "asked"
+
+
+@pytest.mark.parametrize("user", USERS.values(), ids=USERS)
 def test_a_system_without_a_part_refuses_and_names_it(user: int, tmp_path: Path) -> None:
     def refusals() -> list[str]:
         said = []
@@ -178,6 +198,10 @@ def test_a_system_without_a_part_refuses_and_names_it(user: int, tmp_path: Path)
     unreadable, forbidden = as_user(user, refusals)
     assert "cannot be read by the user" in unreadable
     assert "namespaces (unshare): Operation not permitted" in forbidden
+
+
+def _echo(requests: Any, answers: Any) -> None:
+    answers.write(requests.read(5))
 
 
 def _refusal() -> str:

@@ -169,24 +169,28 @@ def _become(
     try:
         os.setsid()  # no terminal whose keys could be typed
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for number, handle in enumerate(duplicate([nothing, output, output, requests, answers])):
+        *streams, requests, answers = duplicate([nothing, output, output, requests, answers])
+        for number, handle in enumerate(streams):
             os.dup2(handle, number, inheritable=False)
-        os.closerange(5, 65536)
         sys.stdout = sys.stderr = os.fdopen(1, "w", 1, errors="backslashreplace", closefd=False)
         libc = ctypes.CDLL(None, use_errno=True)
         paths = _existing(readable)
         wall(libc, paths, bounds)
         if unreadable := next((p for p in paths if not os.access(p, os.R_OK | (os.X_OK if p.is_dir() else 0))), None):
             raise OSError(f"{unreadable} cannot be read by the user {os.getuid()}")
+        # not before the last fork: in each, Arrow and libuv (in torch) close their files by number, and Arrow may abort
+        os.dup2(requests, 3, inheritable=False)
+        answers = os.dup2(answers, 4, inheritable=False)
+        os.closerange(5, 65536)
         as_one_process(bounds.memory, bounds.disk, THREADS, FILES)
         rights.drop_rights(libc)
         seccomp.forbid_calls(libc, seccomp.OF_FILES if wall is _in_place else {})
     except OSError as error:
         what = f"{error.filename or error}: {error.strerror}" if error.strerror else str(error)
-        os.write(4, what.encode()[:400] + b"\n")
+        os.write(answers, what.encode()[:400] + b"\n")
         os._exit(1)
     os.environ.update(HOME="/tmp", TMPDIR="/tmp")
-    os.write(4, READY)
+    os.write(answers, READY)
 
 
 def _existing(readable: Sequence[Path]) -> list[Path]:
@@ -208,7 +212,7 @@ def _in_namespaces(libc: ctypes.CDLL, readable: Sequence[Path], bounds: Bounds) 
     if not root:
         map_user(user, group)
     alive, held = os.pipe()
-    _parent_of(os.fork())
+    _parent_of(os.fork(), held)
     die_with_parent(os.getppid())
     os.close(held)
     os.set_blocking(alive, False)
@@ -222,11 +226,11 @@ def _in_namespaces(libc: ctypes.CDLL, readable: Sequence[Path], bounds: Bounds) 
     os.chdir("/tmp")
 
 
-def _parent_of(child: int) -> None:
-    """What a parent does until its child ends."""
+def _parent_of(child: int, held: int = 0) -> None:
+    """What a parent does until its child ends: hold one open file, and no other."""
     if child:
-        for handle in range(5):
-            os.close(handle)
+        os.closerange(0, held)
+        os.closerange(held + 1, 65536)
         code = 1
         while True:
             try:
