@@ -177,8 +177,8 @@ def test_a_submission_that_reads_ahead_gets_nothing(
         for name in ("input_data", "program"):
             shutil.copytree(app / "ingestion" / name, place / name)
         (place / "submission").mkdir()
-        earlier = {id(one) for one in gc.get_objects() if isinstance(one, Stream) or type(one).__name__ == "Memmap"}
-        code = CHEAT.format(folder=str(place / "input_data"), earlier=earlier or "()")
+        earlier = [id(one) for one in gc.get_objects() if isinstance(one, Stream) or type(one).__name__ == "Memmap"]
+        code = CHEAT.format(folder=str(place / "input_data"), earlier=earlier)
         (place / "submission" / "submission.py").write_text(code)
         as_user(USERS["user"], work)
         folders = [sorted(path.parent for path in x.rglob("outcomes.parquet")) for x in (place, app / "ingestion")]
