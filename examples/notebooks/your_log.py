@@ -71,4 +71,7 @@ pd.DataFrame(said["cells"])[["version", "from", "n", "accuracy", "low", "high"]]
 # `log-page/index.html` has the curves. In three months, and what a fresh version would bring:
 
 # %%
-pd.DataFrame(said["forecast"]), said["advice"]["because"]
+pd.DataFrame(said["forecast"])[["version", "from", "value", "low", "high", "extrapolated"]]
+
+# %%
+said["advice"]["because"]
