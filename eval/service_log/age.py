@@ -13,7 +13,7 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
 from driftline.eval.service_log.audit import Audit, audit_of
-from driftline.eval.service_log.cells import LEAST, Cells, cells_of
+from driftline.eval.service_log.cells import DENSE, LEAST, Cells, cells_of, rows_of_cells
 from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
 from driftline.eval.service_log.lost import Lost, lost_of
 from driftline.eval.service_log.parts import Confidence, Part, confidence_of, parts_of
@@ -124,13 +124,14 @@ def aged(
     change = break_of(cells, fit, rng)
     ahead = forecast(cells, fit, change, len(cut))
     causes, because = split(cells)
+    rows = rows_of_cells(cells)
     since_first = tuple(name for name in log.versions if stated.get(name, Version(name)).trained_to is None)
     return Aged(
         cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), since_first,
         cells, fit, decay(cells, fit, rng), change, causes, because, ahead,
-        advice(cells, fit, ahead, cost_error, cost_retrain), estimates(log, cells, seed),
+        advice(cells, fit, ahead, cost_error, cost_retrain), estimates(log, cells, rows, seed),
         parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),
-        confidence_of(log, cells), audit_of(log, cells), lost_of(log, cells, sources, columns or {}),
+        confidence_of(log, cells), audit_of(log, cells, rows), lost_of(log, cells, rows, sources, columns or {}),
         _counts(log, cells),
         tuple(_notes(log, stated, cells, since_first)), log,
     )  # fmt: skip
@@ -194,6 +195,9 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
         )
     if (log.label_time == UNTIMED).any() and log.counts["labelled"] < len(log):
         notes.append("Labels have no times (label_time): how late they come is not known.")
+    for what, names in (("classes", log.classes), ("groups", log.groups)):
+        if len(cells) * len(names) > DENSE:
+            notes.append(f"The {len(names):,} {what} are too many to be looked at one by one.")
     if cells.selective:
         notes.append(
             "Some predicted classes are labelled more often: each class counts by its share of the predictions."

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftline.eval.scoring.bands import Floats, Z
-from driftline.eval.service_log.cells import LEAST, Cells
+from driftline.eval.service_log.cells import LEAST, Cells, Ints
 from driftline.eval.service_log.reading import NONE, Log
 
 PRECISION = 0.02  # half a 95 % interval
@@ -29,9 +29,10 @@ class Audit:
     """the same with scores; None: none"""
 
 
-def audit_of(log: Log, cells: Cells) -> Audit:
+def audit_of(log: Log, cells: Cells, rows_of: list[Ints]) -> Audit:
     """Prediction-powered intervals with power tuning [Angelopoulos et al. 2023, PPI++, eq. 3 and prop. 2]: the mean of
-    all scores, corrected by what labels show of it. Labels must be drawn at random: NaN where they are selective."""
+    all scores, corrected by what labels show of it. rows_of: the rows of each cell (`rows_of_cells`). Labels must be
+    drawn at random: NaN where they are selective."""
     size, use = len(cells), cells.usable
     value, low, high = (np.full(size, np.nan) for _ in range(3))
     p = float(np.average(cells.accuracy[use], weights=cells.labelled[use]))
@@ -40,12 +41,9 @@ def audit_of(log: Log, cells: Cells) -> Audit:
     alone = _labels(p * (1 - p) * design)
     if log.score is None or not np.isfinite(log.score).any():
         return Audit(value, low, high, alone, None)
-    order = np.argsort(cells.of, kind="stable")
-    edges = np.searchsorted(cells.of[order], np.arange(size + 1))
     left = []
     for k in np.flatnonzero(use).tolist():
-        inside = order[edges[k] : edges[k + 1]]
-        inside = inside[np.isfinite(log.score[inside])]
+        inside = rows_of[k][np.isfinite(log.score[rows_of[k]])]
         labelled = inside[log.label[inside] != NONE]
         n, rows = len(labelled), len(inside)
         if n < LEAST:

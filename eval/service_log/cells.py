@@ -67,6 +67,12 @@ class Cells:
         return np.isfinite(self.accuracy) & ~self.pending & (self.lag >= 0)
 
 
+def rows_of_cells(cells: Cells) -> list[Ints]:
+    """(K,) the rows of the log that are in each cell."""
+    order = np.argsort(cells.of, kind="stable")
+    return np.split(order, np.searchsorted(cells.of[order], np.arange(1, len(cells))))
+
+
 def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
     """trained (V,): number of the period in which each version's training data ends. now: seconds UTC."""
     width, parts = len(log.versions), len(periods)

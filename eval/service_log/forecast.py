@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driftline.eval.scoring.bands import student
 from driftline.eval.service_log.cells import Cells
-from driftline.eval.service_log.trend import FREE, Break, Fading, Line, fading, line, student_at
+from driftline.eval.service_log.trend import FREE, Break, Fading, Line, fading, line
 
 HORIZON = 3  # periods after the last one of the log
 CLEAR = 6.0  # by how much one shape must be the better description (BIC) to stand alone
@@ -80,7 +81,7 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
             beyond = age > longest
             held = shapes if beyond or change is not None else shapes[:1]
             spans = [one.at(version, age) for one in held]
-            half = student_at(fit.free)
+            half = float(student(fit.free + 1))
             low, high = min(value - half * sd for value, sd in spans), max(value + half * sd for value, sd in spans)
             value, low, high = (min(max(end, 0.0), 1.0) for end in (spans[0][0], low, high))
             ahead.append(Ahead(version, period, age, value, low, high, beyond))
@@ -104,7 +105,7 @@ def advice(
     fresh = float(np.mean(cells.accuracy[young]))
     of_fresh = float(fit.scatter[np.searchsorted(np.flatnonzero(use), young)].sum()) / len(young) ** 2
     gain = fresh - newest.value
-    half = math.hypot((newest.high - newest.low) / 2, student_at(fit.free) * math.sqrt(of_fresh))
+    half = math.hypot((newest.high - newest.low) / 2, float(student(fit.free + 1)) * math.sqrt(of_fresh))
     interval = (gain, gain - half, gain + half)
     span = f"{100 * interval[1]:+.1f} to {100 * interval[2]:+.1f}"
     points = f"A fresh version would gain {100 * gain:+.1f} points ({span})"

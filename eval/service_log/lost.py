@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftline.eval.service_log.asking import rows_of
-from driftline.eval.service_log.cells import Cells
+from driftline.eval.service_log.cells import Cells, Ints
 from driftline.eval.service_log.reading import NONE, Log
 
 SHOWN = 12
@@ -30,14 +30,16 @@ class Lost:
     """id, label and the old version's answer of some, the most confident mistakes first; path if the log has one"""
 
 
-def lost_of(log: Log, cells: Cells, sources: Sequence[Any], columns: Mapping[str, str]) -> Lost | None:
+def lost_of(
+    log: Log, cells: Cells, rows_of_cell: list[Ints], sources: Sequence[Any], columns: Mapping[str, str]
+) -> Lost | None:
     """Of the last period in which two versions share inputs with labels; None without one."""
     for period in np.unique(cells.period)[::-1].tolist():
         places = np.flatnonzero(cells.period == period)
         places = places[np.argsort(-cells.lag[places], kind="stable")]  # the oldest first
         if len(places) < 2:
             continue
-        rows = [np.flatnonzero((cells.of == k) & (log.label != NONE)) for k in (places[0], places[-1])]
+        rows = [of[log.label[of] != NONE] for of in (rows_of_cell[places[0]], rows_of_cell[places[-1]])]
         ids, old, fresh = np.intersect1d(log.id[rows[0]], log.id[rows[1]], True, return_indices=True)
         if not len(ids):
             continue

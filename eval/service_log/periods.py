@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.times.calendar_periods import CALENDAR, count_of
+from driftline.curate.core.times.dates import iso
 
 DAY = 86_400
 MONDAY = 4 * DAY  # the first Monday after 1970
@@ -76,4 +76,4 @@ def day_of(moment: int) -> str:
     >>> day_of(86_400)
     '1970-01-02'
     """
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+    return iso(moment)[:10]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Floats, Z, quantiles
+from driftline.eval.scoring.bands import Floats, Z, quantiles, student
 from driftline.eval.scoring.decay import first_below
 from driftline.eval.service_log.cells import Cells
 
@@ -89,7 +89,7 @@ def line(version: Ints, period: Ints, lag: Ints, accuracy: Floats, effective: Fl
     covariance = inverse * variance
     if not ages:
         fitted, covariance = np.append(fitted, math.nan), np.full((len(names) + 1,) * 2, math.nan)
-    half = student_at(free) * math.sqrt(covariance[-1, -1]) if free > 0 and ages else math.nan
+    half = float(student(free + 1)) * math.sqrt(covariance[-1, -1]) if free > 0 and ages else math.nan
     slope, scatter = float(fitted[-1]), (of_labels + between) / size * variance
     places = {int(name): k for k, name in enumerate(names)}
     return Line(slope, slope - half, slope + half, places, fitted, covariance, variance, free, between, scatter, loss)
@@ -124,12 +124,9 @@ def fading(cells: Cells, fit: Line) -> Fading | None:
     place = np.array([fit.places[v] for v in version.tolist()])
     if not fit.slope < 0 or not (fit.coefficients[:-1] > chance).all():
         return None
-    # As the line has them: the variance of a cell of average size is 1.
-    size = float(fit.scatter.mean())
-    of_labels, between = fit.scatter / size, fit.between / (fit.between + _of_labels(accuracy, n).mean())
-    of_labels = of_labels - between
-    if not (of_labels > 0).all():
-        return None
+    of_labels = _of_labels(accuracy, n)
+    size = float((of_labels + fit.between).mean())  # as in `line`: a cell of average size has the variance 1
+    of_labels, between = of_labels / size, fit.between / size
     levels = fit.coefficients[:-1] - chance
     rate = -fit.slope / float(levels.mean())
     inverse, loss = np.zeros((0, 0)), math.inf
@@ -146,7 +143,7 @@ def fading(cells: Cells, fit: Line) -> Fading | None:
         if np.abs(change).max() < EMPTY:
             break
     coefficients = np.append(levels, rate)
-    variance = loss / (fit.loss / fit.variance) if fit.variance > 0 else 0.0
+    variance = loss / max(len(lag) - len(coefficients), 1)
     return Fading(
         chance, replace(fit, coefficients=coefficients, covariance=inverse * variance, variance=variance, loss=loss)
     )
@@ -191,13 +188,6 @@ def _between(design: Floats, period: Ints, accuracy: Floats, of_labels: Floats, 
     return high
 
 
-def student_at(free: float) -> float:
-    """The quantile of Student's t for a 95 % interval with so many degrees of freedom."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(free, 0.975))
-
-
 def break_of(cells: Cells, fit: Line, rng: np.random.Generator) -> Break | None:
     """A sudden change that says more than a slope, or None: own levels and one step at the best period. The step must
     be larger than the best of any period would be by chance, and describe the cells better than the slope (BIC)."""
@@ -236,7 +226,7 @@ def break_of(cells: Cells, fit: Line, rng: np.random.Generator) -> Break | None:
     if apart < SURE:
         return None
     change = float(size[best, 0] / length[best])
-    half = student_at(free) * math.sqrt(left / free) / float(length[best])
+    half = float(student(free + 1)) * math.sqrt(left / free) / float(length[best])
     return Break(int(starts[best]), change, change - half, change + half, apart)
 
 
@@ -270,7 +260,7 @@ class Decay:
 
 
 def decay(cells: Cells, fit: Line, rng: np.random.Generator) -> Decay:
-    """Replicates draw each cell anew, with the scatter of labels and of periods."""
+    """Replicates draw each cell again, with the scatter of labels and of periods."""
     use = cells.usable
     r, chance = _placed(cells, use, cells.accuracy), _placed(cells, use, cells.chance)
     lags = np.flatnonzero((~np.isnan(r)).any(0))
@@ -304,7 +294,7 @@ def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
     if free >= FREE:
         between = _between(design, period, p, _of_labels(p, n), free)
         more = max(_solved(design, period, p, _of_labels(p, n), between)[2] / free, 1.0)
-    wide = student_at(free if free >= FREE else fit.free) / Z if fit.free > 0 else 1.0
+    wide = float(student((free if free >= FREE else fit.free) + 1)) / Z if fit.free > 0 else 1.0
     shared = rng.standard_normal((REPLICATES, int(period.max(initial=0)) + 1))[:, period] * math.sqrt(between) * wide
     return p + shared + rng.standard_normal((REPLICATES, len(p))) * np.sqrt(of_labels * more)
 

@@ -7,7 +7,6 @@ by the time between, before it is shown where labels lack. All methods are blind
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +39,9 @@ class Estimates:
     """method → why it says nothing"""
 
 
-def estimates(log: Log, cells: Cells, seed: int = 0) -> Estimates:
-    """Of each cell after the source of its version."""
+def estimates(log: Log, cells: Cells, rows: list[Ints], seed: int = 0) -> Estimates:
+    """Of each cell after the source of its version. rows: of each cell (`rows_of_cells`)."""
     size, use = len(cells), cells.usable
-    order = np.argsort(cells.of, kind="stable")
-    edges = np.searchsorted(cells.of[order], np.arange(size + 1))
-    rows = [order[a:b] for a, b in pairwise(edges.tolist())]
     source = np.full(size, NONE, np.int64)
     for version in np.unique(cells.version).tolist():
         if len(first := np.flatnonzero(use & (cells.version == version))):

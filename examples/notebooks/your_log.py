@@ -61,17 +61,17 @@ log.tail(3)
 # %%
 aged = dl.age(log, versions={"v1": "2024-03-31", "v2": "2025-01-31"}, cost_error=1, cost_retrain=50)
 aged.page("log-page")
-said = aged.json()
-said["slope_per_period"], said["split"], said["notes"]
+result = aged.json()
+result["slope_per_period"], result["split"], result["notes"]
 
 # %%
-pd.DataFrame(said["cells"])[["version", "from", "n", "accuracy", "low", "high"]]
+pd.DataFrame(result["cells"])[["version", "from", "n", "accuracy", "low", "high"]]
 
 # %% [markdown]
 # `log-page/index.html` has the curves. In three months, and what a fresh version would bring:
 
 # %%
-pd.DataFrame(said["forecast"])[["version", "from", "value", "low", "high", "extrapolated"]]
+pd.DataFrame(result["forecast"])[["version", "from", "value", "low", "high", "extrapolated"]]
 
 # %%
-said["advice"]["because"]
+result["advice"]["because"]

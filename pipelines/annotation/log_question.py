@@ -38,16 +38,16 @@ def write_question(
     """
     lines = [[row.get(name, "true" if name == "audit" else "") for name in COLUMNS] for row in rows]
     write_text(out / LIST, csv_text(COLUMNS, lines))
-    said = {"rows": len(rows), "file": str(out / LIST), "folder": None}
+    summary = {"rows": len(rows), "file": str(out / LIST), "folder": None}
     if not all(row.get("path") for row in rows):
-        return said | {"because": "The log has no column path: fill in the column label of the list."}
+        return summary | {"because": "The log has no column path: fill in the column label of the list."}
     if len(classes) > CHOICES or any(name == NONE or "|" in name for name in classes):
         because = (
             f"{len(classes)} classes do not fit on one page" if len(classes) > CHOICES else "a class is named none"
         )
-        return said | {"because": f"{because.capitalize()}: fill in the column label of the list."}
+        return summary | {"because": f"{because.capitalize()}: fill in the column label of the list."}
     _write_folder(rows, classes, root, out / FOLDER, seed)
-    return said | {"folder": str(out / FOLDER)}
+    return summary | {"folder": str(out / FOLDER)}
 
 
 def _write_folder(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from markupsafe import Markup
 
+from driftline.curate.core.atomic_io import write_text
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.common import Json, command, next_step, option, show
 from driftline.pipelines.cli.out import guarded_out
@@ -79,7 +80,7 @@ def age(
     """
     from driftline.eval.reporting.service_log.alarm import limit_of
     from driftline.eval.reporting.service_log.document import document
-    from driftline.eval.reporting.service_log.metrics import metrics_text, write_metrics
+    from driftline.eval.reporting.service_log.metrics import metrics_text
     from driftline.eval.reporting.service_log.page import write
     from driftline.eval.reporting.service_log.sentences import answer
     from driftline.eval.service_log.age import aged as aged_of
@@ -107,7 +108,7 @@ def age(
             result["asked"], asked = _asked(aged, logs, mapped, page.parent, ask)
             text += asked
     if metrics is not None:
-        write_metrics(metrics, metrics_text(result))
+        write_text(metrics, metrics_text(result))
     crossed = alarm is not None and result["alarm"]["crossed"]
     if crossed:
         text.append(f"Alarm: {result['alarm']['limit']} is crossed.")
@@ -134,12 +135,12 @@ def _asked(
     from driftline.pipelines.annotation.log_question import write_question
 
     rows = list(rows_of(logs, columns, drawn(aged.source, aged.cells, count)).values())
-    said = write_question(rows, aged.source.classes, logs[0].parent, out)
-    lines = [f"to label: {said['rows']:,} predictions, drawn at random: {said['file']}"]
-    if said["folder"] is None:
-        return said, [*lines, said["because"], f"Then give it with --labels {said['file']}."]
-    return said, [
+    question = write_question(rows, aged.source.classes, logs[0].parent, out)
+    lines = [f"to label: {question['rows']:,} predictions, drawn at random: {question['file']}"]
+    if question["folder"] is None:
+        return question, [*lines, question["because"], f"Then give it with --labels {question['file']}."]
+    return question, [
         *lines,
-        f"Then give the answers with --labels {said['folder']}.",
-        next_step("annotate", said["folder"]),
+        f"Then give the answers with --labels {question['folder']}.",
+        next_step("annotate", question["folder"]),
     ]

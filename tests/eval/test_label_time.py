@@ -1,4 +1,4 @@
-"""Labels that come later than their samples, each at its own time: which label each protocol shows when."""
+"""Case 39: labels that come later than their samples, each at its own time, and which one each protocol shows when."""
 
 from __future__ import annotations
 

@@ -55,35 +55,35 @@ def aged(rows: Rows, **more: Any) -> dict[str, Any]:
 
 
 def test_the_worked_example_comes_out_to_the_last_digit() -> None:
-    said = aged(example(), cost_error=1, cost_retrain=150)
-    last = said["cells"][3]
+    result = aged(example(), cost_error=1, cost_retrain=150)
+    last = result["cells"][3]
     assert (last["version"], last["from"], last["n"], last["age_days"]) == ("v1", "2026-04-01", 1000, 90)
     assert (round(last["low"], 4), round(last["high"], 4)) == (0.7533, 0.8046)
-    assert said["slope_per_period"]["value"] == pytest.approx(-0.255 / 7, abs=1e-12)
-    assert said["retained"] == pytest.approx({"1": 1.22 / 1.28, "2": 1.16 / 1.28, "3": 0.53 / 0.65})
-    assert said["half_life_days"] is None
-    assert said["split"] == pytest.approx({"harder": 0.02, "older": 0.10})
-    july = said["forecast"][0]
+    assert result["slope_per_period"]["value"] == pytest.approx(-0.255 / 7, abs=1e-12)
+    assert result["retained"] == pytest.approx({"1": 1.22 / 1.28, "2": 1.16 / 1.28, "3": 0.53 / 0.65})
+    assert result["half_life_days"] is None
+    assert result["split"] == pytest.approx({"harder": 0.02, "older": 0.10})
+    july = result["forecast"][0]
     assert (july["version"], july["from"], july["extrapolated"]) == ("v2", "2026-07-01", False)
     assert [round(july[key], 5) for key in ("value", "low", "high")] == [0.77714, 0.73951, 0.81477]
-    assert said["forecast"][1]["extrapolated"]
-    assert said["advice"]["retrain"] is True
-    assert said["advice"]["payback_periods"] == pytest.approx(0.15 / (0.89 - 0.7771428571), abs=1e-9)
-    assert said["counts"] == {"read": 7000, "labelled": 7000, "pending": 0, "duplicates": 0}
+    assert result["forecast"][1]["extrapolated"]
+    assert result["advice"]["retrain"] is True
+    assert result["advice"]["payback_periods"] == pytest.approx(0.15 / (0.89 - 0.7771428571), abs=1e-9)
+    assert result["counts"] == {"read": 7000, "labelled": 7000, "pending": 0, "duplicates": 0}
 
 
 def test_without_the_overlap_the_split_is_refused_with_its_reason() -> None:
-    said = aged(example(without=("v1", 4)))
-    assert said["split"] is None
-    assert "an older model and harder data look the same" in said["split_because"]
+    result = aged(example(without=("v1", 4)))
+    assert result["split"] is None
+    assert "an older model and harder data look the same" in result["split_because"]
 
 
 def test_labels_that_are_two_months_late_end_the_report_of_july_in_april() -> None:
     rows = [row | {"label_time": str(pd.Timestamp(row["time"]) + pd.DateOffset(months=2))} for row in example()]
-    said = aged(rows, until="2026-07-01")
-    assert {cell["from"] for cell in said["cells"]} == {f"2026-0{month}-01" for month in (1, 2, 3, 4)}
-    assert {gap["because"] for gap in said["gaps"]} == {"labels are still to come"}
-    assert said["counts"]["pending"] == sum(gap["predictions"] - gap["n"] for gap in said["gaps"])
+    result = aged(rows, until="2026-07-01")
+    assert {cell["from"] for cell in result["cells"]} == {f"2026-0{month}-01" for month in (1, 2, 3, 4)}
+    assert {gap["because"] for gap in result["gaps"]} == {"labels are still to come"}
+    assert result["counts"]["pending"] == sum(gap["predictions"] - gap["n"] for gap in result["gaps"])
 
 
 def test_doubled_rows_say_no_more_and_doubled_ids_do() -> None:
@@ -91,7 +91,7 @@ def test_doubled_rows_say_no_more_and_doubled_ids_do() -> None:
     once, again, twice = aged(rows), aged(rows + rows), aged(rows + [row | {"id": row["id"] + "b"} for row in rows])
     assert again["cells"] == once["cells"]
     assert again["counts"]["duplicates"] == 7000
-    width = [said["cells"][0]["high"] - said["cells"][0]["low"] for said in (once, twice)]
+    width = [result["cells"][0]["high"] - result["cells"][0]["low"] for result in (once, twice)]
     assert width[1] == pytest.approx(width[0] / 2**0.5, rel=0.02)
 
 
@@ -106,22 +106,22 @@ def test_of_several_rows_of_one_prediction_the_last_counts() -> None:
 
 def test_few_labels_are_no_cell_and_are_counted() -> None:
     rows = example() + [row for row in rows_of("v2", 7, 1.0, 40) if int(row["id"].rsplit("-", 1)[1]) < 3]
-    said = aged(rows)
-    assert [(gap["n"], gap["because"]) for gap in said["gaps"]] == [(3, "too few labels")]
-    assert "fewer than 10 labels: 1." in " ".join(said["notes"])
+    result = aged(rows)
+    assert [(gap["n"], gap["because"]) for gap in result["gaps"]] == [(3, "too few labels")]
+    assert "fewer than 10 labels: 1." in " ".join(result["notes"])
 
 
 def test_a_version_that_answers_one_class_has_a_number() -> None:
-    said = aged([row | {"prediction": "0"} for row in example()])
-    assert {cell["accuracy"] for cell in said["cells"]} == {0.25}
-    assert said["half_life_days"] is None
+    result = aged([row | {"prediction": "0"} for row in example()])
+    assert {cell["accuracy"] for cell in result["cells"]} == {0.25}
+    assert result["half_life_days"] is None
 
 
 def test_scores_of_0_and_1_say_nothing() -> None:
     rows = [row | {"score": float(i % 2)} for i, row in enumerate(example())]
-    said = aged(rows)
-    assert said["estimates"]["atc"]["because"] == said["estimates"]["doc"]["because"] != None  # noqa: E711
-    assert not said["estimates"]["atc"]["past_error_by_periods"]
+    result = aged(rows)
+    assert result["estimates"]["atc"]["because"] == result["estimates"]["doc"]["because"] != None  # noqa: E711
+    assert not result["estimates"]["atc"]["past_error_by_periods"]
 
 
 def test_estimates_of_the_worked_example() -> None:
@@ -171,13 +171,13 @@ def test_labels_of_one_class_do_not_stand_for_the_others() -> None:
         easy = row["prediction"] in ("0", "1")  # half of the answers: always right, and nearly always labelled
         row = row | {"prediction": row["label"]} if easy else row
         rows.append(row if easy or k % 10 == 0 else row | {"label": None})
-    said = aged(rows)
+    result = aged(rows)
     truth = np.mean(
         [row["prediction"] == other["label"] for row, other in zip(rows[:1000], example()[:1000], strict=True)]
     )
     plain = np.mean([row["prediction"] == row["label"] for row in rows[:1000] if row["label"] is not None])
-    assert abs(said["cells"][0]["accuracy"] - truth) < 0.3 * abs(plain - truth)
-    assert any("labelled more often" in note for note in said["notes"])
+    assert abs(result["cells"][0]["accuracy"] - truth) < 0.3 * abs(plain - truth)
+    assert any("labelled more often" in note for note in result["notes"])
 
 
 def test_labels_come_from_another_file_and_the_latest_of_an_id_counts(tmp_path: Path) -> None:
@@ -186,25 +186,25 @@ def test_labels_come_from_another_file_and_the_latest_of_an_id_counts(tmp_path: 
                      "label": [row["label"] for row in rows] + ["3", "3"],
                      "label_time": [*["2026-01-02"] * 7000, "2026-01-03", "2026-01-03"]})  # fmt: skip
     pq.write_table(late, tmp_path / "labels.parquet")
-    said = aged([{k: v for k, v in row.items() if k != "label"} for row in rows], labels=tmp_path / "labels.parquet")
-    assert said["cells"][0]["accuracy"] == 0.899
-    assert said["counts"]["unknown_ids"] == 1
+    result = aged([{k: v for k, v in row.items() if k != "label"} for row in rows], labels=tmp_path / "labels.parquet")
+    assert result["cells"][0]["accuracy"] == 0.899
+    assert result["counts"]["unknown_ids"] == 1
 
 
 def test_random_labels_speak_for_a_month_whose_labels_have_not_come() -> None:
     rows = [row | {"label_time": str(pd.Timestamp(row["time"]) + pd.DateOffset(months=2))} for row in example()]
     asked = pd.DataFrame([{"id": f"v2-6-{i}", "label": str(i % 4), "audit": True} for i in range(0, 1000, 10)])
-    said = aged(rows, until="2026-07-01", labels=asked)
-    june = [cell for cell in said["cells"] if cell["from"] == "2026-06-01"]
+    result = aged(rows, until="2026-07-01", labels=asked)
+    june = [cell for cell in result["cells"] if cell["from"] == "2026-06-01"]
     assert [(cell["n"], cell["accuracy"]) for cell in june] == [(100, 0.82)]
 
 
 def test_a_fall_at_once_is_a_break_and_no_slope() -> None:
     rows = [row for month in range(1, 10) for row in rows_of("v1", month, 0.9 if month < 6 else 0.8)]
-    said = aged(rows)
-    assert said["break"]["from"] == "2026-06-01"
-    assert said["break"]["value"] == pytest.approx(-0.1)
-    assert said["forecast"][0]["value"] == pytest.approx(0.8, abs=1e-9)
+    result = aged(rows)
+    assert result["break"]["from"] == "2026-06-01"
+    assert result["break"]["value"] == pytest.approx(-0.1)
+    assert result["forecast"][0]["value"] == pytest.approx(0.8, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -245,13 +245,13 @@ def test_bad_options_get_one_sentence(more: dict[str, Any], words: str) -> None:
 
 def test_what_is_missing_is_said_and_nothing_is_drawn_through_it() -> None:
     rows = [*rows_of("v1", 1, 0.9), *rows_of("v1", 4, 0.8), *rows_of("old", 1, 0.7, 30)]
-    said = aged(rows, versions={"v1": "2026-03-01", "never": "2026-01-01"}, period="month")
-    notes = " ".join(said["notes"])
+    result = aged(rows, versions={"v1": "2026-03-01", "never": "2026-01-01"}, period="month")
+    notes = " ".join(result["notes"])
     assert "No date of training is known of old" in notes
     assert "The log has no prediction of never" in notes
     assert "1,000 predictions are older than the training data of their version" in notes
-    assert said["forecast"] == []
-    assert said["slope_per_period"]["value"] is None
+    assert result["forecast"] == []
+    assert result["slope_per_period"]["value"] is None
 
 
 def test_rows_in_any_order_and_form_say_the_same(tmp_path: Path) -> None:
@@ -306,11 +306,11 @@ def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path
     for run in runs:
         report = ageing([run], stream)[0]
         folder = tmp_path / "log" / str(run.about["learner"])
-        said = dl.age(folder / "seed-0.parquet", versions=folder / "versions.csv", period="year")
+        result = dl.age(folder / "seed-0.parquet", versions=folder / "versions.csv", period="year")
         assert report is not None
-        assert said.decay.half_life == pytest.approx(report.half_life.value, rel=1e-3)
-        assert said.decay.half_life_low <= report.half_life.value <= said.decay.half_life_high
-        assert said.fit.slope == pytest.approx(float(report.slope.value), rel=1e-2)
+        assert result.decay.half_life == pytest.approx(report.half_life.value, rel=1e-3)
+        assert result.decay.half_life_low <= report.half_life.value <= result.decay.half_life_high
+        assert result.fit.slope == pytest.approx(float(report.slope.value), rel=1e-2)
 
 
 def test_intervals_hold_the_truth_in_simulated_logs() -> None:

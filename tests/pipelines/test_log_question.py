@@ -33,9 +33,9 @@ def test_predictions_of_a_log_are_asked_on_the_page_and_their_labels_speak_for_t
                      "path": path})  # fmt: skip
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
     words = ("age", "log.parquet", "--period", "month", "--out", "page")
-    said = json.loads(driftline(*words, "--ask", "20", "--json", here=tmp_path).stdout)
-    assert [gap["from"] for gap in said["gaps"]] == ["2026-06-01"]
-    assert (said["asked"]["rows"], said["asked"]["folder"]) == (20, "page/ask")
+    result = json.loads(driftline(*words, "--ask", "20", "--json", here=tmp_path).stdout)
+    assert [gap["from"] for gap in result["gaps"]] == ["2026-06-01"]
+    assert (result["asked"]["rows"], result["asked"]["folder"]) == (20, "page/ask")
     folder, asked = tmp_path / "page/ask", {row["id"]: row for row in rows}
     wrong = 0
     with served(lambda port: application(context_of(folder, None, True), port)) as page:

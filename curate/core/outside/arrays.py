@@ -85,7 +85,7 @@ def check_weights(path: Path) -> None:
         try:
             with zipfile.ZipFile(path) as file:
                 members = file.infolist()
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:  # RuntimeError: of another version
             raise BadInput(f"{path} is no whole checkpoint ({reason(error)}).", "Expected tensors only.") from None
         _check_unpacked(path, members)
 

@@ -39,8 +39,8 @@ def age(
     log, labels: one or several files, data frames, Arrow tables, rows, or columns by name. versions: the same, or names
     with the dates to which they are trained. Raises MissingFile, BadInput and BadConfig.
     """
-    said = aged(
+    facts = aged(
         log, versions=versions, labels=labels, columns=columns, period=period, until=until, cost_error=cost_error,
         cost_retrain=cost_retrain, seed=seed,
     )  # fmt: skip
-    return Ages(**vars(said))
+    return Ages(**vars(facts))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
-
-from driftline.curate.core.atomic_io import write_text
 
 HELP = {
     "driftline_accuracy": "Accuracy in the last complete period of a version.",
@@ -42,12 +39,6 @@ def metrics_text(result: Mapping[str, Any]) -> str:
             lines.setdefault(name, []).append(f"{name}{'{' + of + '}' if of else ''} {value}")
     parts = [f"# HELP {name} {HELP[name]}\n# TYPE {name} gauge\n" + "\n".join(of) + "\n" for name, of in lines.items()]
     return "".join(parts)
-
-
-def write_metrics(path: Path, text: str) -> None:
-    """Completely or not at all: a collector may read at any moment."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text)
 
 
 def _gauges(result: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str], Any]]:

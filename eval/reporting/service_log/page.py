@@ -36,7 +36,6 @@ NAMES = {
 def write(aged: Aged, out: Path, title: str = "", alarm: str | None = None) -> Path:
     """Write the page, and age.json beside it. out: a file that ends with .html, or a folder."""
     page = out if out.suffix == ".html" else out / "index.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
     html = environment().get_template("age.html.j2").render(
         title=title or TITLE, up="", notice="", answer=answer(aged), notes=aged.notes, figures=figures(aged),
         sections=sections(aged), inline=script(),
@@ -221,10 +220,10 @@ def _unlabelled(aged: Aged) -> Section:
             continue
         by = aged.estimates.error[method]
         gaps = np.flatnonzero(~aged.cells.usable & (aged.cells.lag >= 0) & np.isfinite(aged.estimates.value[method]))
-        said = ", ".join(
+        values = ", ".join(
             f"{_date(aged, int(aged.cells.period[k]))} {share(aged.estimates.value[method][k])}" for k in gaps[:HORIZON]
         )
-        rows.append([name, said or "no period lacks labels",
+        rows.append([name, values or "no period lacks labels",
                      *("–" if age not in by else f"± {100 * by[age]:.1f}" for age in ages[:HORIZON])])  # fmt: skip
     heads = ["method", "periods without labels", *(f"past error after {age}" for age in ages[:HORIZON])]
     note = (
