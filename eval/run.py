@@ -263,9 +263,9 @@ def plan(
     sizes = None if tune else training_sizes(grid.protocol, stream)
     seconds = core_seconds(stream, [learner for _, learner in left], sizes, past)
     not_known = dict.fromkeys(name for (name, _), one in zip(left, seconds, strict=True) if one is None)
-    known = sum(one for one in seconds if one is not None)
+    estimated = sum(one for one in seconds if one is not None)
     late = label_time_note(grid.name, grid.protocol.late_labels, stream)
-    return Workload(len(jobs), sum(done), known, list(not_known), shown, untold, late)
+    return Workload(len(jobs), sum(done), estimated, list(not_known), shown, untold, late)
 
 
 def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:

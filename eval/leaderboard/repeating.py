@@ -114,8 +114,8 @@ def _of_code(
         _admit(run.about["learner"].partition("(")[0].strip(), modules)
         records = [row.answers for row in _again(run, stream).rows if row.answers is not None]
         unknown = [np.full(len(record), np.nan) for record in records]
-        given = [none if r.confidence is None else r.confidence for r, none in zip(records, unknown, strict=True)]
-        for values, kind in (([record.predicted for record in records], "<i8"), (given, "<f8")):
+        confidences = [none if r.confidence is None else r.confidence for r, none in zip(records, unknown, strict=True)]
+        for values, kind in (([record.predicted for record in records], "<i8"), (confidences, "<f8")):
             answers.write(np.concatenate([np.zeros(0, kind), *values]).astype(kind).tobytes())
 
     bounds = Bounds(limits["seconds"], limits["memory"], min(limits["file"], DISK))

@@ -34,8 +34,8 @@ def served(folder: Path, requests: BinaryIO, answers: BinaryIO) -> None:
 def _answered(learner: Learner, asked: dict[str, Any], arrays: Sequence[Array]) -> bytes:
     if asked["what"] == "predict":
         labels, sure, _ = sure_answers(learner, arrays[0], n := len(arrays[0]))
-        known = np.full(n, np.nan) if sure is None else sure
-        return labels.astype("<i8").tobytes() + np.asarray(known).astype("<f8").tobytes()
+        confidence = np.full(n, np.nan) if sure is None else sure
+        return labels.astype("<i8").tobytes() + np.asarray(confidence).astype("<f8").tobytes()
     if asked["what"] == "begin":
         kind = getattr(np.random, asked["rng"]["bit_generator"])()
         kind.state = asked["rng"]

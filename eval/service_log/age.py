@@ -195,9 +195,9 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
         )
     if (log.label_time == UNTIMED).any() and log.counts["labelled"] < len(log):
         notes.append("Labels have no times (label_time): how late they come is not known.")
-    for what, names in (("classes", log.classes), ("groups", log.groups)):
-        if len(cells) * len(names) > DENSE:
-            notes.append(f"The {len(names):,} {what} are too many to be looked at one by one.")
+    for what, count in (("classes", len(log.classes)), ("groups", len(log.groups))):
+        if len(cells) * count > DENSE:
+            notes.append(f"The {count:,} {what} are too many to be looked at one by one.")
     if cells.selective:
         notes.append(
             "Some predicted classes are labelled more often: each class counts by its share of the predictions."

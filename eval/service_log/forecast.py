@@ -79,8 +79,8 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
         for version, lag in lags.items():
             age = lag + period - last
             beyond = age > longest
-            held = shapes if beyond or change is not None else shapes[:1]
-            spans = [one.at(version, age) for one in held]
+            drawn = shapes if beyond or change is not None else shapes[:1]
+            spans = [one.at(version, age) for one in drawn]
             half = float(student(fit.free + 1))
             low, high = min(value - half * sd for value, sd in spans), max(value + half * sd for value, sd in spans)
             value, low, high = (min(max(end, 0.0), 1.0) for end in (spans[0][0], low, high))

@@ -256,11 +256,11 @@ class _Work:
                     raise
                 because = str(error)
             except Inapplicable as error:
-                given = [key for key in settings if error.key in (key, key.rpartition(".")[2])]
-                if not given:
+                named_so = [key for key in settings if error.key in (key, key.rpartition(".")[2])]
+                if not named_so:
                     raise
-                inapplicable |= dict.fromkeys(given, error)
-                settings = {key: value for key, value in settings.items() if key not in given}
+                inapplicable |= dict.fromkeys(named_so, error)
+                settings = {key: value for key, value in settings.items() if key not in named_so}
                 continue
             return _Part(name, path, learners, stream, draws, settings, inapplicable, planned, because)
 
@@ -372,5 +372,5 @@ def _estimate(name: str, parts: Sequence[Workload], workers: int) -> str:
     of_unknown = f"time not known: {', '.join(unknown[:NAMED])}{others}" if unknown else ""
     wall = sum(part.core_seconds for part in parts) / workers
     duration = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
-    known = f"about {duration} of training on {workers} workers" if wall or not unknown else ""
-    return ", ".join([text, "; ".join(filter(None, (known, of_unknown)))]) if left else text
+    estimate = f"about {duration} of training on {workers} workers" if wall or not unknown else ""
+    return ", ".join([text, "; ".join(filter(None, (estimate, of_unknown)))]) if left else text

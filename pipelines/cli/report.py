@@ -39,8 +39,8 @@ def compare(
         raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
     if releases:
         if out is not None or stream or title or plugins:
-            given = "--out, --stream, --title or --plugin was given for releases."
-            raise BadConfig(given, "Expected them with rows only.")
+            options_given = "--out, --stream, --title or --plugin was given for releases."
+            raise BadConfig(options_given, "Expected them with rows only.")
         from driftline.curate.release import Release
         from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 

@@ -107,8 +107,8 @@ def stream_measure(
         blind, shift = statistics["blind"], statistics["suggested_shift"]
         best = [[f"{s:,}", f"{100 * b:.1f}"] for s, b in zip(blind["shifts"], blind["best"], strict=True)]
         lines += ["", *columns([["samples ahead", "blind classifier, % right"], *best])]
-        found = "none in range" if shift is None else f"{shift:,} samples"
-        lines.append(f"suggested shift S = {found} (chance {100 * blind['chance']:.1f} %)")
+        suggestion = "none in range" if shift is None else f"{shift:,} samples"
+        lines.append(f"suggested shift S = {suggestion} (chance {100 * blind['chance']:.1f} %)")
         lines.append(statistics["ties_text"])
     lines += [f"Warning: {document['warning']}"] if "warning" in document else []
     if "samples_of_each_split" in document:

@@ -112,8 +112,8 @@ def _filtered(
         known_by += f", by {'' if files else 'the first '}{len(table):,}"
     dropped = dict(counts.plain()["dropped"])
     photos = rows * len(filtered) / max(1, len(table))
-    found = resets(table), contradicted(table["extra"].to_pylist())
-    return Sample(filtered, photos, known_by, dropped, *found, files)
+    clocks = resets(table), contradicted(table["extra"].to_pylist())
+    return Sample(filtered, photos, known_by, dropped, *clocks, files)
 
 
 def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:

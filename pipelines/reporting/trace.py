@@ -49,20 +49,20 @@ def history(root: Path, id_: str) -> dict[str, Any]:
     id_ = id_.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     id_ = next((own for own, name in released.items() if name == id_), None) or _id_of(root, id_)
     events: list[dict[str, Any]] = []
-    known_as = [id_]
+    either_id = [id_]
     for name, folder in ((name, folder_of(root, name)) for name in STAGES):
         if not folder.is_dir():
             break
         done_of(root, name)  # refuses what another release wrote
         if name == "publish":  # a release, and what later stages make of it, have its own ids
-            known_as = list(dict.fromkeys((id_, released.get(id_, id_))))
+            either_id = list(dict.fromkeys((id_, released.get(id_, id_))))
         for pattern, column in STAGES[name].records:
             for path in sorted(folder.glob(pattern)):
-                for known in known_as:
-                    alias = {"released_id": known} if known != id_ else {}
+                for own_id in either_id:
+                    alias = {"released_id": own_id} if own_id != id_ else {}
                     events += [
                         {"stage": name, "outcome": _outcome(row, column), **alias, **_details(row)}
-                        for row in _rows(path, known)
+                        for row in _rows(path, own_id)
                     ]
     _add_attempts(root, events)
     if not events:
@@ -160,12 +160,12 @@ def _with_place(rows: pa.Table, place: str) -> set[str]:
 
 def _rejected(rows: pa.Table, place: str) -> set[str]:
     """Ids of the rejected files whose path, which begins the detail, is, ends in, or is the end of what was given."""
-    file, given = place.rpartition("/")[2], f"/{Path(place).absolute().as_posix()}"
+    file, absolute = place.rpartition("/")[2], f"/{Path(place).absolute().as_posix()}"
     ids = set()
     for row in rows.filter(pc.fill_null(pc.match_substring(rows["detail"], file or "/"), False)).to_pylist():
         path, named, rest = row["detail"].partition(file)
         path = f"/{path}{named}"
-        same = path.endswith(f"/{place.removeprefix('./')}") or given.endswith(path)
+        same = path.endswith(f"/{place.removeprefix('./')}") or absolute.endswith(path)
         ids |= {row["id"]} if same and row["id"] and (not rest or rest.startswith((": ", " ("))) else set()
     return ids
 

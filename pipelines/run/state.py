@@ -214,12 +214,12 @@ class StageState:
 
         def is_same(path: Path, content: Content) -> bool:
             try:
-                found = path.stat()
-                if found.st_size != content.size:
+                facts = path.stat()
+                if facts.st_size != content.size:
                     return False
                 if read_all:
                     return sha256_file(path) == content.sha256
-                is_later = done and found.st_mtime_ns > done
+                is_later = done and facts.st_mtime_ns > done
                 return not is_later or full_digest(path, self.root / "digests.sqlite") == content.sha256
             except (OSError, ValueError):  # ValueError: a name that no file can have
                 return False

@@ -26,8 +26,8 @@ def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict
     for photo in photos:
         whole = history(root, photo)
         url = next((event["url"] for event in whole["events"] if event.get("url")), None)
-        held = opened is not None and {whole["id"], names.get(whole["id"])} & released
-        version = opened.facts["version"] if opened is not None and held else ""
+        in_release = opened is not None and {whole["id"], names.get(whole["id"])} & released
+        version = opened.facts["version"] if opened is not None and in_release else ""
         digest = "" if url is None else address_digest(url)
         rows.append(Withdrawal(whole["id"], today(), " ".join(reason.split()), version, digest))
     new = {one.id for one in withdraw(root / NAME, rows)}

@@ -105,14 +105,14 @@ def test_of_a_huge_sidecar_the_beginning_and_the_size_are_its_digest(name: str, 
         return [full_digest(place, tmp_path / "cache") for place in (path, path.parent)]
 
     assert both()[0] == sha256_bytes(b"<x/>"), "an ordinary one is read whole"
-    found = [both()]
+    results = [both()]
     for place, data, size in ((0, b"<x/>", 8 << 30), (1000, b"y", 8 << 30), (0, b"<x/>", (8 << 30) + 1)):
         with path.open("r+b") as file:
             file.truncate(size)
             file.seek(place)
             file.write(data)
-        found.append(both())
-    assert len({of_file for of_file, _ in found}) == len({of_folder for _, of_folder in found}) == 4
+        results.append(both())
+    assert len({of_file for of_file, _ in results}) == len({of_folder for _, of_folder in results}) == 4
     other = tmp_path / "photos" / "large.jpg"
     write_bytes(other, b"x" * (3 << 20))
     assert full_digest(other, tmp_path / "cache") == sha256_bytes(b"x" * (3 << 20)), "other files are read whole"

@@ -308,8 +308,8 @@ def test_case_42_card_croissant_and_hub_say_the_same_field_by_field(
     span = document["rai:dataCollectionTimeframe"]
     in_card = [cells(card, "bucket")[0][1], cells(card, "bucket")[-1][2]]
     assert head["temporal_coverage"].split("/") == document["temporalCoverage"].split("/") == span == in_card
-    said = re.search(r"^Creator: (.*)\. Contact: (.*)\.$", card, re.M).groups()  # type: ignore[union-attr]
-    assert (head["creator"], head["contact"]) == said
-    assert said == (document["creator"]["name"], document["creator"].get("email", "not stated"))
-    assert said == (("A Lab", "lab@example.org") if author else ("not stated", "not stated"))
+    named = re.search(r"^Creator: (.*)\. Contact: (.*)\.$", card, re.M).groups()  # type: ignore[union-attr]
+    assert (head["creator"], head["contact"]) == named
+    assert named == (document["creator"]["name"], document["creator"].get("email", "not stated"))
+    assert named == (("A Lab", "lab@example.org") if author else ("not stated", "not stated"))
     assert head["source_datasets"] == [node["prov:label"] for node in document["prov:wasDerivedFrom"]]

@@ -188,9 +188,9 @@ class TestStepsOfOneSample:
         ]
         stream = replace(whole, steps=steps, sha256=f"{sizes}")
         settings: dict[str, Any] = {"scenario": "temporal"} if protocol == "ocrr" else {}
-        found = compare(evaluate(stream, protocol, ["nearest-mean", "majority"], [0, 1, 2], settings).runs, stream)
-        assert found is not None
-        return found
+        comparison = compare(evaluate(stream, protocol, ["nearest-mean", "majority"], [0, 1, 2], settings).runs, stream)
+        assert comparison is not None
+        return comparison
 
     @pytest.mark.filterwarnings("error::RuntimeWarning")
     @pytest.mark.parametrize("protocol", ["adaptation", "clear-iid"])
@@ -205,20 +205,20 @@ class TestStepsOfOneSample:
 
     @pytest.mark.filterwarnings("error::RuntimeWarning")
     def test_the_worst_of_two_tests_is_that_which_was_drawn(self) -> None:
-        found = self.on("ocrr", 40, 30, 20, 1)
-        assert np.isfinite([found.score.low, found.score.high, found.rank.low]).all()
-        assert (found.score.high - found.score.low > 0.2).all()
+        comparison = self.on("ocrr", 40, 30, 20, 1)
+        assert np.isfinite([comparison.score.low, comparison.score.high, comparison.rank.low]).all()
+        assert (comparison.score.high - comparison.score.low > 0.2).all()
 
     @pytest.mark.parametrize("protocol", ["adaptation", "clear-iid"])
     def test_one_sample_in_all_proves_nothing_and_is_not_certain(self, protocol: str) -> None:
-        found = self.on(protocol, 40, 1)
-        assert np.isnan([found.score.low, found.score.high]).all()
-        assert np.isnan([found.p_score[0, 1], found.difference.low[0, 1], found.difference.high[0, 1]]).all()
+        result = self.on(protocol, 40, 1)
+        assert np.isnan([result.score.low, result.score.high]).all()
+        assert np.isnan([result.p_score[0, 1], result.difference.low[0, 1], result.difference.high[0, 1]]).all()
 
     def test_a_pair_of_which_one_is_right_on_the_only_sample_is_not_significant(self) -> None:
-        found = compared({"right": np.ones((3, 1), bool), "wrong": np.zeros((3, 1), bool)})
-        assert found.difference.value[0, 1] == 1
-        assert np.isnan(found.adjusted[0, 1])
+        comparison = compared({"right": np.ones((3, 1), bool), "wrong": np.zeros((3, 1), bool)})
+        assert comparison.difference.value[0, 1] == 1
+        assert np.isnan(comparison.adjusted[0, 1])
 
     def test_halvings_without_samples_on_one_side_are_left_out(self) -> None:
         scores = np.array([[[1.0, 0.0], [np.nan, np.nan]], [[1.0, 0.0], [0.0, 1.0]]])

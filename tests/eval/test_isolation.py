@@ -38,8 +38,8 @@ def test_memory_is_limited() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
 def test_no_capability_is_left() -> None:
-    found = dict(line.split(":\t") for line in isolated("support.prisoner:rights", {}))
-    assert found == {"CapPrm": "0" * 16, "CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1"}
+    rights = dict(line.split(":\t") for line in isolated("support.prisoner:rights", {}))
+    assert rights == {"CapPrm": "0" * 16, "CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1"}
 
 
 def test_files_are_limited() -> None:

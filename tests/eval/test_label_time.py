@@ -204,8 +204,8 @@ class TestOcrr:
         spy, _ = corrections(stream, scenario=scenario, held_out=2)
         assert train.label_time is not None
         assert train.time is not None
-        given = [which for lot in spy.log for which in lot]
-        assert train.label_time[given].tolist() == sorted(train.label_time[given].tolist())
+        shown = [which for lot in spy.log for which in lot]
+        assert train.label_time[shown].tolist() == sorted(train.label_time[shown].tolist())
         times = train.time[np.setdiff1d(np.arange(len(train)), spy.seed)]
         for now, lot in zip(np.sort(times)[1:], spy.log, strict=False):  # after a sample was asked, before the next is
             assert all(train.label_time[which] <= now for which in lot)
@@ -214,9 +214,9 @@ class TestOcrr:
         odd = timed(STEPS, lambda train: np.where(np.arange(len(train)) % 2, NEVER, np.asarray(train.time)))
         for scenario in ("temporal", "categorical"):
             spy, _ = corrections(odd, scenario=scenario, held_out=2, policy="budget:8")
-            given = [which for lot in spy.log for which in lot]
-            assert len(given) == 8
-            assert all(which % 2 == 0 for which in given + spy.seed)
+            shown = [which for lot in spy.log for which in lot]
+            assert len(shown) == 8
+            assert all(which % 2 == 0 for which in shown + spy.seed)
             whole, _ = corrections(STEPS, scenario=scenario, held_out=2, policy="budget:8")
             assert len(spy.seed) == len(whole.seed) // 2
             assert len(spy.log) == len(whole.log), "as many samples are predicted"

@@ -126,8 +126,8 @@ class TestCase37AClassThatABucketDoesNotTest:
     ) -> None:
         stream = stream_without(missing)
         document = evaluate(stream, "clear-iid", ["nearest-mean", AlwaysTheLast], seeds=[0, 1])
-        found, last = document["results"]
-        for result in (found, last):
+        aged, last = document["results"]
+        for result in (aged, last):
             assert [value is None for value in result["per_class"]] == [c == untested for c in range(3)]
             recall = [value for value in result["classes"]["recall"] if value is not None]
             assert result["classes"]["balanced_accuracy"]["mean"] == pytest.approx(np.mean(recall))
@@ -143,21 +143,21 @@ class TestCase37AClassThatABucketDoesNotTest:
     def test_it_has_no_slope_and_no_half_life_without_later_tests(self) -> None:
         """Its accuracy after two steps, where there are no tests of it, is neither 0 nor that of others."""
         runs = evaluate(stream_without({1: [2], 2: [2], 3: [2]}), "clear-iid", ["nearest-mean"]).runs
-        (found,) = ageing(runs)
-        assert found is not None
-        assert np.isnan(found.slope_of.value).tolist() == [False, False, True]
-        assert [half.why for half in found.half_life_of] == ["", "", "no later tests"]
-        assert np.isnan(found.half_life_of[2].value)
+        (aged,) = ageing(runs)
+        assert aged is not None
+        assert np.isnan(aged.slope_of.value).tolist() == [False, False, True]
+        assert [half.why for half in aged.half_life_of] == ["", "", "no later tests"]
+        assert np.isnan(aged.half_life_of[2].value)
         never = ageing(evaluate(stream_without({t: [0] for t in range(STEPS)}), "clear-iid", ["nearest-mean"]).runs)[0]
         assert never is not None
         assert never.half_life_of[0].why == "no later tests"
 
     def test_its_slope_is_that_of_the_buckets_that_test_it(self) -> None:
         """Least squares by numpy, with an own level for each model, over the tests that have samples of it."""
-        (found,) = ageing(evaluate(stream_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs)
-        assert found is not None
-        assert found.timeline is not None
-        at = np.asarray(found.timeline.at)
+        (aged,) = ageing(evaluate(stream_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs)
+        assert aged is not None
+        assert aged.timeline is not None
+        at = np.asarray(aged.timeline.at)
         rows, values = [], []
         results = evaluate(stream_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs[0].rows
         for row in results:
@@ -167,7 +167,7 @@ class TestCase37AClassThatABucketDoesNotTest:
                 rows.append([at[int(row.tested_on)] - at[row.learned_to], *level])
                 values.append(row.class_correct[2] / row.class_n[2])
         expected = np.linalg.lstsq(np.array(rows), np.array(values), rcond=None)[0][0]
-        assert float(found.slope_of.value[2]) == pytest.approx(expected)
+        assert float(aged.slope_of.value[2]) == pytest.approx(expected)
 
     def test_a_seed_that_lacks_it_does_not_stop_the_others(self) -> None:
         """With splits drawn by the seed, the last class may have no tests: then its counts are shorter."""

@@ -150,9 +150,9 @@ def uneven(sizes: tuple[int, ...] = (60, 3, 1, 20, 2)) -> Stream:
 @pytest.mark.parametrize("spec", [f"bn-stats(net={NET})", f"finetune(net={NET})", f"er-online(net={NET})"])
 def test_near_future_ends_on_steps_of_very_different_size(spec: str, batch: int) -> None:
     """Batches with the ends of three steps, of one class, a last one of one image or two, and one of nearly all."""
-    found = evaluate(uneven(), "near-future", [spec], settings={"batch": batch, "shift": 0, "prefix": 0, "lr": 0.01})
-    assert not found["skipped"]
-    (result,) = found["results"]
+    results = evaluate(uneven(), "near-future", [spec], settings={"batch": batch, "shift": 0, "prefix": 0, "lr": 0.01})
+    assert not results["skipped"]
+    (result,) = results["results"]
     assert all(0 <= score["mean"] <= 1 for score in result["scores"].values())
     cells = np.array(result["matrix"], float)
     assert np.isfinite(cells[np.tril_indices(5)]).all()
@@ -162,8 +162,8 @@ def test_near_future_ends_on_steps_of_very_different_size(spec: str, batch: int)
 @pytest.mark.parametrize("sizes", [(2, 50, 1, 1, 1), (1, 1, 30, 1, 30)])
 def test_so_it_does_where_the_first_steps_are_the_small_ones(sizes: tuple[int, ...]) -> None:
     settings = {"batch": 16, "shift": 0, "prefix": 0, "lr": 0.01}
-    found = evaluate(uneven(sizes), "near-future", [f"bn-stats(net={NET})"], settings=settings)
-    assert np.isfinite(np.array(found["results"][0]["matrix"], float)[np.tril_indices(5)]).all()
+    results = evaluate(uneven(sizes), "near-future", [f"bn-stats(net={NET})"], settings=settings)
+    assert np.isfinite(np.array(results["results"][0]["matrix"], float)[np.tril_indices(5)]).all()
 
 
 def test_steps_that_end_with_one_batch_are_tested_once_each() -> None:

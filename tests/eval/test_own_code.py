@@ -126,13 +126,13 @@ def test_no_code_writes_its_own_verdict(tmp_path: Path, monkeypatch: pytest.Monk
     members["code/forgers.py"] = ("import os\n" + "\n\n".join(forged)).encode()
     written(tmp_path / "a.zip", members)
     verdict = verify(tmp_path / "a.zip", [tmp_path / "S"], len(FORGED), run_code=True, limits=Limits(seconds=8))
-    said = {run["learner"].partition(":")[2]: run["differs"] for run in verdict.again}
-    said |= {run["learner"].partition(":")[2]: run["because"] for run in verdict.not_again}
+    differs = {run["learner"].partition(":")[2]: run["differs"] for run in verdict.again}
+    differs |= {run["learner"].partition(":")[2]: run["because"] for run in verdict.not_again}
     other = {name for name, code in FORGED.items() if "self.plus" in code}
-    assert {name for name, text in said.items() if text.startswith("row 0 has ")} == other
-    assert said.pop("Slow") == "It took more than 8 seconds."
-    assert {name for name, text in said.items() if text.startswith("its code failed; it printed '")} == set(
-        said
+    assert {name for name, text in differs.items() if text.startswith("row 0 has ")} == other
+    assert differs.pop("Slow") == "It took more than 8 seconds."
+    assert {name for name, text in differs.items() if text.startswith("its code failed; it printed '")} == set(
+        differs
     ) - other
 
 

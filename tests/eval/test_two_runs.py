@@ -97,9 +97,9 @@ def test_axe_finds_nothing_on_pages_of_streams_with_dates(tmp_path: Path) -> Non
 
 
 def test_other_seeds_are_said_to_be_why_nothing_is_tested() -> None:
-    found = {"learner": "er", "a": 0.5, "b": 0.6, "difference": 0.1, "interval": None, "protocol": "p", "stream": "s"}
-    found |= {"settings": {}, "seeds": [[0], [1]], "left_out": []}
-    pages = [_table([{**found, "p": p}], [Path("A"), Path("B")]) for p in (None, 0.2)]
+    charts = {"learner": "er", "a": 0.5, "b": 0.6, "difference": 0.1, "interval": None, "protocol": "p", "stream": "s"}
+    charts |= {"settings": {}, "seeds": [[0], [1]], "left_out": []}
+    pages = [_table([{**charts, "p": p}], [Path("A"), Path("B")]) for p in (None, 0.2)]
     assert ["Not testable: no seed in both" in page for page in pages] == [True, False]
 
 
@@ -177,8 +177,8 @@ def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: 
 def test_charts_are_saved_with_the_names_and_dates_of_the_stream_that_is_named(runs: Path, tmp_path: Path) -> None:
     stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
     words = ("figure", "save", runs / "a", "retention", "--stream", tmp_path / "S", "--out", tmp_path / "out")
-    found = handed("driftline.eval.reporting.files.figures.charts_of", *words)
-    assert [each.sha256 for each in found["streams"]] == [stream.sha256]
+    charts = handed("driftline.eval.reporting.files.figures.charts_of", *words)
+    assert [each.sha256 for each in charts["streams"]] == [stream.sha256]
 
 
 def test_charts_of_a_comparison_and_of_a_run_are_saved(runs: Path, tmp_path: Path) -> None:

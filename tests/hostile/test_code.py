@@ -168,11 +168,11 @@ def test_nothing_outlives_a_judge_that_is_killed(user: int) -> None:
 def test_a_library_of_the_judge_finds_its_open_file_in_each_fork(user: int) -> None:
     def answered() -> str:
         file = os.open(__file__, os.O_RDONLY)
-        known = os.fstat(file)
+        facts = os.fstat(file)
 
         def find() -> None:  # Arrow aborts if its pipe is closed, once it has handled signals
             with suppress(OSError):
-                if os.path.samestat(os.fstat(file), known):
+                if os.path.samestat(os.fstat(file), facts):
                     return
             os._exit(1)
 
@@ -187,13 +187,13 @@ def test_a_library_of_the_judge_finds_its_open_file_in_each_fork(user: int) -> N
 @pytest.mark.parametrize("user", USERS.values(), ids=USERS)
 def test_a_system_without_a_part_refuses_and_names_it(user: int, tmp_path: Path) -> None:
     def refusals() -> list[str]:
-        said = []
+        answers = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(enclosure.os, "access", lambda path, mode: False)
-            said.append(_refusal())
+            answers.append(_refusal())
         os.setgroups([]) if os.getuid() == 0 else None
         ctypes.CDLL(None).unshare(0x10000000)  # a user of nowhere, who may have no namespaces
-        return [*said, _refusal()]
+        return [*answers, _refusal()]
 
     unreadable, forbidden = as_user(user, refusals)
     assert "cannot be read by the user" in unreadable

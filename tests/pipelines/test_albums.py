@@ -97,12 +97,12 @@ def test_thin_years_are_joined_and_new_ones_wait_as_plan_and_card_say(tmp_path: 
                 image.rotate(8 * (i + 1) + year % 7).save(source.with_name(f"{year}-05-{i + 1:02d}.jpg"))
         return inside("grow", tmp_path, "--dry-run").stdout, document("grow", tmp_path)
 
-    told, grown = arrive(2013, 3)
-    assert "3 photos wait until their time has buckets.min_photos: thin_period" in told
+    planned, grown = arrive(2013, 3)
+    assert "3 photos wait until their time has buckets.min_photos: thin_period" in planned
     assert grown["buckets"]["now"] == ["2010", "2011 to 2012"]
     assert grown["stages"][3]["counts"]["dropped"] == {"thin_period": 3}
-    told, grown = arrive(2015, 4)
-    assert "2011 to 2012: 10, 2013 to 2015: 7\n" in told
+    planned, grown = arrive(2015, 4)
+    assert "2011 to 2012: 10, 2013 to 2015: 7\n" in planned
     assert grown["buckets"]["now"] == ["2010", "2011 to 2012", "2013 to 2015"]
 
 

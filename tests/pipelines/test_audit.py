@@ -220,11 +220,11 @@ def test_axe_finds_nothing_on_the_page(release: Release, tmp_path: Path) -> None
 
 
 def test_the_charts_of_an_audit_are_saved_from_its_folder(release: Release, tmp_path: Path) -> None:
-    found = audit_release(release)
-    write_json(tmp_path / "audit" / "audit.json", found)
+    findings = audit_release(release)
+    write_json(tmp_path / "audit" / "audit.json", findings)
     saved = document("figure", "save", tmp_path / "audit", "--width", "text", "--out", tmp_path / "out")["figures"]
     names = {Path(one).stem.removesuffix("-text") for one in saved}
-    assert names == figures(found).keys() != set()
+    assert names == figures(findings).keys() != set()
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:

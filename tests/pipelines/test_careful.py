@@ -215,9 +215,9 @@ def test_asked_for_the_uploader_and_the_address_are_published_without_tokens(mix
 def test_unlabelled_images_are_published_by_the_same_rule(mixed: Path) -> None:
     release = publish(mixed, "release.unlabelled=images", "buckets.unlabelled=[0]", "release.version=3.0.0")
     rows = pq.read_table(release.path / "unlabelled.parquet").to_pylist()
-    held = [row for row in rows if row["sha256"] is not None]
-    assert (len(rows), len(held)) == (12, 8)
-    assert {row["licence_url"] or row["licence"] for row in held} == {*LICENCES[2:]}
+    whole = [row for row in rows if row["sha256"] is not None]
+    assert (len(rows), len(whole)) == (12, 8)
+    assert {row["licence_url"] or row["licence"] for row in whole} == {*LICENCES[2:]}
     assert [name for name in PLANTED if name in everything(release.path)] == []
 
 

@@ -495,8 +495,8 @@ class TestCommands:
         )
         document = json.loads(done.stdout)
         assert document["protocol"] == "clear-iid"
-        said = "clear-iid: 4 of 4 runs to do, about 0 s of training on 1 workers; time not known: nearest-mean"
-        assert said in (tmp_path / "r" / "log.jsonl").read_text()
+        line = "clear-iid: 4 of 4 runs to do, about 0 s of training on 1 workers; time not known: nearest-mean"
+        assert line in (tmp_path / "r" / "log.jsonl").read_text()
         assert [r["learner"] for r in document["results"]] == ["nearest-mean", "nap"]
         assert document["results"][1]["settings"]["epochs"] == 3
         assert driftline("report", tmp_path / "r", "--out", tmp_path / "html").returncode == 0

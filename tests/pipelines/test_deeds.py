@@ -101,16 +101,16 @@ def test_a_plan_says_what_is_done(number: int, pool: list[Path], tmp_path: Path)
     here = context(tmp_path)
     until = "ask" if settings["method"] == "crowd" else "tally"
     for grows in (False, True):
-        told, error = forecast(here, plan(here), borders_if_grown(here) if grows else None), None
+        planned, error = forecast(here, plan(here), borders_if_grown(here) if grows else None), None
         try:
             grow(here, until) if grows else run(here, until=until)
         except DriftlineError as refused:
             error = refused
-        check(here, told, error)
+        check(here, planned, error)
         if error is None and until == "ask":
             exact = forecast(here, plan(here))["questions"]
             assert (exact["images"], exact["answers"]) == (open_now(here), open_now(here))
-            assert exact["images"] <= told["questions"]["images"]
+            assert exact["images"] <= planned["questions"]["images"]
             store = answer_store_of(here)
             for item in store.following("ann", open_now(here) // 2):
                 store.answer("ann", item, ["none"], False, 1)

@@ -64,12 +64,12 @@ def run(name: str, world: World, answers: BinaryIO) -> None:
     try:
         got = ATTACKS[name](world)
     except KeyError as error:  # a mistake of ours, such as a call without a number
-        got, said = repr(error), ""
+        got, printed = repr(error), ""
     except (Exception, KeyboardInterrupt) as error:
-        got, said = None, repr(error)
+        got, printed = None, repr(error)
     else:
-        said = ""
-    answers.write(json.dumps([got, said], default=repr).encode()[:4000] + b"\n")
+        printed = ""
+    answers.write(json.dumps([got, printed], default=repr).encode()[:4000] + b"\n")
 
 
 # Other processes

@@ -50,11 +50,11 @@ def as_user(user: int, work: Callable[[], Any]) -> Any:
                 os.setresgid(user, user, user)
                 os.setresuid(user, user, user)
                 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: /proc/self is its own again
-            said = json.dumps([work(), ""])
+            answer = json.dumps([work(), ""])
         except BaseException:
-            said = json.dumps([None, traceback.format_exc()])
+            answer = json.dumps([None, traceback.format_exc()])
         with os.fdopen(mine, "w") as file:
-            file.write(said)
+            file.write(answer)
         os._exit(0)
     os.close(mine)
     os.close(theirs)

@@ -85,7 +85,7 @@ class Enclosed:
         wall: Callable[[ctypes.CDLL, Sequence[Path], Bounds], None],
     ) -> str:  # fmt: skip
         """The part that is missing, or "" if the code runs."""
-        (theirs, to_them), (from_them, answers), (said, output) = (os.pipe() for _ in range(3))
+        (theirs, to_them), (from_them, answers), (printed, output) = (os.pipe() for _ in range(3))
         us = os.getpid()
         if not (process := os.fork()):
             try:
@@ -100,7 +100,7 @@ class Enclosed:
             os._exit(code)
         for handle in (theirs, answers, output):
             os.close(handle)
-        self._process, self._said = process, said
+        self._process, self._said = process, printed
         self._requests, self._answers = os.fdopen(to_them, "wb"), os.fdopen(from_them, "rb")
         self._timer = threading.Timer(self.bounds.seconds, self._stop)
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -211,10 +211,10 @@ def _in_namespaces(libc: ctypes.CDLL, readable: Sequence[Path], bounds: Bounds) 
     rights.called(libc.unshare(NAMESPACES | (0 if root else USER)), "namespaces (unshare)")
     if not root:
         map_user(user, group)
-    alive, held = os.pipe()
-    _parent_of(os.fork(), held)
+    alive, holder = os.pipe()
+    _parent_of(os.fork(), holder)
     die_with_parent(os.getppid())
-    os.close(held)
+    os.close(holder)
     os.set_blocking(alive, False)
     with suppress(BlockingIOError):  # an end: the parent died before the call took effect
         os._exit(len(os.read(alive, 1)))
