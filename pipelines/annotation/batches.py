@@ -33,7 +33,7 @@ from driftline.curate.validation.asking.platforms import PLATFORMS
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import answers_of, results_files
+from driftline.pipelines.stages.ask import answers_of, results_files, standing_of
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
@@ -67,7 +67,8 @@ class OpenBatch:
 
 
 def open_batch(context: Context) -> OpenBatch:
-    """The batch of the last round, without photos that were withdrawn since. Raises MissingFile without a batch."""
+    """The batch of the last round, without photos that were withdrawn since or whose answers were deleted. Raises
+    MissingFile without a batch."""
     folder = folder_of(context.root, "ask")
     if not (folder / "batch.json").is_file():
         raise MissingFile(
@@ -85,7 +86,7 @@ def open_batch(context: Context) -> OpenBatch:
         if facts["after"] != last:  # it follows a batch of other settings
             break
         batch, last = _after(batch, later, batch.number + 1, facts), facts["batch"]
-    if gone := {one.id for one in withdrawals(context.root / NAME)}:
+    if gone := {one.id for one in withdrawals(context.root / NAME)} | standing_of(context).answered():
         items = {item: id_ for item, id_ in batch.facts["items"].items() if id_ not in gone}
         batch = replace(batch, facts=batch.facts | {"items": items})
     return batch

@@ -256,7 +256,24 @@ def status(
         from driftline.curate.release.selection import few  # imports numpy
 
         lines.append(f"withdrawn: {len(withdrawn):,} photos, {few(withdrawn)} ({directory / NAME})")
-    show(as_json, document, "\n".join(lines))
+    deleted, more = _deleted(directory)
+    show(as_json, document | deleted, "\n".join([*lines, *more]))
+
+
+def _deleted(directory: Path) -> tuple[dict[str, Any], list[str]]:
+    """What was deleted of people's answers, and whether a deletion was killed: for --json, and as lines."""
+    from driftline.curate.validation.answers import FORGOTTEN
+    from driftline.pipelines.run.runner import INTENT
+
+    if (directory / INTENT).is_file():
+        line = f"answers are being deleted; that was interrupted. Go on: driftline forget {directory} --yes"
+        return {"deleting": True}, [line]
+    if not (directory / FORGOTTEN).is_file():
+        return {}, []
+    from driftline.curate.validation.answers.standing import briefly
+
+    entries, lines = briefly(directory)
+    return {"answers_deleted": entries}, lines
 
 
 @command(runs_app, "dropped", "driftline dropped photos2024 --stage filter", panel="Build")

@@ -288,6 +288,13 @@ class StageState:
         write_json(work / BEGUN, begun)
         return work, spent
 
+    def amend(self) -> None:
+        """Take finished output as it is now, after it was changed on purpose: later stages are then done again."""
+        files = listing(self.folder)
+        write_json(self.folder / FILES, {name: [c.size, c.sha256] for name, c in files.items()})
+        if self.done is not None:
+            write_json(self.folder / DONE, {**self.done, "content": content_digest(files)})
+
     def stop(self, work: Path, because: str) -> None:
         """Write why unfinished work stopped."""
         write_json(work / BEGUN, {**begun_of(work), "because": because})

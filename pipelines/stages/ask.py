@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from driftline.curate.store.answers import Answers
+    from driftline.curate.validation.answers.standing import Standing
     from driftline.curate.validation.judging.panel import Panel
 
 
@@ -214,6 +215,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     from driftline.curate.store.answers import Answers, options_of
     from driftline.curate.store.database import Place
     from driftline.curate.validation.answers.answers import worker_key
+    from driftline.curate.validation.answers.standing import deletions
 
     folder = context.root / "batches"
 
@@ -225,7 +227,18 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
 
     options = options_of(context.config.retrieve.complete_concepts())
     place = context.store() or Place(folder)
-    return Answers(place, folder, options, digests, worker_key(context.root, make))
+    since = max((entry["time"] for entry in deletions(context.root)), default=0)
+    return Answers(place, folder, options, digests, worker_key(context.root, make), since)
+
+
+def standing_of(context: Context) -> Standing:
+    """The verdicts whose answers were deleted, for the photos and the page of a run now."""
+    from driftline.curate.store.answers import options_of
+    from driftline.curate.validation.answers.standing import standing
+    from driftline.pipelines.run.state import folder_of
+
+    options = options_of(context.config.retrieve.complete_concepts())
+    return standing(context.root, folder_of(context.root, "bucket") / "members.parquet", options)
 
 
 def gold_of(
