@@ -27,6 +27,7 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.store.answers import merged
 from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.curate.validation.answers.standing import deletions
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.judges import round_folder
 from driftline.curate.validation.asking.platforms import PLATFORMS
@@ -259,7 +260,14 @@ def prolific_action(
     journal = api.Journal(context.root / "prolific" / f"{batch.name('study')}.jsonl")
     files = sorted(journal.path.parent.glob("study-*.jsonl"))
     studies = {path.stem.removeprefix("study-"): api.Journal(path) for path in files if path != journal.path}
-    studies = {name: one for name, one in studies.items() if "published" in one.done}
+    dates = {name: entry["date"] for entry in deletions(context.root) for name in entry["batches"]}
+    if action != "publish" and batch.facts["batch"] in dates:
+        raise BadConfig(
+            f"The answers to this study were deleted on {dates[batch.facts['batch']]}.",
+            "Expected a batch that is asked since then.",
+            "Prolific keeps its own copy: delete it there. Pay what is open there.",
+        )
+    studies = {name: one for name, one in studies.items() if "published" in one.done and name not in dates}
     if "published" in journal.done or not studies:
         studies[batch.facts["batch"]] = journal
     service = api.Service(endpoint or api.ENDPOINT)

@@ -263,7 +263,7 @@ def status(
 def _deleted(directory: Path) -> tuple[dict[str, Any], list[str]]:
     """What was deleted of people's answers, and whether a deletion was killed: for --json, and as lines."""
     from driftline.curate.validation.answers import FORGOTTEN
-    from driftline.pipelines.run.runner import INTENT
+    from driftline.pipelines.run.state import INTENT
 
     if (directory / INTENT).is_file():
         line = f"answers are being deleted; that was interrupted. Go on: driftline forget {directory} --yes"

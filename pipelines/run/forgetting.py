@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import read_json, read_object, remove_tree, write_json, write_parquet, write_text
+from driftline.curate.core.atomic_io import read_json, write_json
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.system.calls import sync_folder
 from driftline.curate.metadata.withdrawals import today
 from driftline.curate.release.format import Release
 from driftline.curate.store.database import open_store
-from driftline.curate.store.upkeep import answers_to, delete_answers
+from driftline.curate.store.upkeep import answers_to
 from driftline.curate.validation.answers import FORGOTTEN
-from driftline.curate.validation.answers.answers import ANSWERS, KEY
-from driftline.curate.validation.answers.standing import briefly, cells_of, deletions, keep_verdicts, people_of
-from driftline.curate.validation.asking.batches import read_batch
+from driftline.curate.validation.answers.answers import KEY, read_lines
+from driftline.curate.validation.answers.standing import briefly, cells_of, people_of
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import export_all, local_files
 from driftline.pipelines.run.bucket_copy import RECORD as COPY
-from driftline.pipelines.run.runner import INTENT, alone
+from driftline.pipelines.run.deleting import REJECTIONS, batches, begun, journals, resume, stores
+from driftline.pipelines.run.runner import alone
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import StageState, beside, folder_of
-from driftline.pipelines.stages.ask import answers_of, results_files
+from driftline.pipelines.run.state import INTENT, StageState, beside, folder_of
+from driftline.pipelines.stages.ask import results_files
 from driftline.pipelines.stages.publish import agreement_of
 from driftline.pipelines.stages.tally import Tally
-
-REJECTIONS = "suggested_rejections.csv"
-JUDGED = ("judges", "kept_labels", "unseen_labels", "least_precision")  # of a report about models
-WAY_OUT = "Delete it, and run the command again: what is deleted already stays deleted."
 
 
 def forget(context: Context, yes: bool = False) -> dict[str, Any]:
@@ -54,7 +47,7 @@ def forget(context: Context, yes: bool = False) -> dict[str, Any]:
             if files and yes:
                 write_json(root / INTENT, entry)
         else:
-            entry, files = _intent(root), _places(context)
+            entry, files = begun(root), _places(context)
         others = _other_runs(context)
         if yes:
             resume(context)
@@ -67,34 +60,6 @@ def forget(context: Context, yes: bool = False) -> dict[str, Any]:
         "other_runs": others,
         "copy": read_json(copy)["address"] if copy.is_file() else None,
     }
-
-
-def resume(context: Context) -> None:
-    """Finish what `forget` began, also after a kill; nothing if it did not begin. The folder is locked."""
-    root = context.root
-    if not (root / INTENT).is_file():
-        return
-    entry = _intent(root)
-    if entry["answers"] and entry["time"] not in [one["time"] for one in deletions(root)]:
-        _keep(context, entry)
-    for path, _ in local_files(context):
-        with closing(AnswerStore(path)) as store:
-            store.delete_all()
-    for path in (*results_files(context), *(root / "annotate").glob("*.comments.json"), root / KEY):
-        path.unlink(missing_ok=True)
-        with suppress(FileNotFoundError):
-            sync_folder(path.parent)
-    for path, lines in _journals(root):
-        write_text(path, "".join(line + "\n" for line in lines))
-    for folder in _stores(context):
-        with open_store(folder) as base:
-            delete_answers(base, _batches(root))
-    _empty_tally(context)
-    (root / INTENT).unlink()
-
-
-def _intent(root: Path) -> dict[str, Any]:
-    return read_object(root / INTENT, {"time": int, "answers": int, "people": int, "images": int}, WAY_OUT)
 
 
 def _entry(context: Context) -> dict[str, Any]:
@@ -121,19 +86,9 @@ def _entry(context: Context) -> dict[str, Any]:
         "time": int(time.time()), "date": today(), "release": Release.open(release).facts["version"],
         "answers": sum(counts.values()), "people": agreement.get("workers", 0), "images": len(counts),
         "agreement": agreement, "cells": list(cells_of(pq.read_table(tallied / "verdicts.parquet"))),
+        "batches": sorted(read_lines(results_files(context)).keys() & set(batches(root))),
         "guarantee": read_json(guarantee) if guarantee.is_file() else None,
     }  # fmt: skip
-
-
-def _keep(context: Context, entry: dict[str, Any]) -> None:
-    """Write what stays."""
-    root, tallied = context.root, folder_of(context.root, "tally")
-    verdicts, answers = (pq.read_table(tallied / f"{name}.parquet") for name in ("verdicts", "answers"))
-    record = root / "batches" / f"{read_batch(folder_of(root, 'ask'))['batch']}.json"
-    options = read_object(record, {"options": dict}, "Restore it from a copy.")["options"]
-    stored = answers_of(context, folder_of(root, "bucket"), make=False)
-    digests = stored.digests({*verdicts["id"].to_pylist(), *answers["id"].to_pylist()})
-    keep_verdicts(root, entry, verdicts, answers, digests, options, context.config.validation)
 
 
 def _places(context: Context) -> list[dict[str, str]]:
@@ -144,10 +99,10 @@ def _places(context: Context) -> list[dict[str, str]]:
         with closing(AnswerStore(path)) as store:
             places += [] if store.is_empty() else [(path, "names, answers, comments")]
     places += [(path, "names, comments") for path in sorted((root / "annotate").glob("*.comments.json"))]
-    places += [(path, "submissions that got a bonus") for path, _ in _journals(root)]
-    for folder in _stores(context):
+    places += [(path, "submissions that got a bonus") for path, _ in journals(root)]
+    for folder in stores(context):
         with open_store(folder) as base:
-            n = answers_to(base, _batches(root))
+            n = answers_to(base, batches(root))
         places += [(folder / "index.sqlite", f"{n:,} answers, keyed hashes of ids, assignments")] if n else []
     path = tallied / "answers.parquet"
     if path.is_file() and pq.read_metadata(path).num_rows:
@@ -159,45 +114,11 @@ def _places(context: Context) -> list[dict[str, str]]:
     return [{"file": str(path), "holds": holds} for path, holds in places]
 
 
-def _journals(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Journals of Prolific's studies with lines about single submissions, and the other lines: no study is published
-    twice."""
-    for path in sorted((root / "prolific").glob("*.jsonl")):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        left = [line for line in lines if not str(json.loads(line).get("step", "")).startswith("bonus")]
-        if len(left) < len(lines):
-            yield path, left
-
-
-def _stores(context: Context) -> list[Path]:
-    """Folders of stores that may hold answers to the run: its own one, and that of a run without one."""
-    folders = (context.config.store.folder(context.root), context.root / "batches")
-    return [folder for folder in folders if (folder / "index.sqlite").is_file()]
-
-
-def _batches(root: Path) -> list[str]:
-    """Names of all batches that the run asked."""
-    return sorted(path.stem for path in (root / "batches").glob("*.json"))
-
-
 def _other_runs(context: Context) -> list[str]:
     """Runs that use a store with answers to this run."""
     runs: set[str] = set()
-    for folder in _stores(context):
+    for folder in stores(context):
         with open_store(folder) as base:
-            if answers_to(base, _batches(context.root)):
+            if answers_to(base, batches(context.root)):
                 runs |= {path for (path,) in base.base.execute("SELECT path FROM runs")}
     return sorted(path for path in runs if Path(path) != context.root.absolute())
-
-
-def _empty_tally(context: Context) -> None:
-    """Leave verdicts and counts in the output of the stage, which stays finished."""
-    tallied = folder_of(context.root, "tally")
-    for word in ("next", "old"):
-        remove_tree(beside(tallied, word))
-    write_parquet(tallied / "answers.parquet", ANSWERS.empty_table())
-    report = read_json(tallied / "agreement.json")
-    of_models = {key: value for key, value in report.items() if key in JUDGED}
-    write_json(tallied / "agreement.json", {"answers": 0, "deleted": deletions(context.root), **of_models})
-    (tallied / REJECTIONS).unlink(missing_ok=True)
-    StageState(Tally(context)).amend()

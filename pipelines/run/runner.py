@@ -25,6 +25,7 @@ from driftline.pipelines.run.plan import FORCED, Plan, check_stages, confirm, da
 from driftline.pipelines.run.stage import Context, Stage
 from driftline.pipelines.run.state import (
     DONE,
+    INTENT,
     RECORD,
     StageState,
     begun_of,
@@ -37,7 +38,6 @@ from driftline.pipelines.run.state import (
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.bucket import Bucket
 
-INTENT = "forgetting.json"  # in the run folder while answers are being deleted
 OWN_FILES = (
     RECORD,
     INTENT,
@@ -107,7 +107,7 @@ def run(
         if others := left_over(context.root):
             run_log.say(others)
         if (context.root / INTENT).is_file():
-            from driftline.pipelines.run.forgetting import resume
+            from driftline.pipelines.run.deleting import resume
 
             resume(context)
         if before is not None:

@@ -23,6 +23,7 @@ from driftline.pipelines.run.stage import Stage
 from driftline.pipelines.stages import STAGES
 
 DONE, BEGUN, FILES, RECORD = "done.json", "begun.json", "files.json", "record.json"
+INTENT = "forgetting.json"  # in the run folder while answers are being deleted
 NUMBER = (int, float)
 # What done.json needs, its counts need, and begun.json may have.
 OF_DONE = {"stage": str, "fingerprint": str, "counts": dict, "seconds": NUMBER, "outside": list, "content": str}

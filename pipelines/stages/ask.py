@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import BadInput
 from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.answers import FORGOTTEN
 from driftline.curate.validation.judging.settings import key_of
 from driftline.pipelines.run.stage import Context, Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.embed import spec_of
@@ -233,12 +234,16 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
 
 def standing_of(context: Context) -> Standing:
     """The verdicts whose answers were deleted, for the photos and the page of a run now."""
+    import pyarrow.parquet as pq
+
     from driftline.curate.store.answers import options_of
-    from driftline.curate.validation.answers.standing import standing
+    from driftline.curate.validation.answers.standing import Standing, standing
     from driftline.pipelines.run.state import folder_of
 
-    options = options_of(context.config.retrieve.complete_concepts())
-    return standing(context.root, folder_of(context.root, "bucket") / "members.parquet", options)
+    if not (context.root / FORGOTTEN).is_file():
+        return Standing()
+    photos = pq.ParquetFile(folder_of(context.root, "bucket") / "members.parquet").read(["id", "sha256"])
+    return standing(context.root, photos, options_of(context.config.retrieve.complete_concepts()))
 
 
 def gold_of(

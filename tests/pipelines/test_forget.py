@@ -16,7 +16,7 @@ from support.small_runs import made
 
 import driftline as dl
 from driftline.curate.core.atomic_io import csv_text, write_json, write_text
-from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import today
@@ -26,16 +26,16 @@ from driftline.curate.validation.answers.answers import KEY, hashed
 from driftline.curate.validation.answers.standing import deletions
 from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore
-from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.annotation.batches import open_batch, prolific_action
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast.again import questions
-from driftline.pipelines.run import forgetting
+from driftline.pipelines.run import deleting
 from driftline.pipelines.run.forgetting import forget
 from driftline.pipelines.run.living import grow
-from driftline.pipelines.run.runner import INTENT, run
+from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import StageState, folder_of
+from driftline.pipelines.run.state import INTENT, StageState, folder_of
 from driftline.pipelines.stages.ask import standing_of
 
 PEOPLE = ("ZoeCanary", "CrowdCanary")  # on the page of this machine; in results of a crowd
@@ -136,12 +136,12 @@ def test_no_byte_names_anybody_and_a_later_release_has_the_same_labels_and_says_
 
 
 STEPS: tuple[tuple[Any, str], ...] = (
-    (forgetting, "keep_verdicts"),
+    (deleting, "keep_verdicts"),
     (AnswerStore, "delete_all"),
-    (forgetting, "sync_folder"),
-    (forgetting, "write_text"),
-    (forgetting, "delete_answers"),
-    (forgetting, "write_parquet"),
+    (deleting, "sync_folder"),
+    (deleting, "write_text"),
+    (deleting, "delete_answers"),
+    (deleting, "write_parquet"),
     (StageState, "amend"),
 )
 
@@ -227,6 +227,23 @@ def test_an_open_page_goes_on_and_enough_new_answers_decide(root: Path) -> None:
     assert kept not in [row[0] for row in labels(Release.open(root))]
     with closing(answer_store_of(context)) as store:
         assert store.batch["items"] == {}, "nobody is asked again"
+
+
+def test_a_study_whose_answers_were_deleted_is_not_collected_again(root: Path) -> None:
+    forget(context_of(root), yes=True)
+    assert (root / "prolific" / "study-b1.jsonl").read_text() == '{"format": 1}\n{"step": "study", "result": "s1"}\n'
+    for action in ("collect", "status", "bonus"):
+        with pytest.raises(BadConfig, match=f"were deleted on {today()}.*Prolific keeps its own copy"):
+            prolific_action(context_of(root), action)
+
+
+def test_what_others_answered_in_the_same_store_before_does_not_count_again(root: Path) -> None:
+    before = labels(Release.open(root))
+    with open_store(root / "store") as store, store.transaction() as base:
+        base.execute("UPDATE answers SET batch = 'other', labels = '[\"none\"]', time = 1")  # of another run by now
+    forget(context_of(root), yes=True)
+    run(context_of(root))
+    assert labels(Release.open(root)) == before
 
 
 def test_a_run_without_a_release_or_without_people_has_nothing_to_forget(root: Path) -> None:

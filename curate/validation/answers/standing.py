@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import write_parquet
+from driftline.curate.core.atomic_io import json_value, write_parquet
+from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.store.answers import page_changes
@@ -83,12 +84,12 @@ class Standing:
 
 def deletions(root: Path) -> list[dict[str, Any]]:
     """What was deleted in a run folder, the oldest first: `time` (seconds since the epoch), `date`, `release` before
-    it, how many `answers` of how many `people` to how many `images`, their `agreement`, and `cells`: what `cells_of`
-    counts."""
+    it, how many `answers` of how many `people` to how many `images`, their `agreement`, `cells`: what `cells_of`
+    counts, and the names of the `batches` that had answers."""
     path = root / FORGOTTEN
     if not path.is_file():
         return []
-    entries: list[dict[str, Any]] = json.loads((pq.read_schema(path).metadata or {}).get(KEY, b"[]"))
+    entries: list[dict[str, Any]] = json_value((pq.read_schema(path).metadata or {}).get(KEY, b"[]"))
     return entries
 
 
@@ -102,21 +103,17 @@ def briefly(root: Path) -> tuple[list[dict[str, Any]], list[str]]:
     ]
 
 
-def standing(root: Path, members: Path, options: Mapping[str, str]) -> Standing:
-    """What stands in a run folder. members: `members.parquet`, which knows the photos. options: concept → fingerprint
-    of what people read about it now."""
-    path = root / FORGOTTEN
-    if not path.is_file():
-        return Standing()
-    table = pq.ParquetFile(path).read()
-    photos = pq.ParquetFile(members).read(["id", "sha256"])
+def standing(root: Path, photos: pa.Table, options: Mapping[str, str]) -> Standing:
+    """What stands in a run folder. photos: id and sha256 of the run's photos. options: concept → fingerprint of what
+    people read about it now. Raises BadInput for a damaged file, MissingFile without one."""
+    table = _rows(root)
     ids = defaultdict[str, list[str]](list)
     for id_, digest in rows_of(
         photos.filter(pc.is_in(photos["sha256"], value_set=table["sha256"].combine_chunks())), "id", "sha256"
     ):
         ids[digest].append(id_)
     pages = set(table["options"].to_pylist())
-    fits = {text for text in pages if not page_changes(json.loads(text), options)}
+    fits = {text for text in pages if not page_changes(json_value(text), options)}
     rows = {
         (id_, row["concept"]): row
         for row in table.to_pylist()
@@ -124,6 +121,11 @@ def standing(root: Path, members: Path, options: Mapping[str, str]) -> Standing:
         for id_ in ids.get(row["sha256"], ())
     }
     return Standing(rows, deletions(root))
+
+
+def _rows(root: Path) -> pa.Table:
+    way_out = "Restore it from a copy: without it, images are asked about again."
+    return read_parquet(root / FORGOTTEN, COLUMNS.names, way_out)
 
 
 def keep_verdicts(
@@ -140,7 +142,7 @@ def keep_verdicts(
     entry: see `deletions`. verdicts: of everything asked. answers: table of ANSWERS. digests: id → SHA-256. options:
     see `standing`. An answer is about every concept of its page: a photo gets a verdict for each.
     """
-    before = pq.ParquetFile(root / FORGOTTEN).read().to_pylist() if (root / FORGOTTEN).is_file() else []
+    before = _rows(root).to_pylist() if (root / FORGOTTEN).is_file() else []
     text = json.dumps(dict(options), sort_keys=True)
     rows = {(row["sha256"], row["concept"], row["options"]): row for row in before}
     counts = people_of(answers)
