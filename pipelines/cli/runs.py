@@ -256,12 +256,23 @@ def status(
         from driftline.curate.release.selection import few  # imports numpy
 
         lines.append(f"withdrawn: {len(withdrawn):,} photos, {few(withdrawn)} ({directory / NAME})")
-    deleted, more = _deleted(directory)
-    show(as_json, document | deleted, "\n".join([*lines, *more]))
+    people, more = _people(directory)
+    show(as_json, document | people, "\n".join([*lines, *more]))
+
+
+def _people(directory: Path) -> tuple[dict[str, Any], list[str]]:
+    """Alarms about participants, and what was deleted of people's answers or is being deleted: for --json, and as
+    lines."""
+    alarms: list[str] = []
+    if any((directory / "annotate").glob("*.alarms.json")):
+        from driftline.pipelines.annotation.study import alarms as of_study
+
+        alarms = of_study(directory)
+    deleted, lines = _deleted(directory)
+    return deleted | ({"alarms": alarms} if alarms else {}), [*alarms, *lines]
 
 
 def _deleted(directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """What was deleted of people's answers, and whether a deletion was killed: for --json, and as lines."""
     from driftline.curate.validation.answers import FORGOTTEN
     from driftline.pipelines.run.state import INTENT
 

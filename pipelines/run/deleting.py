@@ -47,7 +47,7 @@ def resume(context: Context) -> None:
     for path, _ in local_files(context):
         with closing(AnswerStore(path)) as store:
             store.delete_all()
-    for path in (*results_files(context), *(root / "annotate").glob("*.comments.json"), root / KEY):
+    for path in (*results_files(context), *beside_answers(root), root / KEY):
         path.unlink(missing_ok=True)
         with suppress(FileNotFoundError):
             sync_folder(path.parent)
@@ -86,6 +86,13 @@ def _empty_tally(context: Context) -> None:
     write_json(tallied / "agreement.json", {"answers": 0, "deleted": deletions(context.root), **of_models})
     (tallied / REJECTIONS).unlink(missing_ok=True)
     StageState(Tally(context)).amend()
+
+
+def beside_answers(root: Path) -> list[Path]:
+    """Comments, alarms and links of the local page."""
+    return sorted(
+        path for end in ("*.comments.json", "*.alarms.json", "links-*.csv") for path in (root / "annotate").glob(end)
+    )
 
 
 def journals(root: Path) -> Iterator[tuple[Path, list[str]]]:

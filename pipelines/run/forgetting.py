@@ -21,7 +21,7 @@ from driftline.curate.validation.answers.standing import briefly, cells_of, peop
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import export_all, local_files
 from driftline.pipelines.run.bucket_copy import RECORD as COPY
-from driftline.pipelines.run.deleting import REJECTIONS, batches, begun, journals, resume, stores
+from driftline.pipelines.run.deleting import REJECTIONS, batches, begun, beside_answers, journals, resume, stores
 from driftline.pipelines.run.runner import alone
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import INTENT, StageState, beside, folder_of
@@ -98,7 +98,7 @@ def _places(context: Context) -> list[dict[str, str]]:
     for path, _ in local_files(context):
         with closing(AnswerStore(path)) as store:
             places += [] if store.is_empty() else [(path, "names, answers, comments")]
-    places += [(path, "names, comments") for path in sorted((root / "annotate").glob("*.comments.json"))]
+    places += [(path, "names") for path in beside_answers(root)]
     places += [(path, "submissions that got a bonus") for path, _ in journals(root)]
     for folder in stores(context):
         with open_store(folder) as base:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from support.annotated import PEOPLE, annotated_copy, answer, context_of
 from support.console import driftline
 from support.helpers import album, photo_config
 from support.small_runs import made
 
 import driftline as dl
-from driftline.curate.core.atomic_io import csv_text, write_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import today
 from driftline.curate.release import Release
@@ -25,68 +23,21 @@ from driftline.curate.store.database import open_store, register_run
 from driftline.curate.validation.answers.answers import KEY, hashed
 from driftline.curate.validation.answers.standing import deletions
 from driftline.curate.validation.asking.batches import NONE
-from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore
+from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import open_batch, prolific_action
 from driftline.pipelines.annotation.server import answer_store_of
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast.again import questions
 from driftline.pipelines.run import deleting
 from driftline.pipelines.run.forgetting import forget
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import INTENT, StageState, folder_of
 from driftline.pipelines.stages.ask import standing_of
 
-PEOPLE = ("ZoeCanary", "CrowdCanary")  # on the page of this machine; in results of a crowd
-WRONG = "2011-05-01"  # photos of this day get other answers
-
-
-def context_of(root: Path, *changes: str) -> Context:
-    return Context(
-        root, load(root / "driftline.yaml", changes), RunLog(root / "log.jsonl", quiet=True), changes=changes
-    )
-
-
-def answer(root: Path, *changes: str) -> int:
-    """Two people answer the open batch; returns how many images they were asked."""
-    context = context_of(root, *changes)
-    batch = open_batch(context).facts
-    lines = []
-    with closing(answer_store_of(context)) as store:
-        for item, id_ in batch["items"].items():
-            label = next(thing for thing in ("car", "bus") if thing in id_)
-            labels = [NONE] if WRONG in id_ else [label]
-            store.answer(PEOPLE[0], item, labels, False, 2)
-            assignment = f"CanaryAssignment-{item}"
-            lines.append((item, assignment, PEOPLE[1], "Submitted", "", 3, batch["batch"], item, label, "no", ""))
-        store.flag(PEOPLE[0], item, "CanaryComment")
-        write_json(store.path.with_suffix(".comments.json"), store.comments())
-    write_text(root / "answers" / f"crowd-{batch['batch']}.csv", csv_text(COLUMNS, lines))
-    return len(lines)
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a release, which two people answered."""
-    root = tmp_path_factory.mktemp("forget") / "run"
-    album(root / "photos", 4)
-    text = photo_config("  per_class: 4").replace("{method: catalogue}", "{method: crowd, workers: 2, agree: 2}")
-    (root / "driftline.yaml").write_text(text)
-    run(context_of(root))
-    assert answer(root) == 23
-    run(context_of(root))
-    journal = ['{"format": 1}', '{"step": "study", "result": "s1"}', '{"step": "bonus CanarySubmission,1.00"}']
-    write_text(root / "prolific" / "study-b1.jsonl", "".join(line + "\n" for line in journal))
-    return root
-
 
 @pytest.fixture
-def root(first: Path, tmp_path: Path) -> Path:
-    copy = Path(shutil.copytree(first, tmp_path / "run"))
-    with closing(sqlite3.connect(copy / "store" / "index.sqlite")) as base, base:
-        base.execute("UPDATE runs SET path = ?", (str(copy),))
-    return copy
+def root(tmp_path: Path) -> Path:
+    return annotated_copy(tmp_path)
 
 
 def traces(root: Path) -> list[str]:

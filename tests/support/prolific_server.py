@@ -86,6 +86,8 @@ class Prolific:
             if query.get("ordering") != ["started_at"]:  # in no order: another one on each page
                 rows = rows[int(query.get("page", ["1"])[0]) :] + rows[: int(query.get("page", ["1"])[0])]
             return self.page(rows, query)
+        if method == "GET" and parts[0] == "submissions" and len(parts) == 2:
+            return (200, self.submissions[parts[1]]) if parts[1] in self.submissions else (404, {"error": "none"})
         if parts[0] == "submissions" and parts[2] == "transition":
             return self._decide(self.submissions[parts[1]], body)
         return 404, {"error": "no such path"}
