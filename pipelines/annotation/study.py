@@ -110,6 +110,13 @@ class Participants:
     asked: list[float] = field(default_factory=list)
     """when Prolific was asked, in the last minute"""
 
+    def __post_init__(self) -> None:
+        """Raises BadConfig for a study that asks Prolific, without a token in the environment."""
+        if self.study.admit == "prolific":
+            from driftline.curate.validation.asking.platforms.prolific_api import Service
+
+            Service()
+
     def carried(self, name: str) -> str:
         """The name with its signature, as pages and forms carry it: nobody answers, or takes back, for another."""
         return f"{name}:{signed(self.key, 'page', self.batch, name)}"
@@ -153,7 +160,8 @@ class Participants:
             self.asked.append(now)
             try:
                 one = api.Service(self.endpoint or api.ENDPOINT).call("GET", f"/submissions/{session}/")
-            except Unfinished as error:
+            except (Unfinished, BadConfig) as error:  # BadConfig: it refuses our token
+                self.say(str(error))
                 raise Unfinished("Prolific does not answer now.", "", "Try again in a minute.") from error
             except DriftlineError:
                 return None

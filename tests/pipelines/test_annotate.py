@@ -596,9 +596,17 @@ class TestStudy:
     def test_who_has_no_open_submission_at_prolific_is_kept_out(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("PROLIFIC_TOKEN", "t")
         rules = study_of("DONE42", 2, "", "prolific")
+        with pytest.raises(BadConfig, match="The variable PROLIFIC_TOKEN holds no token"):
+            Participants(rules, "b", "key", folder / "b.sqlite", str)
+        monkeypatch.setenv("PROLIFIC_TOKEN", "another")
+        said: list[str] = []
         with prolific_server() as service:
+            people = Participants(rules, "b", "key", folder / "b.sqlite", said.append, service.url)
+            with pytest.raises(Unfinished, match="Prolific does not answer now. Try again in a minute"):
+                people.admitted(self.COMING)
+            assert "refuses the token" in said[0]
+            monkeypatch.setenv("PROLIFIC_TOKEN", service.token)
             for id_, status in (("x1", "ACTIVE"), ("x2", "RETURNED")):
                 row = {"id": id_, "participant_id": "p1", "status": status, "study": "s1", "started_at": "1"}
                 service.submissions[id_] = row

@@ -107,7 +107,9 @@ class World:
         )
 
     def participants(self, admit: str) -> Participants:
-        return Participants(study_of("C1", 2, "", admit), "b", "key", self.own / "annotate" / "b.sqlite", str)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PROLIFIC_TOKEN", "t")
+            return Participants(study_of("C1", 2, "", admit), "b", "key", self.own / "annotate" / "b.sqlite", str)
 
 
 @pytest.fixture(scope="module")
