@@ -7,18 +7,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from driftline.stream_builder.shifts.base import Images, Labels, check_images, rotate
-from driftline.stream_builder.shifts.rotation import Rotation
+from driftline.stream_builder.shifts.base import Images, Labels, Shift, check_images, rotate
 
 
 @dataclass(frozen=True)
-class ConditionalRotation(Rotation):
+class ConditionalRotation(Shift):
     """Rotates even classes counter-clockwise and odd ones clockwise by `degrees` × count [Seq-to-Final, sec. 2.2].
 
     A conditional shift: P(X | Y) moves differently for different Y. Classes are those before any label flip.
     """
 
     code: ClassVar[str] = "r"
+    acts_on: ClassVar[str] = "geometry"
+    fractional: ClassVar[bool] = True
+    adds: ClassVar[str] = "degrees"
+    by_image: ClassVar[bool] = True
+    degrees: float = 30.0
+    """angle"""
 
     def apply(
         self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
