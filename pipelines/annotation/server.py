@@ -126,7 +126,8 @@ class Pages:
         self.store = answer_store_of(context)
         batch = open_batch(context)
         name = batch.facts["batch"]
-        self.participants = study and Participants(study, name, self.store.key, self.store.path, say)
+        key, path = self.store.key, self.store.path
+        self.participants = None if study is None else Participants(study, name, key, path, say)
         self.images, self.before = batch.images(), len(batch.before)
         self.blurred = set(self.store.batch["blur"])
         self.results = context.root / context.config.validation.answers / f"{batch.name('annotate')}.csv"

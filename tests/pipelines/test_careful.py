@@ -195,15 +195,15 @@ def test_a_release_by_default_settings_holds_what_attribution_needs_and_no_canar
     for name in EXPORTS:
         EXPORTS[name](release, tmp_path / "exports" / name)
     from_release(release).save(tmp_path / "exports" / "stream")
-    place, shared = tmp_path / "exports" / "stream", tmp_path / "shared"
+    place, pages = tmp_path / "exports" / "stream", tmp_path / "shared"
     assert evaluate(Stream.load(place), "clear-iid", ["nearest-mean"], [0], {}, out=tmp_path / "rows")
-    dl.report(tmp_path / "rows", shared / "report", stream=[place])
-    pack([tmp_path / "rows"], "ours", shared / "ours.zip")
-    board = {"out": shared / "board.md", "site": shared / "site"}
-    dl.leaderboard(shared / "ours.zip", stream=[place], again=1, public_value="drawn", **board)
-    assert "nearest-mean" in everything(shared / "site")
-    assert ' | in_domain":' in everything(shared), "what is packed is seen, too"
-    left = everything(release.path, tmp_path / "exports", tmp_path / "rows", shared)
+    dl.report(tmp_path / "rows", pages / "report", stream=[place])
+    pack([tmp_path / "rows"], "ours", pages / "ours.zip")
+    board = {"out": pages / "board.md", "site": pages / "site"}
+    dl.leaderboard(pages / "ours.zip", stream=[place], again=1, public_value="drawn", **board)
+    assert "nearest-mean" in everything(pages / "site")
+    assert ' | in_domain":' in everything(pages), "what is packed is seen, too"
+    left = everything(release.path, tmp_path / "exports", tmp_path / "rows", pages)
     assert [name for name in PLANTED if name in left] == []
     assert [name for name in NEEDED if name not in left] == []
     shown = release.table.to_pylist()
