@@ -18,12 +18,12 @@ from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
 from driftline.eval.service_log.lost import Lost, lost_of
 from driftline.eval.service_log.parts import Confidence, Part, confidence_of, parts_of
 from driftline.eval.service_log.periods import DAY, Periods, periods_of
-from driftline.eval.service_log.reading import LATER, UNTIMED, Log, read_log
+from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log, read_log
 from driftline.eval.service_log.trend import Break, Decay, Line, Split, break_of, decay, line, split
 from driftline.eval.service_log.unlabelled import Estimates, estimates
 from driftline.eval.service_log.versions import Version, read_versions
 
-UNITS = ("month", "week", "day")
+UNITS = ("year", "month", "week", "day")
 FEWEST = 4  # periods of the unit that is chosen
 
 
@@ -87,7 +87,8 @@ def aged(
 
     log, labels: one or several files (Parquet, CSV, JSON lines), data frames, Arrow tables, rows, or columns by name,
     as `read_log` has them. versions: as `read_versions` has them. period: month, week, day, year, a number of parts, or
-    auto: the longest of which the log has four. until: a date; what came later is not used.
+    auto: the longest of month, week and day of which the log has four; year where most months have fewer than ten
+    labels. until: a date; what came later is not used.
     cost_error, cost_retrain: of one wrong answer and of one training, in one currency.
 
     Raises MissingFile, BadInput and BadConfig.
@@ -153,7 +154,13 @@ def _moment(until: str | int) -> int:
 
 
 def _unit(log: Log) -> str:
-    return next((unit for unit in UNITS[:-1] if len(periods_of(log.time, unit)) >= FEWEST), UNITS[-1])
+    """The longest of which the log has four; years only where most cells of months have too few labels."""
+    units = [unit for unit in UNITS[:-1] if len(periods_of(log.time, unit)) >= FEWEST] + [UNITS[-1]]
+    if units[0] != UNITS[0]:
+        return units[0]
+    months, there = periods_of(log.time, units[1]), log.label != NONE
+    counts = np.bincount(log.version[there] * len(months) + months.number(log.time[there]))
+    return units[int(np.median(counts[counts > 0]) >= LEAST) if there.any() else 1]
 
 
 def _trained(log: Log, stated: Mapping[str, Version], version: int) -> int:

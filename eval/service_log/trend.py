@@ -119,7 +119,7 @@ def fading(cells: Cells, fit: Line) -> Fading | None:
     use = cells.usable
     version, lag = cells.version[use], cells.lag[use]
     accuracy, n = cells.accuracy[use], cells.effective[use]
-    chance = float(np.average(cells.chance[use], weights=n))
+    chance = cells.chance
     period = np.unique(cells.period[use], return_inverse=True)[1]
     place = np.array([fit.places[v] for v in version.tolist()])
     if not fit.slope < 0 or not (fit.coefficients[:-1] > chance).all():
@@ -249,10 +249,9 @@ class Decay:
     high: Floats
     retained: Floats
     """(A,) share of the accuracy above chance that is left"""
-    retained_low: Floats
-    retained_high: Floats
     half_life: float
-    """lags until half of it is left; infinity: not reached; NaN: never above chance, or no second age"""
+    """lags until half of it is left, by the curve that only falls; infinity: not reached; NaN: never above chance, or
+    no second age"""
     half_life_low: float
     half_life_high: float
     versions: Ints
@@ -262,22 +261,36 @@ class Decay:
 def decay(cells: Cells, fit: Line, rng: np.random.Generator) -> Decay:
     """Replicates draw each cell again, with the scatter of labels and of periods."""
     use = cells.usable
-    r, chance = _placed(cells, use, cells.accuracy), _placed(cells, use, cells.chance)
+    r, n = (_placed(cells, use, values) for values in (cells.accuracy, cells.effective))
     lags = np.flatnonzero((~np.isnan(r)).any(0))
     drawn = np.stack([_placed(cells, use, _put(use, values)) for values in _drawn(cells, fit, rng)])
     values, count = _by_age(r[None], lags)
     draws, _ = _by_age(drawn, lags)
-    left, lefts = (_left(one, chance, lags) for one in (r[None], drawn))
+    left, lefts = (_left(one, cells.chance, lags) for one in (r[None], drawn))
     low, high = quantiles(draws, (0.025, 0.975))
-    left_low, left_high = quantiles(lefts, (0.025, 0.975))
-    since = (lags - lags[0]).astype(np.float64) if len(lags) else np.zeros(0)
-    if len(lags) < 2 or not np.isfinite(left[0]).all():
-        half = (math.nan,) * 3
-    else:
-        times = first_below(lefts, 0.5, since)
-        ends = quantiles(times, (0.025, 0.975))
-        half = (float(first_below(left, 0.5, since)[0]), float(ends[0]), float(ends[1]))
-    return Decay(lags, values[0], np.clip(low, 0, 1), np.clip(high, 0, 1), left[0], left_low, left_high, *half, count)
+    worth = count**2 / np.maximum(np.where(_both(r, lags), 1 / n[:, lags], 0).sum(0), EMPTY)
+    since = lags - lags[:1].astype(np.float64)
+    half, times = (_half_life(one, worth, since) for one in (left, lefts))
+    ends = quantiles(times, (0.025, 0.975))
+    return Decay(
+        lags, values[0], np.clip(low, 0, 1), np.clip(high, 0, 1), left[0],
+        float(half[0]), float(ends[0]), float(ends[1]), count,
+    )  # fmt: skip
+
+
+def _half_life(left: Floats, worth: Floats, since: Floats) -> Floats:
+    """(B,) lags until half is left, of shares (B, A) of so many labels (A,), by the nearest curve that only falls
+    (isotonic): the first of many small cells that is low by chance ends nothing."""
+    from scipy.optimize import isotonic_regression
+
+    there = np.isfinite(left[0])
+    if there.sum() < 2 or not there[0]:
+        return np.full(len(left), math.nan)
+    out = np.full(len(left), math.nan)
+    for k in np.flatnonzero(np.isfinite(left[:, there]).all(1)).tolist():
+        falls = isotonic_regression(left[k, there], weights=worth[there], increasing=False).x
+        out[k] = first_below(falls / falls[0], 0.5, since[there])
+    return out
 
 
 def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
@@ -315,20 +328,20 @@ def _placed(cells: Cells, use: npt.NDArray[np.bool_], values: Floats) -> Floats:
 
 def _by_age(r: Floats, lags: Ints) -> tuple[Floats, Ints]:
     """r (B, V, L) → (B, A) accuracy by age, (A,) number of versions."""
-    if not len(lags):
-        return np.zeros((len(r), 0)), np.zeros(0, np.int64)
-    own = r[:, :, lags[0]]
-    both = ~np.isnan(r[0][:, lags]) & ~np.isnan(own[0])[:, None]
+    own, both = r[:, :, lags[0]], _both(r[0], lags)
     change = np.where(both, r[:, :, lags] - own[:, :, None], 0).sum(1) / np.where(both.any(0), both.sum(0), np.nan)
     return np.nanmean(own, 1)[:, None] + change, both.sum(0)
 
 
-def _left(r: Floats, chance: Floats, lags: Ints) -> Floats:
-    """r (B, V, L), chance (V, L) → (B, A) share above chance that versions have left: a ratio of sums."""
-    if not len(lags):
-        return np.zeros((len(r), 0))
-    above = (r - chance)[:, :, lags]
-    both = ~np.isnan(above[0]) & ~np.isnan(above[0][:, :1])
+def _both(r: Floats, lags: Ints) -> npt.NDArray[np.bool_]:
+    """r (V, L) → (V, A) whether a version was tested at an age and at the youngest of all."""
+    there = ~np.isnan(r[:, lags])
+    return there & there[:, :1]
+
+
+def _left(r: Floats, chance: float, lags: Ints) -> Floats:
+    """r (B, V, L) → (B, A) share above chance that versions have left: a ratio of sums."""
+    above, both = (r - chance)[:, :, lags], _both(r[0], lags)
     now, first = (np.where(both, one, 0).sum(1) for one in (above, above[:, :, :1]))
     return np.where(first > 0, now / np.where(first > 0, first, 1), np.nan)
 

@@ -326,3 +326,16 @@ def test_intervals_hold_the_truth_in_simulated_logs() -> None:
             out.append(fit.low <= slope <= fit.high)
     assert np.mean(holds) >= 0.93
     assert 1 - np.mean(ageing) <= 0.07
+
+
+def test_one_month_of_few_labels_that_is_low_by_chance_is_no_half_life() -> None:
+    rows = [row for month in range(1, 13) for row in rows_of("v1", month, 0.5 if month == 5 else 0.88, 50)]
+    assert aged(rows, period="month")["half_life_days"] is None
+
+
+def test_logs_of_many_years_with_few_labels_a_month_are_cut_into_years() -> None:
+    years = [row | {"time": f"{2000 + year}{row['time'][4:]}", "id": f"{year}-{row['id']}"}
+             for year in range(6) for month in range(1, 13) for row in rows_of("v1", month, 0.8, 5)]  # fmt: skip
+    assert aged(years, versions={"v1": "2000"})["period"] == "year"
+    twice = [row | {"id": f"{k}-{row['id']}"} for k in range(2) for row in years]
+    assert aged(twice, versions={"v1": "2000"})["period"] == "month"
