@@ -82,7 +82,7 @@ CASES = (
     World(), World("linear"), World("exponential"), World("sudden"),
     World("linear", customers=20, apart=0.05), World("linear", selective=True),
     World("linear", late=True, months=12, versions=(0, 5)), World(versions=(0,)),
-    World("exponential", n=2000, months=24, versions=(0,)),
+    World("exponential", n=2000, months=24, versions=(0,)), World("exponential", n=60, months=30, versions=(0, 10)),
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -107,11 +108,21 @@ class Fading:
     def at(self, version: int, lag: float) -> tuple[float, float]:
         """As `Line.at`."""
         fit = self.line
+        x = self.design(np.array([version]), np.array([lag]))[0]
         level, rate = (float(fit.coefficients[k]) for k in (fit.places[version], -1))
-        left = math.exp(-rate * lag)
-        x = np.zeros(len(fit.coefficients))
-        x[fit.places[version]], x[-1] = left, -level * lag * left
-        return self.chance + level * left, math.sqrt(float(x @ fit.covariance @ x) + fit.variance)
+        return self.chance + level * math.exp(-rate * lag), math.sqrt(float(x @ fit.covariance @ x) + fit.variance)
+
+    def design(self, version: Ints, lag: npt.NDArray[Any]) -> Floats:
+        """(K, V + 1) change of the accuracy of versions (K,) at ages (K,) with each coefficient."""
+        place = np.array([self.line.places[v] for v in version.tolist()])
+        return _bent(place, lag, self.line.coefficients[:-1], float(self.line.coefficients[-1]))
+
+
+def _bent(place: Ints, lag: npt.NDArray[Any], levels: Floats, rate: float) -> Floats:
+    out = np.zeros((len(lag), len(levels) + 1))
+    left = np.exp(-rate * lag)
+    out[np.arange(len(lag)), place], out[:, -1] = left, -levels[place] * lag * left
+    return out
 
 
 def fading(cells: Cells, fit: Line) -> Fading | None:
@@ -131,10 +142,8 @@ def fading(cells: Cells, fit: Line) -> Fading | None:
     rate = -fit.slope / float(levels.mean())
     inverse, loss = np.zeros((0, 0)), math.inf
     for _ in range(STEPS):
-        left = np.exp(-rate * lag)
-        design = np.zeros((len(lag), len(levels) + 1))
-        design[np.arange(len(lag)), place], design[:, -1] = left, -levels[place] * lag * left
-        rest = accuracy - chance - levels[place] * left
+        design = _bent(place, lag, levels, rate)
+        rest = accuracy - chance - levels[place] * np.exp(-rate * lag)
         change, inverse, _ = _solved(design, period, rest, of_labels, between)
         loss = _solved(design[:, :0], period, rest, of_labels, between)[2]
         levels, rate = levels + change[:-1], rate + float(change[-1])
@@ -294,8 +303,9 @@ def _half_life(left: Floats, worth: Floats, since: Floats) -> Floats:
 
 
 def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
-    """(B, K) accuracies of the usable cells as other labels and other periods would have them. Where versions share
-    ages, what is special to periods is what an own level of each age leaves: a curve that bends is no scatter."""
+    """(B, K) accuracies of the usable cells as other labels and other periods would have them. What is special to
+    periods is what a curve leaves: an own level of each age where versions share ages, else a fall that slows down if
+    it fits better than the line. A curve that bends is no scatter."""
     use = cells.usable
     p, n = cells.accuracy[use], cells.effective[use]
     of_labels = np.maximum(p * (1 - p), 1 / (n + 4)) / n
@@ -303,10 +313,12 @@ def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
     ages = [np.unique(of[use], return_inverse=True)[1] for of in (cells.version, cells.lag)]
     design = np.concatenate([np.eye(int(of.max(initial=0)) + 1)[of] for of in ages], 1)
     free = len(p) - int(np.linalg.matrix_rank(design)) if len(p) else 0
-    between, more = fit.between, 1.0
+    between, more, above = fit.between, 1.0, p - cells.chance
+    if free < FREE and (bent := fading(cells, fit)) is not None and bent.line.loss < fit.loss:
+        design, free = bent.design(cells.version[use], cells.lag[use]), len(p) - len(fit.coefficients)
     if free >= FREE:
-        between = _between(design, period, p, _of_labels(p, n), free)
-        more = max(_solved(design, period, p, _of_labels(p, n), between)[2] / free, 1.0)
+        between = _between(design, period, above, _of_labels(p, n), free)
+        more = max(_solved(design, period, above, _of_labels(p, n), between)[2] / free, 1.0)
     wide = float(student((free if free >= FREE else fit.free) + 1)) / Z if fit.free > 0 else 1.0
     shared = rng.standard_normal((REPLICATES, int(period.max(initial=0)) + 1))[:, period] * math.sqrt(between) * wide
     return p + shared + rng.standard_normal((REPLICATES, len(p))) * np.sqrt(of_labels * more)

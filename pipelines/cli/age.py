@@ -54,7 +54,7 @@ def age(
         str | None, option("--columns", "YAML", "Columns with other names, as in '{time: ts, prediction: answer}'.")
     ] = None,
     period: Annotated[
-        str, option("--period", "UNIT", "month, week, day, year, N parts; auto: the longest with four periods and enough labels.")
+        str, option("--period", "UNIT", "month, week, day, year, N parts; auto: chosen by length and labels.")
     ] = "auto",
     until: Annotated[
         str | None, option("--until", "DATE", "Use only what was there on this day: predictions and labels.")

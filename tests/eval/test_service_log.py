@@ -339,3 +339,10 @@ def test_logs_of_many_years_with_few_labels_a_month_are_cut_into_years() -> None
     assert aged(years, versions={"v1": "2000"})["period"] == "year"
     twice = [row | {"id": f"{k}-{row['id']}"} for k in range(2) for row in years]
     assert aged(twice, versions={"v1": "2000"})["period"] == "month"
+
+
+def test_a_curve_that_bends_is_no_difference_of_months() -> None:
+    rows = [row for k in range(12) for row in rows_of("v1", 1 + k, 0.25 + 0.63 * 0.5 ** (k / 4), 400)]
+    aged = dl.age(pd.DataFrame(rows), versions=VERSIONS)
+    assert aged.decay.half_life == pytest.approx(4, abs=0.05)
+    assert 0.5 < aged.decay.half_life_high - aged.decay.half_life_low < 1.5
