@@ -62,6 +62,7 @@ PROTOCOLS = Registry(
     group="protocols",
     base="driftline.eval.protocol:Protocol",
 )
+OF_LOGS = "log"  # of runs that driftline age writes: they are read, and not run
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,10 @@ def _current(kind: type[Protocol]) -> type[Protocol]:
 def stored_protocol(name: str) -> type[Protocol]:
     """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module; and
     BadPlugin as `protocol_named`."""
+    if name == OF_LOGS:
+        from driftline.eval.service_log.protocol import Served
+
+        return Served
     if name not in PROTOCOLS:
         raise UnknownName(
             f"The rows are of the protocol {name!r}, which is not registered.",
@@ -250,7 +255,7 @@ def stored_protocol(name: str) -> type[Protocol]:
 
 def kind_of(document: Document) -> type[Protocol]:
     """The class of a document's protocol; the base class, with its default texts, if that is not known here."""
-    if document["protocol"] not in PROTOCOLS:
+    if document["protocol"] not in (*PROTOCOLS, OF_LOGS):
         return Protocol
     return stored_protocol(document["protocol"])
 

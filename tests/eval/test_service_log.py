@@ -346,3 +346,53 @@ def test_a_curve_that_bends_is_no_difference_of_months() -> None:
     aged = dl.age(pd.DataFrame(rows), versions=VERSIONS)
     assert aged.decay.half_life == pytest.approx(4, abs=0.05)
     assert 0.5 < aged.decay.half_life_high - aged.decay.half_life_low < 1.5
+
+
+def in_shadow() -> Rows:
+    """Two versions that answer the same 300 inputs in each of four months; of v1 one month more."""
+    rng, rows = np.random.default_rng(0), []
+    for month in (1, 2, 3, 4, 5):
+        hard, label = rng.random(300), rng.integers(0, 4, 300)
+        for version, skill in (("v1", 0.80), ("v2", 0.86)):
+            right = hard < skill
+            rows += [{"time": f"2026-0{month}-10", "id": f"{month}-{i}", "version": version, "label": str(label[i]),
+                      "prediction": str(label[i] if right[i] else (label[i] + 1) % 4)}
+                     for i in range(300) if version == "v1" or month < 5]  # fmt: skip
+    return rows
+
+
+def test_two_versions_of_a_log_are_compared_on_the_inputs_that_both_answered(tmp_path: Path) -> None:
+    pd.DataFrame(in_shadow()).to_parquet(tmp_path / "log.parquet")
+    (tmp_path / "versions.csv").write_text("version,trained_to\nv1,2026-01-01\nv2,2026-01-01\n")
+    words = ("age", "log.parquet", "--versions", "versions.csv", "--runs", "runs")
+    assert driftline(*words, here=tmp_path).returncode == 0
+    done = driftline("compare", "runs/v1", "runs/v2", "--json", here=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (difference,) = json.loads(done.stdout)["differences"]
+    rows = pd.DataFrame(in_shadow())
+    right = (rows["prediction"] == rows["label"])[rows["time"] < "2026-05"].groupby(rows["version"]).mean()
+    assert [difference[side] for side in ("a", "b")] == pytest.approx(right.tolist())
+    assert difference["settings"] == {"version": ["v1", "v2"]}
+    assert difference["p"] < 1e-6
+    low, high = difference["interval"]
+    own = (right["v2"] - right["v1"]) * (1 - right["v2"] + right["v1"]) / 1200  # v2 is right where v1 is
+    assert high - low == pytest.approx(2 * 1.96 * own**0.5, rel=0.02)
+    assert driftline("report", "runs", "--out", "report", here=tmp_path).returncode == 0
+
+
+def test_the_runs_of_a_log_age_as_the_log_does(tmp_path: Path) -> None:
+    rows = [row for k in range(8) for row in rows_of("v1", 1 + k, 0.25 + 0.63 * 0.5 ** (k / 4), 400)]
+    aged = dl.age(pd.DataFrame(rows), versions=VERSIONS)
+    (folder,) = aged.runs(tmp_path)
+    report = ageing([outcomes.load(folder)[0]])[0]
+    assert report is not None
+    assert report.half_life.value * 365.2425 / 12 == pytest.approx(
+        aged.decay.half_life * aged.days_a_period, rel=0.02
+    )  # February is short
+
+
+def test_versions_that_never_answered_in_one_month_are_not_compared(tmp_path: Path) -> None:
+    dl.age(pd.DataFrame(example(without=("v1", 4))), versions=VERSIONS).runs(tmp_path)
+    done = driftline("compare", "v1", "v2", here=tmp_path)
+    assert done.returncode == 2
+    assert "No period has labels of both v1 and v2." in done.stderr

@@ -1,0 +1,44 @@
+"""The protocol of runs that `driftline age --runs` writes: its rows come from a log, no learner is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.learner import Learner, Task
+from driftline.eval.protocol import Protocol, Result, Roles, Score, mean_of_tests
+from driftline.eval.protocols.clear.score import by_class, matrix, step_tested
+from driftline.eval.rows import Row
+from driftline.stream_builder.stream import Stream
+
+
+@dataclass(frozen=True)
+class Served(Protocol):
+    """A model in service, by its log: each version is tested on what it answered, by period. Its accuracy is the mean
+    over these periods; versions that answered in others are not compared by it."""
+
+    scores = (Score("accuracy", "accuracy"),)
+    primary = "accuracy"
+    corrects = False
+    roles = Roles(step_tested, list, mean_of_tests)
+
+    def check(self, stream: Stream) -> NoReturn:
+        """Raise IncompatibleStream: there is nothing to run."""
+        raise IncompatibleStream("The protocol 'log' is of logs of models in service.", "Write runs with age --runs.")
+
+    def task(self, stream: Stream) -> Task:
+        """As `check`."""
+        self.check(stream)
+
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+        """As `check`."""
+        self.check(stream)
+
+    def score(self, rows: Sequence[Row], steps: int) -> Result:
+        """accuracy; the matrix."""
+        r = matrix(rows, steps)
+        return Result({"accuracy": float(np.nanmean(r))}, by_class=by_class(rows, steps), matrix=r)
