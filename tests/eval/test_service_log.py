@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -396,3 +397,16 @@ def test_versions_that_never_answered_in_one_month_are_not_compared(tmp_path: Pa
     done = driftline("compare", "v1", "v2", here=tmp_path)
     assert done.returncode == 2
     assert "No period has labels of both v1 and v2." in done.stderr
+
+
+def test_a_fall_of_five_points_is_named_within_the_labels_that_theory_asks_for() -> None:
+    """One share against a known one, level 5 %, power 80 % [Fleiss, Levin & Paik 2003, eq. 2.14]; an alarm is
+    `accuracy<0.9`, of which the whole interval must lie below."""
+    before, after, normal, rng = 0.9, 0.85, NormalDist(), np.random.default_rng(0)
+    parts = [normal.inv_cdf(q) * (p * (1 - p)) ** 0.5 for q, p in ((0.975, before), (0.8, after))]
+    theory = (sum(parts) / (before - after)) ** 2
+    assert round(theory) == 316
+    for times, enough in ((0.8, False), (1.2, True)):
+        n = round(times * theory)
+        named = wilson(rng.binomial(n, after, 4000) / n, np.full(4000, float(n)))[1] < before
+        assert (named.mean() >= 0.8) == enough
