@@ -4,7 +4,7 @@
 
 `coverage`: the share of logs whose 95 % interval holds the true accuracy of a cell, curve by age, slope, half-life, and
 what the next three months show; how often no ageing is called ageing, and how often and when a fall of 8 points is
-named. `labels`: with how many labels of the last month an alarm names a fall of 5 points in 80 % of logs, over the number
+named. `labels`: with how many labels of a month an alarm names a fall of 5 points in 80 % of logs, over the number
 that theory asks for; and how many labels a month a sudden fall at an unknown month takes, over those of a test at the
 month, if that and the scatter were known. `speed`: a log of so many rows, and the same with a month more.
 

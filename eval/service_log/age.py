@@ -87,8 +87,8 @@ def aged(
 
     log, labels: one or several files (Parquet, CSV, JSON lines), data frames, Arrow tables, rows, or columns by name,
     as `read_log` has them. versions: as `read_versions` has them. period: month, week, day, year, a number of parts, or
-    auto: the longest of month, week and day of which the log has four; year where most months have fewer than ten
-    labels. until: a date; what came later is not used.
+    auto: the longest of month, week and day of which the log has four; year where most months lack ten labels.
+    until: a date; what came later is not used.
     cost_error, cost_retrain: of one wrong answer and of one training, in one currency.
 
     Raises MissingFile, BadInput and BadConfig.
@@ -154,13 +154,17 @@ def _moment(until: str | int) -> int:
 
 
 def _unit(log: Log) -> str:
-    """The longest of which the log has four; years only where most cells of months have too few labels."""
+    """The longest of which the log has four; years only where cells with enough labels are fewer than half of the
+    months between the first label and the last."""
     units = [unit for unit in UNITS[:-1] if len(periods_of(log.time, unit)) >= FEWEST] + [UNITS[-1]]
     if units[0] != UNITS[0]:
         return units[0]
     months, there = periods_of(log.time, units[1]), log.label != NONE
-    counts = np.bincount(log.version[there] * len(months) + months.number(log.time[there]))
-    return units[int(np.median(counts[counts > 0]) >= LEAST) if there.any() else 1]
+    if not there.any():
+        return units[1]
+    month = months.number(log.time[there])
+    counts = np.bincount(log.version[there] * len(months) + month)
+    return units[int(2 * (counts >= LEAST).sum() > np.ptp(month))]
 
 
 def _trained(log: Log, stated: Mapping[str, Version], version: int) -> int:

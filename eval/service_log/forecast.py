@@ -109,8 +109,8 @@ def advice(
     gain = fresh - newest.value
     half = math.hypot((newest.high - newest.low) / 2, float(student(fit.free + 1)) * math.sqrt(of_fresh))
     interval = (gain, gain - half, gain + half)
-    span = f"{100 * interval[1]:+.1f} to {100 * interval[2]:+.1f}"
-    points = f"A fresh version would gain {100 * gain:+.1f} points ({span})"
+    gained, low, high = (f"{100 * end:+.1f}".replace("-", "−") for end in interval)
+    points = f"A fresh version would gain {gained} points ({low} to {high})"
     if cost_error is None or cost_retrain is None:
         return Advice(None, None, interval, f"{points}; no costs were given.")
     rows = float(np.mean(cells.rows[use & (cells.version == newest.version)]))

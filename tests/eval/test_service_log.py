@@ -338,6 +338,8 @@ def test_logs_of_many_years_with_few_labels_a_month_are_cut_into_years() -> None
     years = [row | {"time": f"{2000 + year}{row['time'][4:]}", "id": f"{year}-{row['id']}"}
              for year in range(6) for month in range(1, 13) for row in rows_of("v1", month, 0.8, 5)]  # fmt: skip
     assert aged(years, versions={"v1": "2000"})["period"] == "year"
+    numbers = [row | {"time": int(row["time"][:4])} for row in years]
+    assert aged(numbers, versions={"v1": "2000"}, period="year")["cells"][0]["from"] == "2000-01-01"
     twice = [row | {"id": f"{k}-{row['id']}"} for k in range(2) for row in years]
     assert aged(twice, versions={"v1": "2000"})["period"] == "month"
 
@@ -410,3 +412,32 @@ def test_a_fall_of_five_points_is_named_within_the_labels_that_theory_asks_for()
         n = round(times * theory)
         named = wilson(rng.binomial(n, after, 4000) / n, np.full(4000, float(n)))[1] < before
         assert (named.mean() >= 0.8) == enough
+
+
+@pytest.mark.shared(twin="tests/eval/test_service_log.py::test_rows_in_any_order_and_form_say_the_same")
+def test_the_log_of_another_librarys_model_goes_through_by_the_guide_alone(shared: Path, tmp_path: Path) -> None:
+    """Two models of scikit-learn on the USDA pictures, a table with names of its own and years for times."""
+    from sklearn.linear_model import RidgeClassifier
+
+    with np.load(shared / "usda" / "usda_mnv1_embeddings_u8.npz", allow_pickle=False) as arrays:
+        x, fruit, year = arrays["embedding_u8"][:, ::8].astype(np.float32), arrays["label"].astype(str), arrays["year"]
+    parts = []
+    for name, last in (("spring", 1904), ("summer", 1911)):
+        later = np.flatnonzero(year > last)
+        model = RidgeClassifier(1e4).fit(x[year <= last], fruit[year <= last])
+        margins = np.sort(model.decision_function(x[later]), 1)
+        columns = {"taken": year[later], "picture": later, "model": name, "answer": model.predict(x[later])}
+        parts.append(pd.DataFrame(columns | {"sure": 1 / (1 + np.exp(-margins[:, -1])), "truth": fruit[later]}))
+    pd.concat(parts).to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "versions.csv").write_text("version,trained_to\nspring,1904\nsummer,1911\n")
+    names = "{time: taken, id: picture, version: model, prediction: answer, score: sure, label: truth}"
+    done = driftline("age", "log.csv", "--versions", "versions.csv", "--columns", names, "--json", here=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["period"] == "year"
+    assert result["counts"]["read"] == result["counts"]["labelled"] == sum(map(len, parts))
+    of_1918 = {cell["version"]: cell for cell in result["cells"] if cell["from"] == "1918-01-01"}
+    assert of_1918["spring"]["age_days"] - of_1918["summer"]["age_days"] == round(7 * 365.25)
+    assert of_1918["spring"]["accuracy"] < of_1918["summer"]["accuracy"]
+    assert result["split"]["older"] > 0
+    assert result["lost"]["old"] == "spring"
