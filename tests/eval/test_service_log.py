@@ -441,3 +441,24 @@ def test_the_log_of_another_librarys_model_goes_through_by_the_guide_alone(share
     assert of_1918["spring"]["accuracy"] < of_1918["summer"]["accuracy"]
     assert result["split"]["older"] > 0
     assert result["lost"]["old"] == "spring"
+
+
+def test_scores_of_all_classes_see_that_classes_became_more_frequent() -> None:
+    """A month in which a class that is often missed is most of the inputs, without labels."""
+    rng, rows = np.random.default_rng(0), []
+    for month, share in ((1, 0.2), (2, 0.5), (3, 0.8)):
+        label = (rng.random(1500) < share).astype(int)
+        logit = np.where(label, rng.normal(0.5, 1.5, 1500), rng.normal(-2.5, 1.0, 1500))
+        for i in range(1500):
+            p = 1 / (1 + np.exp(-logit[i]))
+            rows.append({"time": f"2026-0{month}-15", "id": f"{month}-{i}", "version": "v1", "score_cat": p,
+                         "prediction": "cat" if p > 0.5 else "dog", "score_dog": 1 - p,
+                         "label": ("dog", "cat")[label[i]] if month < 3 else None})  # fmt: skip
+    frame = pd.DataFrame(rows)
+    result = aged(rows, period="month")["estimates"]["mlls"]
+    truth = 0.2 * 0.994 + 0.8 * 0.63  # recalls of dog and cat
+    assert result["cells"][0]["value"] == pytest.approx(truth, abs=0.04)
+    assert result["past_error_by_periods"]["1"] < 0.04
+    assert aged(frame.drop(columns="score_cat").to_dict("records"), period="month")["estimates"]["mlls"]["because"] == (
+        "the log has no column score_cat"
+    )
