@@ -278,7 +278,7 @@ def decay(cells: Cells, fit: Line, rng: np.random.Generator) -> Decay:
     left, lefts = (_left(one, cells.chance, lags) for one in (r[None], drawn))
     low, high = quantiles(draws, (0.025, 0.975))
     worth = count**2 / np.maximum(np.where(_both(r, lags), 1 / n[:, lags], 0).sum(0), EMPTY)
-    since = lags - lags[:1].astype(np.float64)
+    since = (lags - lags[0]).astype(np.float64)
     half, times = (_half_life(one, worth, since) for one in (left, lefts))
     ends = quantiles(times, (0.025, 0.975))
     return Decay(

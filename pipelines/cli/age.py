@@ -85,9 +85,9 @@ def age(
     from driftline.eval.reporting.service_log.document import document
     from driftline.eval.reporting.service_log.metrics import metrics_text
     from driftline.eval.reporting.service_log.page import write
+    from driftline.eval.reporting.service_log.runs import write_runs
     from driftline.eval.reporting.service_log.sentences import answer
     from driftline.eval.service_log.age import aged as aged_of
-    from driftline.eval.service_log.runs import write_runs
 
     if out is not None:
         guarded_out(out, "age", ("", ".html"))

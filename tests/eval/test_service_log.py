@@ -22,7 +22,9 @@ import driftline as dl
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval import outcomes
 from driftline.eval.protocols.adaptation.estimates import atc, doc
+from driftline.eval.protocols.served import Served
 from driftline.eval.reporting.files.logs import write_logs
+from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
 from driftline.eval.service_log.cells import wilson
@@ -392,6 +394,12 @@ def test_the_runs_of_a_log_age_as_the_log_does(tmp_path: Path) -> None:
     assert report.half_life.value * 365.2425 / 12 == pytest.approx(
         aged.decay.half_life * aged.days_a_period, rel=0.02
     )  # February is short
+
+
+def test_rows_of_other_steps_are_refused() -> None:
+    for row in (Row("9", 5, 3, learned_to=0), Row("x", 5, 3, learned_to=0), Row("0", 0, 0, learned_to=0)):
+        with pytest.raises(DriftlineError, match="A run of 3 steps has rows of others, or of no samples"):
+            Served().score([row], 3)
 
 
 def test_versions_that_never_answered_in_one_month_are_not_compared(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from driftline.eval.reporting.service_log.document import document
 from driftline.eval.reporting.service_log.page import write
+from driftline.eval.reporting.service_log.runs import write_runs
 from driftline.eval.service_log.age import Aged, aged
-from driftline.eval.service_log.runs import write_runs
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,12 +8,13 @@ from typing import NoReturn
 
 import numpy as np
 
-from driftline.curate.core.errors import IncompatibleStream
+from driftline.curate.core.errors import BadInput, IncompatibleStream
 from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import Protocol, Result, Roles, Score, mean_of_tests
-from driftline.eval.protocols.clear.score import by_class, matrix, step_tested
 from driftline.eval.rows import Row
 from driftline.stream_builder.stream import Stream
+
+MOST = 10_000  # steps of a matrix
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Served(Protocol):
     scores = (Score("accuracy", "accuracy"),)
     primary = "accuracy"
     corrects = False
-    roles = Roles(step_tested, list, mean_of_tests)
+    roles = Roles(lambda row: int(row.tested_on), list, mean_of_tests)
 
     def check(self, stream: Stream) -> NoReturn:
         """Raise IncompatibleStream: there is nothing to run."""
@@ -39,6 +40,14 @@ class Served(Protocol):
         self.check(stream)
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
-        """accuracy; the matrix."""
-        r = matrix(rows, steps)
-        return Result({"accuracy": float(np.nanmean(r))}, by_class=by_class(rows, steps), matrix=r)
+        """accuracy; the matrix. Raises BadInput for rows of other steps, or of no samples."""
+        places = [row.tested_on.isdecimal() and row.n > 0 and 0 <= row.learned_to <= int(row.tested_on) for row in rows]
+        if not all(places) or not rows or not max(int(row.tested_on) for row in rows) < steps <= MOST:
+            problem = f"A run of {steps:,} steps has rows of others, or of no samples."
+            raise BadInput(
+                problem, f"Expected its own steps, at most {MOST:,}.", "Write it again: driftline age --runs."
+            )
+        r = np.full((steps, steps), np.nan)
+        for row in rows:
+            r[row.learned_to, int(row.tested_on)] = row.n_correct / row.n
+        return Result({"accuracy": float(np.nanmean(r))}, matrix=r)
