@@ -98,7 +98,7 @@ def _of_common_seeds(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], d
     return shared, left_out
 
 
-def _of_common_tests(sides: Sequence[Sequence[Run]], paths: Sequence[Path]) -> Sequence[Sequence[Run]]:
+def _of_common_tests(sides: list[list[Run]], paths: Sequence[Path]) -> list[list[Run]]:
     """Of versions of a log, which answer at other times, the tests of the periods that both answered in."""
     if sides[0][0].about["protocol"] != OF_LOGS:
         return sides

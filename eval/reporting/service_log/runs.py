@@ -42,7 +42,7 @@ def write_runs(aged: Aged, out: Path) -> list[Path]:
     stream = {"name": "log", "sha256": hashlib.sha256(ids.tobytes() + steps.tobytes()).hexdigest()}
     starts = [aged.start_of(period) for period in steps.tolist()]
     timeline = {"names": [day_of(start) for start in starts], "dates": starts}
-    folders = {}
+    folders: dict[Path, str] = {}
     for v in np.unique(cells.version[use]).tolist():
         name = aged.versions[v].name
         tests = []
