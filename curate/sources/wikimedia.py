@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.outside.json_api import JsonApi, agent, text_of, text_of_html
-from driftline.curate.core.settings import SPEED, Positive, Text, Time
+from driftline.curate.core.settings import SPEED, Contact, Positive, Time
 from driftline.curate.core.times.dates import iso, seconds_of
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
@@ -55,7 +55,7 @@ class Wikimedia(Source):
     """photos uploaded from this time on; files first uploaded earlier and replaced since are rejects"""
     end: Time
     """photos uploaded before this time; files that were replaced later are not listed"""
-    contact: Annotated[Text, SPEED]
+    contact: Annotated[Contact, SPEED]
     """your e-mail or web page: Wikimedia blocks programs that do not name one"""
     width: Annotated[int, Field(ge=20, le=STEPS[-1])] | None = 1280
     """pixels, rounded up to a width that Wikimedia serves: it scales larger photos down (null: the original files)"""

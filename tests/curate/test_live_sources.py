@@ -199,12 +199,14 @@ class TestWikimedia:
         assert rows[4]["nickname"] is rows[4]["licence"] is None
 
     def test_who_does_not_say_who_asks_is_refused(self, serve: Serve, tmp_path: Path) -> None:
+        refusal = (403, {}, b"Please set a user-agent and respect our robot policy")
         with pytest.raises(BadConfig, match=r"answers with http_403.*collection\.contact"):
-            read(commons(serve([file(1, START)]), contact="nobody"), tmp_path)
-        with pytest.raises(ValidationError, match="contact"):
-            Wikimedia(start=0, end=1)
+            read(commons(serve([file(1, START)], fail={1: refusal})), tmp_path)
+        for contact in (None, "", "nobody", "a@b.org\nX: 1", "ü@b.org", "@ b"):
+            with pytest.raises(ValidationError, match="contact"):
+                Wikimedia.model_validate({"start": 0, "end": 1} | ({} if contact is None else {"contact": contact}))
         with pytest.raises(ValidationError, match="is empty"):
-            Wikimedia(start=1, end=1, contact="x")
+            Wikimedia(start=1, end=1, contact="a@b.org")
 
 
 class TestAFileWithSeveralVersions:

@@ -233,7 +233,7 @@ def wikimedia(folder: Path) -> None:
         answer = api.read(Reply(200, {}, (folder / "answer.json").read_bytes()))
     except Temporary:
         answer = None
-    made = source.Wikimedia(start=1_300_000_000, end=1_300_000_010, contact="x")
+    made = source.Wikimedia(start=1_300_000_000, end=1_300_000_010, contact="a@b.org")
     vars(api)["get"] = lambda *given: answer
     if answer is not None:
         for images in made._pages(api, made.start, made.end, folder / "work"):

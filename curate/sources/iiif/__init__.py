@@ -22,7 +22,8 @@ from pydantic import Field
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.json_api import JsonApi, agent, text_of, text_of_html
-from driftline.curate.core.settings import SPEED, Positive, Text
+from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.settings import SPEED, Contact, Positive
 from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
@@ -55,7 +56,7 @@ class Iiif(Source):
     """pixels of the longer edge, where the server scales images"""
     limit: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     """documents that are read at most: a collection of collections may have no end"""
-    contact: Annotated[Text, SPEED] = "https://pypi.org/project/driftline/"
+    contact: Annotated[Contact, SPEED] = "https://pypi.org/project/driftline/"
     """your e-mail or web page, for the owner of the server"""
     rate: Annotated[Positive, SPEED] = 3600
     """requests an hour"""
@@ -111,7 +112,7 @@ class Iiif(Source):
         path = self.ledger(at) / f"{fingerprint([url, time] if time else url)[:24]}.json"
         if not path.is_file():
             answer = api.get(url)
-            write_json(path, {"url": url, "fault": answer.fault, "document": answer.document})
+            write_json(path, {"fault": answer.fault, "document": answer.document})
         return read_json(path)
 
     def _objects(self, at: Workplace) -> Iterator[list[dict[str, Any]]]:
@@ -162,7 +163,7 @@ class Iiif(Source):
                     "description": words(manifest.get("summary", manifest.get("description"))),
                     "licence": words(_required(manifest)),
                     "licence_url": text_of(manifest.get("rights")) or text_of(manifest.get("license")),
-                    "page_url": _page(manifest) or url,
+                    "page_url": _page(manifest) or without_secrets(url),
                     "media": "photo",
                     "label": label,
                     "extra": None if when is None else json.dumps({"date_from": when[1], "date_precision": when[2]}),
@@ -327,4 +328,4 @@ def _id(resource: Mapping[str, Any]) -> str | None:
 
 
 def _bad(fault: str, text: str) -> dict[str, Any]:
-    return {"fault": fault, "raw": text[:LONGEST_RAW]}
+    return {"fault": fault, "raw": without_secrets(text)[:LONGEST_RAW]}
