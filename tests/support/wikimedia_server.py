@@ -129,7 +129,7 @@ class WikimediaServer:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._http.server_address[1]}/w/api.php"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
         """Stop serving."""

@@ -1,0 +1,96 @@
+"""Each stand-in of a live source against the document that it names: recorded shapes, and each rule.
+
+A rule is one sentence of the document. A stand-in that breaks one rule must fail here, so that every rule has a test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+import pytest
+from support.flickr_server import FlickrServer, photo
+from support.stand_ins import check_shape, example
+
+AGENT = {"User-Agent": "contract/1 (me@example.org)"}
+
+
+def ask(address: str, headers: dict[str, str] = AGENT, **fields: Any) -> tuple[int, Any]:
+    """Status and document (or text) of a GET."""
+    url = f"{address}?{urlencode(fields)}" if fields else address
+    try:
+        with urlopen(Request(url, headers=headers), timeout=10) as answer:
+            status, body = answer.status, answer.read()
+    except HTTPError as refusal:
+        status, body = refusal.code, refusal.read()
+    with suppress(ValueError):
+        return status, json.loads(body)
+    return status, body.decode()
+
+
+def flickr(broken: str, cleanup: ExitStack) -> None:
+    """flickr.com/services/api, read on 2026-11-27."""
+    photos = [photo(i, 100 + i, licence=(1, 4, 7)[i % 3]) for i in range(600)]
+    photos += [photo(900 + i, 50_000 + i // 10, licence=2) for i in range(4600)]
+    photos[3]["media"] = "video"
+    server = FlickrServer(photos, broken=broken)
+    cleanup.callback(server.close)
+
+    def call(method: str = "flickr.photos.search", **fields: Any) -> Any:
+        same = {"method": method, "api_key": "secret-key", "format": "json", "nojsoncallback": 1}
+        status, document = ask(server.address, **{k: v for k, v in (same | fields).items() if v is not None})
+        assert status == 200
+        return document
+
+    def ids(**fields: Any) -> list[int]:
+        return [int(p["id"]) - 5_000_000_000 for p in call(**fields)["photos"]["photo"]]
+
+    early = {"max_upload_date": 699, "min_upload_date": 100, "unknown": "argument"}
+    first = call(**early)
+    check_shape(example("flickr", "search"), first)
+    check_shape(example("flickr", "licences"), call("flickr.photos.licenses.getInfo"))
+    check_shape(example("flickr", "refusal"), call(api_key="another"))
+    assert (call(api_key="another")["code"], call(api_key=None)["code"], call("flickr.x")["code"]) == (100, 100, 112)
+    assert call()["code"] == 3
+    assert len(first["photos"]["photo"]) == first["photos"]["perpage"] == 100
+    assert (first["photos"]["total"], first["photos"]["pages"], first["photos"]["page"]) == (600, 6, 1)
+    assert len(ids(**early, per_page=10_000)) == 500
+    assert ids(**early, per_page=3) == [599, 598, 597], "the latest first"
+    assert ids(**early, per_page=3, page=2, sort="date-posted-asc") == [3, 4, 5]
+    assert ids(min_upload_date=102, max_upload_date=104, sort="date-posted-asc") == [2, 3, 4]
+    assert ids(min_upload_date=102, max_upload_date=104, sort="date-posted-asc", media="photos") == [2, 4]
+    assert ids(min_upload_date=100, max_upload_date=105, license="1,7", sort="date-posted-asc") == [0, 2, 3, 5]
+    assert call(license="2", per_page=500)["photos"]["pages"] == 8, "4,000 of 4,600"
+    assert set(first["photos"]["photo"][0]) == set(example("flickr", "search")["photos"]["photo"][0])
+    more = call(**early, extras="license,url_m,no_extra")["photos"]["photo"][0]
+    assert set(more) - set(first["photos"]["photo"][0]) == {"license", "url_m"}
+    assert str(call(format=None)).startswith("<?xml")
+    assert str(call(nojsoncallback=None)).startswith("jsonFlickrApi(")
+
+
+CONTRACTS: dict[Callable[[str, ExitStack], None], tuple[str, ...]] = {flickr: FlickrServer.RULES}
+RULES = [(contract, rule) for contract, rules in CONTRACTS.items() for rule in rules]
+
+
+@pytest.fixture
+def cleanup() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.__name__)
+def test_a_stand_in_is_as_its_document_says(contract: Callable[[str, ExitStack], None], cleanup: ExitStack) -> None:
+    contract("", cleanup)
+
+
+@pytest.mark.parametrize(("contract", "rule"), RULES, ids=lambda value: getattr(value, "__name__", value))
+def test_a_stand_in_that_breaks_a_rule_fails(
+    contract: Callable[[str, ExitStack], None], rule: str, cleanup: ExitStack
+) -> None:
+    with pytest.raises((AssertionError, KeyError, TypeError)):
+        contract(rule, cleanup)
