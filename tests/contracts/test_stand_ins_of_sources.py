@@ -16,6 +16,8 @@ from urllib.request import Request, urlopen
 import pytest
 from support.flickr_server import FlickrServer, photo
 from support.stand_ins import check_shape, example
+from support.wikimedia_server import STEPS, WikimediaServer, file, iso
+from support.wikimedia_server import thumbnails as thumbnail_host
 
 AGENT = {"User-Agent": "contract/1 (me@example.org)"}
 
@@ -73,7 +75,68 @@ def flickr(broken: str, cleanup: ExitStack) -> None:
     assert str(call(nojsoncallback=None)).startswith("jsonFlickrApi(")
 
 
-CONTRACTS: dict[Callable[[str, ExitStack], None], tuple[str, ...]] = {flickr: FlickrServer.RULES}
+def wikimedia(broken: str, cleanup: ExitStack) -> None:
+    """mediawiki.org/wiki/API:Allimages and the others that the stand-in names, read on 2026-11-27."""
+    files = [file(i, 1000 + i) for i in range(600)] + [file(700, 9000, [(8000 - i, "Ada") for i in range(600)])]
+    server = WikimediaServer(files, page=10_000, broken=broken)
+    cleanup.callback(server.close)
+    same = {"action": "query", "format": "json", "formatversion": 2, "prop": "imageinfo"}
+
+    def call(**fields: Any) -> Any:
+        status, document = ask(server.address, **{k: v for k, v in (same | fields).items() if v is not None})
+        assert status == 200
+        return document
+
+    def listing(first: int = 0, last: int = 7999, **fields: Any) -> Any:
+        names = {"generator": "allimages", "gaisort": "timestamp", "gaistart": iso(first), "gaiend": iso(last)}
+        return call(**(names | fields))
+
+    assert ask(server.address, {"User-Agent": "python"}, **same)[0] == 403
+    page = listing(gailimit=2, iiprop="timestamp|user|url|size|mime|extmetadata")
+    check_shape(example("wikimedia", "listing"), page)
+    assert len(listing()["query"]["pages"]) == 10
+    assert len(listing(gailimit=2000)["query"]["pages"]) == 500
+    assert "badparams" in str(listing(gaisort="name"))
+    between = listing(1002, 1003)["query"]["pages"]
+    assert sorted(p["title"] for p in between) == ["File:Bicycle 2.jpg", "File:Bicycle 3.jpg"]
+    assert [p["pageid"] for p in between] == sorted(p["pageid"] for p in between)
+    second = listing(gailimit=2, **page["continue"])
+    assert {p["title"] for p in second["query"]["pages"]} == {"File:Bicycle 2.jpg", "File:Bicycle 3.jpg"}
+    assert second["batchcomplete"] is True
+    assert "continue" not in listing(1000, 1003)
+    assert listing(gailimit=2, gaicontinue=page["continue"]["gaicontinue"])["error"]["code"] == "badcontinue"
+    many = call(titles="File:Bicycle 700.jpg")["query"]["pages"][0]["imageinfo"]
+    assert [sorted(version) for version in many] == [["timestamp", "user"]]
+    assert len(call(titles="File:Bicycle 700.jpg", iilimit=5000)["query"]["pages"][0]["imageinfo"]) == 500
+    assert isinstance(listing(formatversion=None)["query"]["pages"], dict)
+    assert "Unrecognized parameter" in str(listing(limit=9)["warnings"])
+    assert call(titles="|".join(map(str, range(51))))["error"]["code"] == "toomanyvalues"
+    server.lag = 9
+    check_shape(example("wikimedia", "error"), listing(maxlag=5))
+    assert len(listing()["query"]["pages"]) == 10
+    assert str(listing(format=None)).startswith("<!DOCTYPE")
+
+
+def thumbnails(broken: str, cleanup: ExitStack) -> None:
+    """mediawiki.org/wiki/Common_thumbnail_sizes and Phabricator T414805, read on 2026-11-27."""
+    host = cleanup.enter_context(thumbnail_host())
+    if broken:
+        host.steps, host.anybody = (tuple(range(4000)), False) if "width" in broken else (STEPS, True)
+    address = f"{host.url}/thumb/a/ab/{{0}}px-A.jpg"
+    refusals = [ask(address.format(width)) for width in (19, 1024, 1281, 3841)]
+    assert {status for status, _ in refusals} == {400}
+    assert all("Use thumbnail steps" in text for _, text in refusals)
+    with pytest.raises(UnicodeDecodeError):  # a JPEG
+        ask(address.format(1280))
+    assert ask(address.format(1280), {"User-Agent": "python"})[0] == 400
+
+
+THUMBNAILS = ("a width that is no step is refused", "a program without a contact is refused")
+CONTRACTS: dict[Callable[[str, ExitStack], None], tuple[str, ...]] = {
+    flickr: FlickrServer.RULES,
+    wikimedia: WikimediaServer.RULES,
+    thumbnails: THUMBNAILS,
+}
 RULES = [(contract, rule) for contract, rules in CONTRACTS.items() for rule in rules]
 
 
@@ -92,5 +155,5 @@ def test_a_stand_in_is_as_its_document_says(contract: Callable[[str, ExitStack],
 def test_a_stand_in_that_breaks_a_rule_fails(
     contract: Callable[[str, ExitStack], None], rule: str, cleanup: ExitStack
 ) -> None:
-    with pytest.raises((AssertionError, KeyError, TypeError)):
+    with pytest.raises((AssertionError, KeyError, TypeError, UnicodeDecodeError, pytest.fail.Exception)):
         contract(rule, cleanup)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 from support.document_server import DocumentServer
+from support.flickr_server import FlickrServer, photo
 from support.wikimedia_server import STEPS, Thumbnails, WikimediaServer, error, file, thumbnails
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, Unfinished
@@ -26,6 +27,7 @@ from driftline.curate.fetch.run import fetch as fetch_images
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.sources import wikimedia
 from driftline.curate.sources.base import Source, Workplace
+from driftline.curate.sources.flickr import Flickr
 from driftline.curate.sources.iiif import Iiif
 from driftline.curate.sources.inaturalist import INaturalist
 from driftline.curate.sources.wikimedia import Wikimedia
@@ -182,6 +184,42 @@ class TestWikimedia:
         finally:
             server.close()
         assert len(server.queries) == wikimedia.EMPTY + 1
+
+    @pytest.mark.parametrize(
+        ("answer", "sentence"),
+        [
+            ((200, {}, b"<!DOCTYPE html>"), "answers with not_json"),
+            (error("internal_api_error_DBQueryError", "lost"), r"6 times in a row \(error internal_api_error"),
+            (error("readonly", "The wiki is in read-only mode"), r"6 times in a row \(error readonly"),
+            (error("permissiondenied", "No."), r"refuses the query \(permissiondenied: No\.\)"),
+            ((429, {}, b""), r"6 times in a row \(status 429\)"),
+            ((429, {"Retry-After": "9" * 40}, b""), "asks to wait for"),
+            ((503, {"Retry-After": "soon"}, b""), r"6 times in a row \(status 503\)"),
+            ((200, {}, b'{"batchcomplete": true, "query": {"pages": {"1": {}}}}'), "an answer without a list"),
+        ],
+    )
+    def test_an_answer_that_is_none_ends_in_a_sentence_and_the_same_command_goes_on(
+        self, serve: Serve, tmp_path: Path, waits: list[float], answer: Any, sentence: str
+    ) -> None:
+        server = serve(
+            [file(i, START + i) for i in range(5)], page=2, fail=(fail := dict.fromkeys(range(2, 99), answer))
+        )
+        with pytest.raises(DriftlineError, match=sentence):
+            read(commons(server), tmp_path)
+        assert all(0 <= wait <= 600 for wait in waits)
+        fail.clear()
+        assert len(read(commons(server), tmp_path)) == 5
+        assert [query.get("gaicontinue") for query in server.queries].count(None) == 1, "the first page is kept"
+
+    @pytest.mark.parametrize("text", [None, "", "\x00", "a\u202eb\ud800", "𝕏" * 3000, 7, ["x"], {"value": None}])
+    def test_any_text_field_may_hold_anything(self, serve: Serve, tmp_path: Path, text: Any) -> None:
+        fields = ("user", "url", "descriptionurl", "width", "size", "extmetadata")
+        parts = ("Artist", "LicenseShortName", "LicenseUrl", "ImageDescription", "Categories", "GPSLatitude",
+                 "DateTimeOriginal")  # fmt: skip
+        files = [file(i, START + i, **{name: text}) for i, name in enumerate(fields)]
+        files += [file(20 + i, START + i, extmetadata={part: {"value": text}}) for i, part in enumerate(parts)]
+        rows = read(commons(serve(files)), tmp_path)
+        assert [row["fault"] for row in rows] == [None] * len(files)
 
     def test_hostile_entries_are_rejects_in_their_place(self, serve: Serve, tmp_path: Path) -> None:
         bad = [
@@ -362,6 +400,49 @@ class TestThumbnails:
         server = serve([file(1, START)])
         assert self.fetch(server, images, tmp_path, 1024, outage=1) == {"http_400": 1}
         assert "thumbnail steps" in pq.read_table(tmp_path / "fetched" / "index.parquet")["detail"][0].as_py()
+
+
+class Clock:
+    """Time that passes only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += max(0.0, seconds)
+
+
+class TestSpeed:
+    @pytest.mark.parametrize("latency", [0.05, 0.28])
+    def test_a_walk_of_commons_comes_near_200_queries_a_minute_and_asks_none_twice(
+        self, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latency: float
+    ) -> None:
+        clock, server = Clock(), serve([file(i, START + i * 900) for i in range(300)], page=3)
+        monkeypatch.setattr(http, "time", clock)
+        answer = server.answer
+        monkeypatch.setattr(server, "answer", lambda *query: clock.sleep(latency) or answer(*query))
+        read(Wikimedia(start=START, end=START + 300_000, contact="a@b.org", endpoint=server.address), tmp_path)
+        assert len(server.queries) == len({json.dumps(query, sort_keys=True) for query in server.queries})
+        assert 100 <= (len(server.queries) - 1) / clock.now * 60 <= 200
+
+    @pytest.mark.parametrize("latency", [0.05, 0.9])
+    def test_a_walk_of_flickr_comes_near_3600_queries_an_hour_and_asks_none_twice(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latency: float
+    ) -> None:
+        monkeypatch.setenv("FLICKR_API_KEY", "secret-key")
+        clock, server = Clock(), FlickrServer([photo(i, START + i) for i in range(9000)])
+        monkeypatch.setattr(http, "time", clock)
+        written = server.written
+        monkeypatch.setattr(server, "written", lambda query: clock.sleep(latency) or written(query))
+        try:
+            read(Flickr(start=START, end=START + 9000, endpoint=server.address), tmp_path)
+        finally:
+            server.close()
+        assert len(server.queries) == len({json.dumps(query, sort_keys=True) for query in server.queries})
+        assert 1800 <= len(server.queries) / clock.now * 3600 <= 3600
 
 
 class TestIiif:

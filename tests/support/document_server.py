@@ -23,6 +23,7 @@ class DocumentServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # one packet an answer; of two, the second waits 40 ms for the receipt of the first
 
             def do_GET(self) -> None:
                 outer.asked[self.path] += 1

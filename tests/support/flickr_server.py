@@ -107,6 +107,7 @@ class FlickrServer(StandIn):
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # one packet an answer; of two, the second waits 40 ms for the receipt of the first
 
             def do_GET(self) -> None:
                 query = {k: v[0] for k, v in parse_qs(urlsplit(self.path).query).items()}

@@ -58,7 +58,7 @@ class JsonApi:
         accept = {"Accept": "application/json, application/ld+json", "Accept-Encoding": "gzip"}
         self._name, self._busy, self._refused, self._odd_again = name, busy, refused, odd_again
         self._client = Client({**accept, **headers}, secret, rate / 3600, refused=refused)
-        self._policy = Policy(first=3600 / rate, longest=60 * 3600 / rate)
+        self._policy = Policy(first=3 * 3600 / rate, longest=180 * 3600 / rate)  # limits are often of a minute
 
     def get(self, url: str, fields: Mapping[str, str] | None = None) -> Answer:
         """The document at an address; redirects are followed. Raises DriftlineError after too many temporary failures,
