@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import tarfile
 from collections import Counter
@@ -13,9 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from pydantic import ValidationError
 from support.document_server import DocumentServer
 from support.flickr_server import FlickrServer, photo
+from support.iiif_server import ImageServer, canvas, canvas_of_2, manifest
+from support.inaturalist_tables import TABLES, tables
 from support.wikimedia_server import STEPS, Thumbnails, WikimediaServer, error, file, thumbnails
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, Unfinished
@@ -29,6 +32,7 @@ from driftline.curate.sources import wikimedia
 from driftline.curate.sources.base import Source, Workplace
 from driftline.curate.sources.flickr import Flickr
 from driftline.curate.sources.iiif import Iiif
+from driftline.curate.sources.iiif.sizes import size_of
 from driftline.curate.sources.inaturalist import INaturalist
 from driftline.curate.sources.wikimedia import Wikimedia
 
@@ -304,22 +308,6 @@ class TestAFileWithSeveralVersions:
             read(commons(serve([file(1, START)], room=0)), tmp_path)
 
 
-def canvas(address: str, number: int, **more: Any) -> dict[str, Any]:
-    """A canvas of version 3 whose image has a service."""
-    service = [{"id": f"{address}/iiif/{number}", "type": "ImageService3", "profile": "level2"}]
-    body = {"id": f"{address}/{number}.jpg", "type": "Image", "format": "image/jpeg", "service": service}
-    page = {"type": "AnnotationPage", "items": [{"type": "Annotation", "motivation": "painting", "body": body}]}
-    return {"id": f"{address}/canvas/{number}", "type": "Canvas", "items": [page], **more}
-
-
-def canvas_of_2(address: str, number: int, level: int = 0) -> dict[str, Any]:
-    """One of version 2."""
-    profile = f"http://iiif.io/api/image/2/level{level}.json"
-    resource = {"@id": f"{address}/{number}.jpg", "@type": "dctypes:Image",
-                "service": {"@id": f"{address}/iiif/{number}", "profile": profile}}  # fmt: skip
-    return {"@id": f"{address}/canvas/{number}", "@type": "sc:Canvas", "images": [{"resource": resource}]}
-
-
 def iiif(server: DocumentServer, path: str = "/all", **more: Any) -> Iiif:
     return Iiif(**{"manifest": f"{server.address}{path}", "rate": 36_000_000, **more})
 
@@ -484,7 +472,7 @@ class TestIiif:
             museum.documents[f"/m{i}"] = {
                 "@type": "sc:Manifest", "label": "A thing", "license": "http://rightsstatements.org/vocab/NoC-US/1.0/",
                 "attribution": ["The museum"], "navDate": "1850-01-01T00:00:00Z",
-                "sequences": [{"canvases": [canvas_of_2(at, i, level=i - 1)]}],
+                "sequences": [{"canvases": [canvas_of_2(at, i, level=2 * i - 2)]}],
             }  # fmt: skip
         rows = read(iiif(museum), tmp_path)
         assert [r["url"] for r in rows] == [f"{at}/1.jpg", f"{at}/iiif/2/full/!1024,1024/0/default.jpg"]
@@ -520,6 +508,88 @@ class TestIiif:
         assert [r["row"] for r in rows] == list(range(len(rows)))
         assert all(r["raw"] for r in rows if r["fault"])
 
+    @pytest.mark.parametrize("shape", [(3000, 2000), (2000, 3000), (1024, 700), (640, 480)], ids=str)
+    @pytest.mark.parametrize("level", [0, 1, 2])
+    @pytest.mark.parametrize("version", [2, 3])
+    def test_an_image_is_asked_for_in_a_form_that_its_server_has(
+        self, tmp_path: Path, version: int, level: int, shape: tuple[int, int]
+    ) -> None:
+        server = ImageServer(shape, level, version)
+        try:
+            server.documents["/one"] = manifest(server.address, [server.canvas()], version)
+            source = iiif(server, "/one")
+            (row,) = read(source, tmp_path)
+            status, _, body = server.reply(row["url"].removeprefix(server.address))
+        finally:
+            server.close()
+        assert status == 200
+        with Image.open(io.BytesIO(body)) as image:
+            assert max(image.size) == (max(shape) if level == 0 else min(1024, max(shape)))
+            assert image.size[0] * shape[1] == pytest.approx(image.size[1] * shape[0], rel=0.01)
+        scaled = level == 2 or (level == 1 and max(shape) > 1024)
+        assert source.requested(row["url"]) == ("requested at no more than 1024 pixels" if scaled else "")
+
+    @pytest.mark.parametrize(
+        ("service", "size"),
+        [
+            ({"profile": "level1"}, None),
+            ({"profile": "level1", "width": 3000, "height": 2000}, "1024,"),
+            ({"profile": "level0", "extraFeatures": ["sizeByConfinedWh"]}, "!1024,1024"),
+            ({"profile": ["http://iiif.io/api/image/2/level1.json", {"supports": ["sizeByConfinedWh"]}]}, "!1024,1024"),
+            ({"profile": "http://library.stanford.edu/iiif/image-api/1.1/compliance.html#level2"}, None),
+            ({"profile": [7, {"supports": 3}], "extraFeatures": "all", "width": "wide"}, None),
+            ({"profile": None}, None),
+        ],
+    )
+    def test_sizes_follow_from_what_a_service_says(self, service: dict[str, Any], size: str | None) -> None:
+        assert size_of(service, {}, 1024) == size
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            (200, {}, b"<!DOCTYPE html>"),
+            (401, {}, b""),
+            (403, {}, b""),
+            (404, {}, b""),
+            (302, {"Location": "/all"}, b""),
+        ],
+    )
+    def test_a_first_document_that_cannot_be_read_is_asked_for_again(
+        self, museum: DocumentServer, tmp_path: Path, answer: Any
+    ) -> None:
+        museum.documents["/all"] = answer
+        for _ in range(2):
+            with pytest.raises(BadInput, match=r"/all cannot be read \(.*the same command again"):
+                read(iiif(museum), tmp_path)
+        museum.documents["/all"] = manifest(museum.address, [canvas(museum.address, 1)])
+        assert len(read(iiif(museum), tmp_path)) == 1
+
+    def test_what_could_not_be_read_is_asked_for_again_by_grow(self, museum: DocumentServer, tmp_path: Path) -> None:
+        at = museum.address
+        museum.documents |= {
+            "/all": {"type": "Collection", "items": [{"id": f"{at}/good"}, {"id": f"{at}/bad"}]},
+            "/good": manifest(at, [canvas(at, 1)]),
+            "/bad": (200, {}, b"<html>maintenance"),
+        }
+        assert [row["fault"] for row in read(iiif(museum), tmp_path)] == [None, "not_json"]
+        museum.documents["/bad"] = manifest(at, [canvas(at, 2)])
+        assert [row["fault"] for row in read(iiif(museum), tmp_path)] == [None, "not_json"], "rows keep their numbers"
+        iiif(museum).prepare(Workplace(work=tmp_path), again=True)
+        assert [row["fault"] for row in read(iiif(museum), tmp_path)] == [None, None]
+        assert dict(museum.asked) == {"/all": 1, "/good": 1, "/bad": 2}
+
+    @pytest.mark.parametrize("text", [None, "", "\x00", "a\u202eb\ud800", "𝕏" * 3000, 7, ["x"], {"en": [None]}, [[]]])
+    def test_any_text_field_may_hold_anything(self, museum: DocumentServer, tmp_path: Path, text: Any) -> None:
+        at = museum.address
+        fields = ("label", "summary", "metadata", "requiredStatement", "rights", "homepage", "navDate", "items")
+        for field in fields:
+            museum.documents[f"/{field}"] = manifest(at, [canvas(at, 1)]) | {field: text}
+        entry = {"label": text, "value": text}
+        museum.documents["/pair"] = manifest(at, [canvas(at, 1)]) | {"metadata": [entry], "requiredStatement": entry}
+        museum.documents["/all"] = {"type": "Collection", "items": [{"id": f"{at}/{f}"} for f in (*fields, "pair")]}
+        rows = read(iiif(museum), tmp_path)
+        assert [row["fault"] for row in rows if row["fault"] != "no_image"] == [None] * (len(fields) - 1 + 1)
+
     def test_a_collection_without_end_stops_at_the_limit(self, museum: DocumentServer, tmp_path: Path) -> None:
         class Endless(DocumentServer):
             def reply(self, path: str) -> Any:
@@ -548,45 +618,6 @@ class TestIiif:
         assert len(rows) == 3
         assert (museum.asked["/all"], museum.asked["/m0"]) == (1, 1)
         assert read(iiif(museum), tmp_path, 1) == rows[1:]
-
-
-TABLES = {
-    "observations": [
-        "observation_uuid\tobserver_id\tlatitude\tlongitude\tpositional_accuracy\ttaxon_id\tquality_grade\tobserved_on\tanomaly_score",
-        "o1\t7\t50.5\t8.25\t10\t31\tresearch\t2019-06-01\t1.0",
-        "o2\t7\t\t\t\t21\tresearch\t2020-06-01\t",
-        "o3\t8\t99\t8\t\t31\tneeds_id\t2020-07-01\t",
-        "o4\t8\t1\t1\t\t31\tresearch\t2020-13-01\t",
-        "o5\t8\t1\t1\t\t40\tresearch\t\t",
-    ],
-    "photos": [
-        "photo_uuid\tphoto_id\tobservation_uuid\tobserver_id\textension\tlicense\twidth\theight\tposition",
-        "u1\t11\to1\t7\tjpg\tCC-BY-NC\t9\t9\t1",
-        "u2\t10\to1\t7\tjpeg\tCC0\t9\t9\t0",
-        "u3\t12\to2\t7\tpng\tCC-BY\t9\t9\t0",
-        "u4\t13\to3\t8\tjpg\tCC-BY\t9\t9\t0",
-        "u5\t14\to4\t8\tjpg\tCC-BY\t9\t9\t0",
-        "u6\t15\tnowhere\t8\tjpg\tCC-BY\t9\t9\t0",
-        "u7\tx\to5\t8\tjpg\tCC-BY\t9\t9\t0",
-    ],
-    "taxa": [
-        "taxon_id\tancestry\trank_level\trank\tname\tactive",
-        "1\t\t70\tkingdom\tAnimalia\ttrue",
-        "21\t1\t20\tgenus\tApis\ttrue",
-        '31\t1/21\t10\tspecies\tApis "mellifera" d\'Azara\ttrue',
-        "40\t1\t10\tspecies\tCanis lupus\ttrue",
-    ],
-    "observers": ["observer_id\tlogin\tname", "7\tnino\tNino N.", "8\tada\t"],
-}  # fmt: skip
-
-
-def tables(folder: Path, compressed: bool = False, **changes: list[str] | bytes) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, lines in {**TABLES, **changes}.items():
-        data = lines if isinstance(lines, bytes) else "".join(f"{line}\n" for line in lines).encode()
-        path = folder / f"{name}.csv{'.gz' if compressed else ''}"
-        path.write_bytes(gzip.compress(data) if compressed else data)
-    return folder
 
 
 class TestINaturalist:
@@ -623,6 +654,27 @@ class TestINaturalist:
     def test_settings_choose_photos(self, tmp_path: Path, settings: dict[str, Any], ids: list[str]) -> None:
         rows = read(INaturalist(path=tables(tmp_path / "t"), **settings), tmp_path)
         assert [r["id"] for r in rows if r["fault"] is None] == ids
+
+    def test_ancestors_are_joined_by_either_slash(self, tmp_path: Path) -> None:
+        """The document says backslashes; published tables had slashes."""
+        taxa = [line.replace("\\", "/") for line in TABLES["taxa"]]
+        rows = [read(INaturalist(path=tables(tmp_path / n, **t), rank="kingdom"), tmp_path / n)
+                for n, t in (("a", {}), ("b", {"taxa": taxa}))]  # fmt: skip
+        assert [[row["label"] for row in table[:2]] for table in rows] == [["Animalia"] * 2] * 2
+
+    @pytest.mark.parametrize("text", ["", "\\N", "a\u202eb", "𝕏" * 300, '"', "'", ",", "\x00"])
+    def test_any_text_field_may_hold_anything(self, tmp_path: Path, text: str) -> None:
+        """A row with a value that cannot be read is a reject, and no other row is lost."""
+        for number, name in enumerate(("observer_id", "extension", "license", "width", "position")):
+            column = TABLES["photos"][0].split("\t").index(name)
+            cells = TABLES["photos"][1].split("\t")
+            cells[column] = text
+            photos = [TABLES["photos"][0], "\t".join(cells), *TABLES["photos"][2:]]
+            folder = tmp_path / str(number)
+            rows = read(INaturalist(path=tables(folder / "t", photos=photos), photos="all"), folder)
+            shown = [(row["id"], row["raw"] or "") for row in rows]
+            assert [id_ for id_, _ in shown if id_ in ("10", "12")] == ["10", "12"]
+            assert sum(id_ == "11" or "u1\t11" in raw or '"11"' in raw for id_, raw in shown) == 1
 
     def test_the_label_may_be_of_another_rank(self, tmp_path: Path) -> None:
         rows = read(INaturalist(path=tables(tmp_path / "t"), rank="genus"), tmp_path)
