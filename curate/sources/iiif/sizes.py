@@ -26,9 +26,9 @@ def size_of(service: Mapping[str, Any], body: Mapping[str, Any], size: int) -> s
     features = {feature for profile in _profiles(service) for feature in profile}
     if CONFINED in features:
         return f"!{size},{size}"
-    edges = [holder.get(name) for holder in (service, body) for name in ("width", "height")]
-    wide, high = edges[:2] if all(map(_is_length, edges[:2])) else edges[2:]
-    if not (_is_length(wide) and _is_length(high) and features >= BY_EDGE):
+    lengths = [[n for key in ("width", "height") if (n := _length(holder.get(key)))] for holder in (service, body)]
+    wide, high = next((pair for pair in lengths if len(pair) == 2), (0, 0))
+    if not wide or not features >= BY_EDGE:
         return None
     if max(wide, high) <= size:
         return "max" if service.get("type") == "ImageService3" else "full"
@@ -46,5 +46,6 @@ def _profiles(service: Mapping[str, Any]) -> Iterator[set[str]]:
                 yield {feature for feature in named if isinstance(feature, str)} if isinstance(named, list) else set()
 
 
-def _is_length(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+def _length(value: Any) -> int:
+    """The value if it is a length in pixels, else 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
