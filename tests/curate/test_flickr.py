@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,6 +108,18 @@ def test_what_even_that_cannot_show_is_on_record(serve: Serve, tmp_path: Path) -
     assert len(pa.Table.from_batches(made.batches(at=Workplace(work=tmp_path)))) == 4000
     (entry,) = ledger(made, tmp_path)
     assert (entry["total"], entry["unique"]) == (5000, 4000)
+
+
+def test_a_page_that_is_missing_costs_no_photo(serve: Serve, tmp_path: Path) -> None:
+    empty = {"photos": {"page": 2, "pages": 3, "perpage": 500, "total": 1200, "photo": []}, "stat": "ok"}
+    server = serve([photo(i, START + i % 1000) for i in range(1200)], fail={2: (200, json.dumps(empty).encode())})
+    assert len(set(read(server, tmp_path)["id"].to_pylist())) == 1200
+
+
+def test_totals_that_change_under_way_cost_no_photo(serve: Serve, tmp_path: Path) -> None:
+    changing = itertools.cycle((-900, 0, 700, -1))
+    server = serve([photo(i, START + i % 1000) for i in range(3200)], lie=lambda n: max(0, n + next(changing)))
+    assert len(set(read(server, tmp_path)["id"].to_pylist())) == 3200
 
 
 def test_pages_that_come_twice_give_each_photo_once(serve: Serve, tmp_path: Path) -> None:
