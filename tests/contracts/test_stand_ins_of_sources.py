@@ -74,7 +74,8 @@ def flickr(broken: str, cleanup: ExitStack) -> None:
     assert ids(min_upload_date=102, max_upload_date=104, sort="date-posted-asc") == [2, 3, 4]
     assert ids(min_upload_date=102, max_upload_date=104, sort="date-posted-asc", media="photos") == [2, 4]
     assert ids(min_upload_date=100, max_upload_date=105, license="1,7", sort="date-posted-asc") == [0, 2, 3, 5]
-    assert call(license="2", per_page=500)["photos"]["pages"] == 8, "4,000 of 4,600"
+    assert call(license="2")["code"] == 3
+    assert call(min_upload_date=50_000, per_page=500)["photos"]["pages"] == 8, "4,000 of 4,600"
     assert set(first["photos"]["photo"][0]) == set(example("flickr", "search")["photos"]["photo"][0])
     more = call(**early, extras="license,url_m,no_extra")["photos"]["photo"][0]
     assert set(more) - set(first["photos"]["photo"][0]) == {"license", "url_m"}

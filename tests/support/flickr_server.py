@@ -155,7 +155,7 @@ class FlickrServer(StandIn):
             return {"licenses": {"license": LICENCES}, "stat": "ok"}
         if method != "flickr.photos.search" and self.keeps("an unknown method is error 112"):
             return failed(112, f'Method "{method}" not found')
-        limits = ("min_upload_date", "max_upload_date", "license", "text", "tags", "user_id")
+        limits = ("min_upload_date", "max_upload_date", "text", "tags", "user_id")
         if not any(name in query for name in limits) and self.keeps("a search without a limit is error 3"):
             return failed(3, "Parameterless searches have been disabled. Please use flickr.photos.getRecent instead.")
         hits = self.hits(query)
