@@ -20,11 +20,12 @@ import urllib3
 from support.chat_server import Chat, chat_server
 from support.hub_server import Hub, hub
 from support.published import exported
+from support.s3_server import BUCKET, Bucket, bucket
 from support.stand_ins import check_shape, example
 from support.vision_server import Vision, vision_server
 from support.zenodo_server import HOME, Zenodo, zenodo
 
-from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.outside.http import Policy
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.publishing import PUBLISHERS
@@ -166,7 +167,26 @@ def vision_contract(broken: str) -> None:
         check_shape(example("openai", "completion"), server.completion("Hi"))
 
 
+def s3_contract(broken: str) -> None:
+    """boto3 publishes a release: with refusals, a stop, and a list of some pages."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        bucket(patch, broken) as server,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        plan, settings = exported(Path(folder) / "cars"), Settings()
+        server.page = 2
+        with pytest.raises(BadConfig, match="ACLs disabled"):
+            PUBLISHERS["s3"](plan, BUCKET, Settings(public=True))
+        server.faults = [["PutObject", lambda: None, 3], ["PutObject", (403, "AccessDenied"), 9]]
+        with pytest.raises(BadConfig, match="AccessDenied"):
+            PUBLISHERS["s3"](plan, BUCKET, settings)
+        server.faults = []
+        assert [PUBLISHERS["s3"](plan, BUCKET, settings).sent for _ in range(2)] == [2, 0]
+
+
 CONTRACTS: dict[type[Any], Callable[[str], None]] = {
+    Bucket: s3_contract,
     Zenodo: zenodo_contract, Hub: hub_contract, Chat: chat_contract, Vision: vision_contract,
 }  # fmt: skip
 SWITCHES = {rule: kind for kind in reversed(CONTRACTS) for rule in kind.RULES}  # a rule of Chat is Vision's, too

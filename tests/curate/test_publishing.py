@@ -286,52 +286,6 @@ def test_a_place_that_is_none(exports: dict[str, Path], place: str) -> None:
         PUBLISHERS["hf"](plan_of(exports["1"]), place, Settings())
 
 
-class TestS3:
-    @pytest.fixture
-    def bucket(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-        import boto3
-        from moto import mock_aws
-
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "testing")
-        with mock_aws():
-            server = boto3.client("s3", region_name="us-west-2")
-            server.create_bucket(Bucket="benchmarks", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-            yield server
-
-    def test_versions_stand_side_by_side(self, bucket: Any, exports: dict[str, Path]) -> None:
-        for name in ("1", "2"):
-            PUBLISHERS["s3"](plan_of(exports[name]), "benchmarks/cars", Settings())
-        keys = {o["Key"]: bucket.get_object(Bucket="benchmarks", Key=o["Key"])["Body"].read()
-                for o in bucket.list_objects_v2(Bucket="benchmarks")["Contents"]}  # fmt: skip
-        assert keys == {f"cars/{v}.0.0/{n}": data for v in ("1", "2") for n, data in files_of(exports[v]).items()}
-        assert PUBLISHERS["s3"](plan_of(exports["1"]), "benchmarks/cars", Settings()).sent == 0
-
-    def test_an_upload_that_stops_is_not_marked_complete_and_continues(
-        self, bucket: Any, exports: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        plan = plan_of(exports["1"])
-        with monkeypatch.context() as patch:
-            patch.setattr("boto3.s3.transfer.S3Transfer.upload_file", raises)
-            with pytest.raises(Unfinished, match="is not complete"):
-                PUBLISHERS["s3"](plan, "benchmarks", Settings())
-        assert "Contents" not in bucket.list_objects_v2(Bucket="benchmarks")
-        first = next(name for name in plan.files if name != "SHA256SUMS")
-        metadata = {"sha256": plan.sums[first]}
-        bucket.put_object(
-            Bucket="benchmarks", Key=f"1.0.0/{first}", Body=(plan.folder / first).read_bytes(), Metadata=metadata
-        )
-        assert PUBLISHERS["s3"](plan, "benchmarks", Settings()).sent == len(plan.files) - 1
-
-    def test_a_bucket_that_is_not_there(self, bucket: Any, exports: dict[str, Path]) -> None:
-        with pytest.raises(BadConfig, match="NoSuchBucket"):
-            PUBLISHERS["s3"](plan_of(exports["1"]), "nobody", Settings())
-
-
-def raises(*_: Any, **__: Any) -> None:
-    raise ConnectionResetError("reset")
-
-
 def test_a_large_plan_is_fast(tmp_path: Path) -> None:
     """10,000 files take 0.1 s on a quiet machine: a million within 10 s."""
     import time
