@@ -42,6 +42,9 @@ class StandIn:
         assert rule in self.RULES
         return rule != self.broken
 
+    def seen(self, headers: Any, body: bytes) -> None:
+        """Called for every request, before its fault."""
+
     def fault(self, method: str, path: str) -> Any:
         """The fault of a request, which is used up; None without one."""
         for entry in self.faults:
@@ -86,6 +89,7 @@ def serve(state: Service) -> Iterator[Service]:
             path, query = unquote(parts.path), {name: values[0] for name, values in parse_qs(parts.query).items()}
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             state.requests.append((self.command, path))
+            state.seen(self.headers, body)
             fault = state.fault(self.command, path)
             if fault == "drop":
                 return self.cut()
@@ -98,10 +102,10 @@ def serve(state: Service) -> Iterator[Service]:
                 return self.cut()
             data = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
-            for name, value in headers.items():
+            for name, value in ({"Content-Length": str(len(data))} | headers).items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
             self.end_headers()
+            self.close_connection |= "Content-Length" in headers  # the answer is cut
             if self.command != "HEAD":
                 self.wfile.write(data)
 

@@ -137,6 +137,8 @@ class _Work:
         try:
             async with session.post(address, json=body, allow_redirects=False) as response:
                 data = await _at_most(response, LARGEST)
+                if response.status == 429 and b"insufficient_quota" in data:
+                    raise self._no_credit()
                 if response.status in AGAIN:
                     raise Temporary(f"HTTP {response.status}", seconds_after(response.headers.get("Retry-After")))
                 if response.status != 200:
@@ -148,6 +150,14 @@ class _Work:
         except aiohttp.ClientError as error:
             raise Temporary(f"connections lost ({type(error).__name__})") from None
         return response_of(data)
+
+    def _no_credit(self) -> DriftlineError:
+        """The error for an account without credit, whose status is that of a rate limit [OpenAI, Error codes]."""
+        return Unfinished(
+            f"The account of the judge {self.settings.name!r} has no credit left (HTTP 429, insufficient_quota).",
+            "",
+            "Add credit, then run the same command: it asks only the open images.",
+        )
 
     def _refused(self, status: int, data: bytes) -> DriftlineError:
         """The error for a status that every further request would get, too."""
