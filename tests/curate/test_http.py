@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from support.published import exported
 from support.serving import serving
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
@@ -36,6 +37,7 @@ from driftline.curate.core.outside.http import (
 from driftline.curate.core.outside.json_api import JsonApi
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.publishing import zenodo
+from driftline.curate.publishing.plan import Settings
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr
@@ -279,7 +281,7 @@ def _museum(address: str, folder: Path) -> None:
 
 
 def _zenodo(address: str, folder: Path) -> None:
-    zenodo._Server(address, PLANTED).call("POST", "/api", {}, "1")
+    zenodo.publish(exported(folder / "export"), "", Settings(endpoint=address))
 
 
 def _prolific(address: str, folder: Path) -> None:
@@ -312,7 +314,7 @@ def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for variable in ("FLICKR_API_KEY", "PROLIFIC_TOKEN", "PLANTED"):
+    for variable in ("FLICKR_API_KEY", "PROLIFIC_TOKEN", "ZENODO_TOKEN", "PLANTED"):
         monkeypatch.setenv(variable, PLANTED)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
