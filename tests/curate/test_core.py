@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.curate.core import digests
+from driftline.curate.core import digests, file_memory
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_bytes, sweep, write_bytes, writing
 from driftline.curate.core.digests import content_digest, full_digest, listing, quick_digest
 from driftline.curate.core.errors import BadInput, DriftlineError, UnknownName, explained
@@ -121,7 +121,7 @@ def test_of_a_huge_sidecar_the_beginning_and_the_size_are_its_digest(name: str, 
 def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "photo"
     write_bytes(path, b"1")
-    monkeypatch.setattr(digests, "UNSETTLED", -60.0)  # as if it had been written long ago
+    monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)  # as if it had been written long ago
     first = full_digest(path, tmp_path / "cache")
     monkeypatch.setattr(digests, "sha256_file", lambda path: pytest.fail("it was read again"))
     assert full_digest(path, tmp_path / "cache") == first
@@ -136,7 +136,7 @@ def test_a_cache_that_cannot_be_used_costs_time_only(cache: str, tmp_path: Path)
 
 
 def test_a_cache_that_a_full_disk_cannot_hold_costs_time_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digests, "UNSETTLED", -60.0)
+    monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)
     cache = tmp_path / "cache"
     for i in range(100):
         write_bytes(tmp_path / "photos" / f"{'a long name ' * 15}{i}", b"1")
