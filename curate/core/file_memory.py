@@ -48,21 +48,27 @@ def walk(folder: Path) -> dict[str, Entry]:
     """Name below the folder, with slashes → all that is no folder, in the order of paths. Links to folders are left
     out, and folders that may not be read."""
     entries: dict[str, Entry] = {}
-    waiting = [(os.fspath(folder), "")]
-    while waiting:
-        place, prefix = waiting.pop()
-        with suppress(PermissionError), os.scandir(place) as inside:
-            for one in inside:
-                name, link = prefix + one.name, one.is_symlink()
-                try:
-                    if one.is_dir():
-                        waiting += [] if link else [(one.path, f"{name}/")]
-                        continue
-                    stamp = stamp_of(one.stat()) if one.is_file() else None
-                except OSError:
-                    stamp = ""
-                entries[name] = Entry(stamp, link)
-    return {name: entries[name] for name in sorted(entries, key=lambda name: name.split("/"))}
+
+    def look(place: str, prefix: str) -> None:
+        try:
+            with os.scandir(place) as there:
+                inside = sorted(there, key=lambda one: one.name)
+        except PermissionError:
+            return
+        for one in inside:
+            name, link = prefix + one.name, one.is_symlink()
+            try:
+                if one.is_dir():
+                    if not link:
+                        look(one.path, f"{name}/")
+                    continue
+                stamp = stamp_of(one.stat()) if one.is_file() else None
+            except OSError:
+                stamp = ""
+            entries[name] = Entry(stamp, link)
+
+    look(os.fspath(folder), "")
+    return entries
 
 
 def recall(memory: Path | None, table: str, stamps: Iterable[tuple[str, str]]) -> dict[str, str]:

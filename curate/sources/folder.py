@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NAMED = 5  # photos that a warning names
-READ = ("uploaded", "until", "taken", "camera", "extra")  # columns that need the bytes of a photo and its sidecars
+READ = {"uploaded": int, "until": int, "taken": int, "camera": str, "extra": str}
+"""columns that need the bytes of a photo and its sidecars"""
 
 
 class Folder(FileSource):
@@ -113,7 +114,7 @@ class Folder(FileSource):
                 warned.setdefault(text, []).append(name)
             if "fault" not in record:
                 if stamp and place not in stored and not texts:
-                    fresh.append((place, stamp, json.dumps({key: record[key] for key in READ})))
+                    fresh.append((place, stamp, json.dumps([record[key] for key in READ])))
                 link = files.entries[name].link
                 record["path"] = os.fspath((root / name).resolve()) if link else os.path.join(real, name)
             records.append({**record, "row": i})
@@ -134,7 +135,7 @@ class Folder(FileSource):
         stamps = {}
         for name in names:
             entry, beside = files.entries[name], sidecars.get(_parent(name), {})
-            may_be = map(_any_form, chain(*sidecar_names(name))) if beside else ()
+            may_be = map(_any_form, chain(*sidecar_names(name[name.rfind("/") + 1 :]))) if beside else ()
             there = [stamp for place in dict.fromkeys(may_be) for stamp in beside.get(place, ())]
             stamp = "" if entry.link or not entry.stamp else joined([entry.stamp, *there], edition)
             stamps[name] = f"{root}/{name}", stamp
@@ -155,16 +156,15 @@ class Folder(FileSource):
     def _record(
         self, path: Path, name: str, kind: str | None, stored: str | None, sidecars: bool
     ) -> tuple[dict[str, Any], Sequence[str]]:
-        """A record without row and path, and what Pillow warned of. stored: what `READ` names, as JSON, if it was read
-        before. sidecars: whether the folder has any."""
+        """A record without row and path, and what Pillow warned of. stored: the values of READ as JSON, if they were
+        read before. sidecars: whether the folder has any."""
         if not is_utf8(name):
             return {"id": safe_id(printable(name)), "fault": "not_utf8", "raw": printable(name)}, ()
         if (missing := missing_extra(kind)) is not None:
             return {"id": safe_id(name), "fault": missing[0], "raw": f"{name}: {missing[1]}"}, ()
         texts: Sequence[str] = ()
         try:
-            read = json.loads(stored) if stored is not None else None
-            if read is None:
+            if (read := _as_read(stored)) is None:
                 read, texts = self._read(path, name, kind, sidecars)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "fault": "unreadable_image", "raw": f"{name}: {error}"}, ()
@@ -178,7 +178,7 @@ class Folder(FileSource):
         }, texts
 
     def _read(self, path: Path, name: str, kind: str | None, sidecars: bool) -> tuple[dict[str, Any], Sequence[str]]:
-        """What READ names, and what Pillow warned of."""
+        """The columns of READ, and what Pillow warned of."""
         tags = _exif(path, kind)
         witnesses = self._witnesses(path, name, tags, sidecars)
         place, date = next(iter(witnesses.items()), ("", None))
@@ -216,6 +216,16 @@ def _exif(path: Path, kind: str | None) -> Tags:
     with path.open("rb") as file:
         tags = camera_raw.details(file)
     return Tags(None, None, {}, {}) if tags is None else from_exif(tags)
+
+
+def _as_read(stored: str | None) -> dict[str, Any] | None:
+    """The columns of READ from their values as JSON; None for what is not such."""
+    try:
+        read = dict(zip(READ, json.loads(stored or ""), strict=True))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    kinds = all(value is None or type(value) is READ[key] for key, value in read.items())
+    return read if kinds and all(abs(read[key] or 0) < 1 << 62 for key in ("uploaded", "until", "taken")) else None
 
 
 def _sidecars(files: Files) -> dict[str, dict[str, list[str]]]:
