@@ -31,6 +31,7 @@ from driftline.curate.core.outside.limits import DOCUMENT
 from driftline.curate.core.outside.names import inside
 from driftline.curate.core.outside.s3 import DENIED, S3, client, code_of
 from driftline.pipelines.run.runner import alone
+from driftline.pipelines.run.stage import MEMORY
 from driftline.pipelines.run.state import done_marks
 
 FORMAT = 1
@@ -40,7 +41,6 @@ EVERY = 30.0  # seconds between two states of the copy; the end of a stage is on
 POLL = 0.5  # seconds between two looks at the stages
 TRIES = 5  # for a state that does not change while it is listed
 THREADS = 8  # requests at a time
-CACHE = "digests.sqlite"  # of this machine's files
 SHA256 = re.compile("[0-9a-f]{64}")
 GONE = ("NoSuchKey", "404")
 CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
@@ -156,7 +156,7 @@ class Copy:
         """Make the folder what the list says. Raises IntegrityError for other content, and errors of boto3."""
         wanted = {inside(self.folder, name, Path(LIST)): c for name, c in self.files.items()}
         for path in wanted:
-            if path.name.startswith(CACHE):
+            if path.name.startswith(MEMORY):
                 raise IntegrityError(f"{self.address} holds {path.name}, which is of one machine.", "", "Delete it.")
         for name in self._listed().keys() - self.files.keys():
             (self.folder / name).unlink()
@@ -186,7 +186,7 @@ class Copy:
         stamps = {}
         for path in files_of(self.folder):
             name = path.relative_to(self.folder)
-            if any(part.startswith(".") for part in name.parts) or name.name.startswith(CACHE):
+            if any(part.startswith(".") for part in name.parts) or name.name.startswith(MEMORY):
                 continue
             if self.leave is None or not path.is_relative_to(self.leave):
                 with suppress(FileNotFoundError):
