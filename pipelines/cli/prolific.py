@@ -32,7 +32,7 @@ def _act(
     from driftline.pipelines.annotation.batches import prolific_action
 
     result = prolific_action(context_of_last(directory, sets, as_json), action, endpoint=endpoint, **more)
-    facts = {n: ", ".join(f"{k} {v}" for k, v in value.items()) if action == "status" else value
+    facts = {n: ", ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else value
              for n, value in result.items()}  # fmt: skip
     lines = [f"{name}: {value}" for name, value in facts.items()]
     lines += [next_step("run", directory)] if action == "collect" else []
