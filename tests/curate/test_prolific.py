@@ -632,20 +632,20 @@ def check_document(prolific: Prolific) -> None:
 
 def story(prolific: Prolific, batch: dict[str, Any], folder: Path) -> Any:
     """What the client says and the service did, of a small study with 109 submissions, from publish to bonuses."""
-    said: list[Any] = [publish(prolific, batch, folder)]
+    results: list[Any] = [publish(prolific, batch, folder)]
     items = sorted(batch["items"])
     ids = [prolific.work(f"p{n}", [items[n % 12]], lambda _: ["bus"]) for n in range(101)]
     for state in DOCUMENT["List submissions"]["entry"]["status"]:
         prolific.work(state, items[:1], lambda _: ["bus"], status=state)
     service, journal = Service(prolific.url), api.Journal(folder / "study.jsonl")
-    said += [api.status(service, journal), collected(prolific, batch, folder)]
-    said.append(api.decide(service, journal, {ids[0]: "all answers are wrong"}, approve=True))
+    results += [api.status(service, journal), collected(prolific, batch, folder)]
+    results.append(api.decide(service, journal, {ids[0]: "all answers are wrong"}, approve=True))
     (folder / "bonus.csv").write_text(f"SubmissionId,Amount\n{ids[1]},1.00\n")
     cut_after(prolific, "POST /api/v1/bulk-bonus-payments")
     with pytest.raises(Open):
         bonus(service, [journal], folder / "bonus.csv", 2.0)
-    said += [bonus(service, [journal], folder / "bonus.csv", 2.0), [*prolific.submissions.values()]]
-    return said, prolific.rewards, len(prolific.calls)
+    results += [bonus(service, [journal], folder / "bonus.csv", 2.0), [*prolific.submissions.values()]]
+    return results, prolific.rewards, len(prolific.calls)
 
 
 class TestDocument:

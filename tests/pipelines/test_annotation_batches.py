@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from support.console import handed, inside
 from support.prolific_server import prolific_server
 
-from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.atomic_io import locked, read_json
 from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.parsing import rows_of
@@ -134,13 +135,28 @@ def test_options_of_a_batch_are_those_of_its_addresses_and_predictions(journey: 
     assert handed("driftline.pipelines.annotation.batches.write_batches", *words)["predictions"] is False
 
 
+def test_a_second_command_waits_for_the_first(journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both would read the same journal, and pay the same bonuses."""
+    shutil.copy(journey / "driftline.yaml", tmp_path)
+    acted = threading.Event()
+    act = "driftline.pipelines.annotation.batches.prolific_action"
+    monkeypatch.setattr(act, lambda *_, **__: acted.set() or {})
+    command = threading.Thread(target=inside, args=("prolific", "approve", tmp_path))
+    with locked(tmp_path / "prolific"):
+        command.start()
+        assert not acted.wait(0.5)
+    command.join()
+    assert acted.is_set()
+
+
 def test_options_of_prolific_reach_its_action(journey: Path, tmp_path: Path) -> None:
-    words = ("prolific", "publish", journey, "--workspace", "w1", "--count", 7, "--max-usd", 9.5)
+    shutil.copy(journey / "driftline.yaml", tmp_path)
+    words = ("prolific", "publish", tmp_path, "--workspace", "w1", "--count", 7, "--max-usd", 9.5)
     act = "driftline.pipelines.annotation.batches.prolific_action"
     options = handed(act, *words, "--endpoint", "https://p.test", "--set", "validation.workers=2")
     assert options["context"].config.validation.workers == 2
     assert list(options.values())[1:] == ["publish", "w1", 7, 9.5, "https://p.test"]
     for action, more in (("bonus", ("--max-usd", 2)), ("reject", ())):
-        options = handed(act, "prolific", action, journey, "--file", tmp_path / "f.csv", *more)
+        options = handed(act, "prolific", action, tmp_path, "--file", tmp_path / "f.csv", *more)
         assert (options["action"], options["file"]) == (action, tmp_path / "f.csv")
-        assert "--file is missing" in inside("prolific", action, journey).stderr
+        assert "--file is missing" in inside("prolific", action, tmp_path).stderr

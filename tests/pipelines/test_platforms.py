@@ -104,9 +104,9 @@ class TestFiles:
         assert (tmp_path / "mturk" / "template.html").read_text().count("${") == 1
 
     def test_mturk_says_that_the_service_is_closed(self, small: Context, tmp_path: Path) -> None:
-        said = inside("batch", small.root, "--format", "mturk,turkle", "--out", tmp_path / "out").stdout
-        assert "Amazon Mechanical Turk closed on 30 September 2026" in said
-        assert (tmp_path / "out" / "mturk" / "README.txt").read_text() in said
+        printed = inside("batch", small.root, "--format", "mturk,turkle", "--out", tmp_path / "out").stdout
+        assert "Amazon Mechanical Turk closed on 30 September 2026" in printed
+        assert (tmp_path / "out" / "mturk" / "README.txt").read_text() in printed
         assert not (tmp_path / "out" / "turkle" / "README.txt").exists()
 
     def test_prolific_gets_the_rows_in_two_forms_and_the_question_as_data(self, small: Context, tmp_path: Path) -> None:
