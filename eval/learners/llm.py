@@ -98,7 +98,6 @@ class Llm(Learner):
             self.counts[event] += 1
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Store the texts and their vectors."""
         texts = [str(text) for text in x]
         self.memory.add(hashed_ngrams(texts, WIDTH))
         self.texts += texts
