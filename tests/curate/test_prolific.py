@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.prolific_server import SHORT, Prolific, prolific_server
+from support.stand_ins import EXAMPLES
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished
 from driftline.curate.retrieval.settings import Concept
@@ -508,7 +509,7 @@ class TestLists:
         assert len(prolific.studies) == 151
 
 
-DOCUMENT = json.loads((Path(__file__).parents[1] / "support" / "prolific_document.json").read_text())["answers"]
+DOCUMENT = json.loads((EXAMPLES / "prolific.json").read_text())["answers"]
 
 
 def ask(prolific: Prolific, method: str, path: str, body: Any = None, token: str = "Token secret-token") -> Any:

@@ -1,5 +1,6 @@
-"""A loopback server after the document that `prolific_document.json` names: "Prolific API for Data Collectors" 1.0.0,
-https://docs.prolific.com/openapi.json and the pages of docs.prolific.com/api-reference, read on 27 November 2026.
+"""A loopback server after "Prolific API for Data Collectors" 1.0.0, https://docs.prolific.com/openapi.json, and the
+pages of docs.prolific.com/api-reference: copies of July to October 2026, read on 27 November 2026. What they say of
+each call is in `fixtures/services/prolific.json`, by which the server is checked.
 
 Each method names the page that it follows. Parameters that the page does not name are ignored, fields that it does not
 name are not given. What the document leaves open is a setting: what comes after the last page, a largest page, whether

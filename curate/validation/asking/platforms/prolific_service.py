@@ -1,9 +1,9 @@
 """Requests to Prolific's API: token, lists page by page, and what is certain of a request that failed.
 
-After the "Prolific API for Data Collectors", https://docs.prolific.com/openapi.json, read on 27 November 2026 with its
-pages "List submissions" (page, page_size: 20 unless asked, no largest one; ordering), "API fundamentals" (statuses) and
-"Managing high loads" (no fixed limits; 429 passes: wait longer each time). Totals of lists and what comes after their
-last page are not in the document: nothing here depends on them.
+After the "Prolific API for Data Collectors" 1.0.0, https://docs.prolific.com/openapi.json (copies of July to October
+2026), with its pages "List submissions" (page, page_size: 20 unless asked, no largest one; ordering), "API
+fundamentals" (statuses) and "Managing high loads" (no fixed limits; 429 passes: wait longer each time). Totals of lists
+and what comes after their last page are not in the document: nothing here depends on them.
 """
 
 from __future__ import annotations
