@@ -75,6 +75,7 @@ def prolific_answers(folder: Path) -> None:
     said = {"instruction_id": "q1", "answer": [{"value": "bus"}]}
     response = {"id": "r", "metadata": {"item": "i1"}, "response": said, "submission_id": "s", "participant_id": "p"}
     write_json(folder / "submissions.json", {"results": [{"id": "s", "status": "AWAITING REVIEW", "time_taken": 40}]})
+    write_json(folder / "counts.json", {"AWAITING REVIEW": 1, "TOTAL": 1})
     write_json(folder / "responses.json", {"results": [response], "meta": {"count": 1}})
     steps = [{"format": 1}, {"step": "study", "result": "x"}, {"step": "published", "result": True},
              {"step": "batch", "result": {"id": "b", "labels": "q1", "sensitive": "q2"}}]  # fmt: skip
@@ -86,13 +87,17 @@ def prolific(folder: Path) -> None:
     """The lists that Prolific answers with, and the journal."""
     from driftline.curate.core.outside.http import Reply
     from driftline.curate.validation.asking.platforms import prolific_api
+    from driftline.curate.validation.asking.platforms.prolific_service import Service
 
     class Pool:
         def ask(self, method: str, address: str, read: Any, *more: Any, **request: Any) -> Any:
-            name = "submissions.json" if "submissions" in address else "responses.json"
-            return read(Reply(200, {}, (folder / name).read_bytes()))
+            name = next(name for name in ("counts", "submissions", "responses") if name in address)
+            return read(Reply(200, {}, (folder / f"{name}.json").read_bytes()))
 
-    service = prolific_api.Service.__new__(prolific_api.Service)
+        def hidden(self, text: str) -> str:
+            return text
+
+    service = Service.__new__(Service)
     vars(service).update(endpoint="", _headers={}, _client=Pool())
     prolific_api.collect(service, prolific_api.Journal(folder / "journal.jsonl"), "b1", folder / "out.csv")
 
