@@ -27,13 +27,14 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.store.answers import merged
 from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.curate.validation.answers.standing import deletions
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.judges import round_folder
 from driftline.curate.validation.asking.platforms import PLATFORMS
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import answers_of, results_files
+from driftline.pipelines.stages.ask import answers_of, results_files, standing_of
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
@@ -67,7 +68,8 @@ class OpenBatch:
 
 
 def open_batch(context: Context) -> OpenBatch:
-    """The batch of the last round, without photos that were withdrawn since. Raises MissingFile without a batch."""
+    """The batch of the last round, without photos that were withdrawn since or whose answers were deleted. Raises
+    MissingFile without a batch."""
     folder = folder_of(context.root, "ask")
     if not (folder / "batch.json").is_file():
         raise MissingFile(
@@ -85,7 +87,7 @@ def open_batch(context: Context) -> OpenBatch:
         if facts["after"] != last:  # it follows a batch of other settings
             break
         batch, last = _after(batch, later, batch.number + 1, facts), facts["batch"]
-    if gone := {one.id for one in withdrawals(context.root / NAME)}:
+    if gone := {one.id for one in withdrawals(context.root / NAME)} | standing_of(context).answered():
         items = {item: id_ for item, id_ in batch.facts["items"].items() if id_ not in gone}
         batch = replace(batch, facts=batch.facts | {"items": items})
     return batch
@@ -259,7 +261,14 @@ def prolific_action(
     journal = api.Journal(context.root / "prolific" / f"{batch.name('study')}.jsonl")
     files = sorted(journal.path.parent.glob("study-*.jsonl"))
     studies = {path.stem.removeprefix("study-"): api.Journal(path) for path in files if path != journal.path}
-    studies = {name: one for name, one in studies.items() if "published" in one.done}
+    dates = {name: entry["date"] for entry in deletions(context.root) for name in entry["batches"]}
+    if action != "publish" and batch.facts["batch"] in dates:
+        raise BadConfig(
+            f"The answers to this study were deleted on {dates[batch.facts['batch']]}.",
+            "Expected a batch that is asked since then.",
+            "Prolific keeps its own copy: delete it there. Pay what is open there.",
+        )
+    studies = {name: one for name, one in studies.items() if "published" in one.done and name not in dates}
     if "published" in journal.done or not studies:
         studies[batch.facts["batch"]] = journal
     service = Service(endpoint or ENDPOINT)

@@ -22,7 +22,7 @@ from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.annotation.batches import OpenBatch, answers_so_far
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import ASKED, Ask, gold_of, items_of, routes_of
+from driftline.pipelines.stages.ask import ASKED, Ask, gold_of, items_of, routes_of, standing_of
 from driftline.pipelines.stages.embed import spec_of
 
 LOOKED_UP = 5_000  # addresses of the sample
@@ -76,7 +76,9 @@ def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any
     rows, own = answers_so_far(context, facts)
     answers = Counter(row["id"] for row in rows)
     begun = own or facts.get("after") is not None  # its gold questions are drawn already
-    left = {id_ for id_ in (facts["items"].values() if begun else asked) if answers[id_] < settings.workers}
+    stand = standing_of(context).answered()
+    ids = set(facts["items"].values() if begun else asked) - stand
+    left = {id_ for id_ in ids if answers[id_] < settings.workers}
     shown = [] if begun else [item for item in items if item["id"] in left]
     gold = set(gold_of(context, shown, inputs["bucket"], set())) if shown else set()
     unasked = [] if opinions is None else opinions.filter(pc.equal(opinions["fault"], NOT_ASKED))["judge"].to_pylist()

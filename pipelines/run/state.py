@@ -23,6 +23,7 @@ from driftline.pipelines.run.stage import MEMORY, Stage
 from driftline.pipelines.stages import STAGES
 
 DONE, BEGUN, FILES, RECORD = "done.json", "begun.json", "files.json", "record.json"
+INTENT = "forgetting.json"  # in the run folder while answers are being deleted
 NUMBER = (int, float)
 # What done.json needs, its counts need, and begun.json may have.
 OF_DONE = {"stage": str, "fingerprint": str, "counts": dict, "seconds": NUMBER, "outside": list, "content": str}
@@ -288,6 +289,13 @@ class StageState:
             shutil.rmtree(work, ignore_errors=True)
         write_json(work / BEGUN, begun)
         return work, spent
+
+    def amend(self) -> None:
+        """Take finished output as it is now, after it was changed on purpose: later stages are then done again."""
+        files = listing(self.folder)
+        write_json(self.folder / FILES, {name: [c.size, c.sha256] for name, c in files.items()})
+        if self.done is not None:
+            write_json(self.folder / DONE, {**self.done, "content": content_digest(files)})
 
     def stop(self, work: Path, because: str) -> None:
         """Write why unfinished work stopped."""
