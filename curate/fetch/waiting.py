@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_link, no_room, sha256_bytes
 from driftline.curate.fetch.outcome import Download
@@ -24,6 +25,25 @@ WAITS = "waits"  # key of `Counter`, in place of reasons: rows for which a shard
 Address = tuple[int, str]  # row, address: its own, a mirror's or a smaller size's
 
 
+@dataclass(frozen=True)
+class _Line:
+    """What precedes the bytes of an answer."""
+
+    row: int
+    url: str
+    bytes: Annotated[int, Field(ge=0)] = 0
+    sha256: str | None = None
+    """of the bytes; None for a failure"""
+    fault: str | None = None
+    detail: str | None = None
+    retry_after: float = 0.0
+    validator: str | None = None
+    waits: bool = False
+
+
+_LINE = TypeAdapter(_Line)
+
+
 class Answers:
     """Answers for a shard that waits, in the file NNNNN.waiting: the shard's key, then for each answer a line of JSON
     and its bytes, or a line for an address that waits. Each beginning of the file is one, so a kill costs nothing."""
@@ -34,43 +54,41 @@ class Answers:
         self.waits: dict[Address, None] = {}
         """addresses without an answer"""
         self._end = 0
-        self._answers: dict[Address, tuple[int, int, dict[str, Any]]] = {}  # start, bytes, line
+        self._answers: dict[Address, tuple[int, _Line]] = {}  # with the end of its bytes
         with suppress(FileNotFoundError), open(path, "rb", opener=no_link) as file:
             size = path.stat().st_size
             first = file.readline()
             if key is not None and first != key.hex().encode() + b"\n":
                 return
             self._end = len(first)
-            for line in iter(file.readline, b""):
+            for text in iter(file.readline, b""):
                 try:
-                    entry = json.loads(line)
-                    address, length = (entry.pop("row"), entry.pop("url")), entry.pop("bytes")
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                    line = _LINE.validate_json(text)
+                except ValidationError:
                     return
-                if file.seek(length or 0, 1) > size:
+                if file.seek(line.bytes, 1) > size:
                     return
-                self._note(address, file.tell(), length, entry)
+                self._note(line, file.tell())
 
-    def _note(self, address: Address, end: int, length: int | None, entry: dict[str, Any]) -> None:
+    def _note(self, line: _Line, end: int) -> None:
         self._end = end
-        if length is None:
-            self.waits[address] = None
+        if line.waits:
+            self.waits[line.row, line.url] = None
         else:
-            self._answers[address] = (end - length, length, entry)
-            self.waits.pop(address, None)
+            self._answers[line.row, line.url] = end, line
+            self.waits.pop((line.row, line.url), None)
 
     def get(self, row: int, url: str) -> Download | None:
         """The answer, None if the address waits or was not asked for, or if its bytes are damaged."""
         if (row, url) not in self._answers:
             return None
-        start, length, entry = self._answers[row, url]
-        digest = entry["sha256"]
-        if digest is None:
-            return Download(None, *(entry[name] for name in ("fault", "detail", "retry_after", "validator")))
+        end, line = self._answers[row, url]
+        if line.sha256 is None:
+            return Download(None, line.fault, line.detail, line.retry_after, line.validator)
         with open(self.path, "rb", opener=no_link) as file:
-            file.seek(start)
-            data = file.read(length)
-        return Download(data, validator=entry["validator"]) if sha256_bytes(data) == digest else None
+            file.seek(end - line.bytes)
+            data = file.read(line.bytes)
+        return Download(data, validator=line.validator) if sha256_bytes(data) == line.sha256 else None
 
     def begin(self, key: bytes) -> None:
         """Create the file, unless an earlier turn did."""
@@ -79,13 +97,15 @@ class Answers:
 
     def add(self, address: Address, outcome: Download | None) -> None:
         """Append an answer; None: the address waits."""
-        entry: dict[str, Any] = {} if outcome is None else asdict(replace(outcome, data=None))
-        data = b"" if outcome is None or outcome.data is None else outcome.data
-        entry["sha256"] = sha256_bytes(data) if outcome is not None and outcome.data is not None else None
-        length = None if outcome is None else len(data)
-        line = json.dumps(entry | {"row": address[0], "url": address[1], "bytes": length}).encode() + b"\n"
-        self._write(line + data)
-        self._note(address, self._end, length, entry)
+        row, url = address
+        if outcome is None:
+            line, data = _Line(row, url, waits=True), b""
+        else:
+            data = outcome.data or b""
+            digest = None if outcome.data is None else sha256_bytes(data)
+            line = _Line(row, url, len(data), digest, *astuple(outcome)[1:])
+        self._write(_LINE.dump_json(line, ensure_ascii=True) + b"\n" + data)
+        self._note(line, self._end)
 
     def _write(self, data: bytes) -> None:
         try:
