@@ -225,7 +225,7 @@ def _close(shards: Sequence[Shard], out: Path, frontier: _Frontier, settings: Fe
                 waiting.clear()
 
         for shard in shards[:last]:
-            index = pq.read_table(index_path(out, shard.number), schema=INDEX)  # older ones lack a column
+            index = pq.read_table(index_path(out, shard.number))
             if cut is not None and shard.number == cut[0]:
                 index = pa.concat_tables([index.slice(0, cut[1] + 1), _surplus(shard, cut[1] + 1)])
             add(index)

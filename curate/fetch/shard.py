@@ -25,6 +25,7 @@ from driftline.curate.fetch.outcome import (
     GONE,
     LIMIT_REASONS,
     NETWORK_REASONS,
+    SMALLER,
     Download,
 )
 from driftline.curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
@@ -256,7 +257,7 @@ def _remote(urls: dict[int, str], shard: Shard, spool: Spool, answers: Answers) 
         extras = rows_of(shard.rows(["row", "extra"]), "row", "extra") if gone else ()
         others = {row: json.loads(extra) for row, extra in extras if row in gone and "other_url" in (extra or "")}
         addresses = {row: other["other_url"] for row, other in others.items()}
-        for row in _instead(addresses, gone, "smaller size", shard, spool, answers):
+        for row in _instead(addresses, gone, SMALLER, shard, spool, answers):
             spool.sizes[row] = others[row]["other_size"]
     if settings.mirror is not None and not spool.waits:
         failures = ((row, _failure(row, settings, spool)) for row in urls)

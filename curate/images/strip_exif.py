@@ -86,7 +86,7 @@ def _saving(data: bytes) -> list[str]:
     with Image.open(io.BytesIO(data)) as image:
         steps = {
             changes.LOSSLESS: image.format in ("BMP", "TIFF"),
-            FIRST: image.format in ("MPO", "TIFF") and getattr(image, "n_frames", 1) > 1,
+            FIRST: image.format in ("MPO", "TIFF") and bool(getattr(image, "is_animated", False)),
             TURNED: image.format == "TIFF" and image.getexif().get(ORIENTATION, 1) not in (0, 1),
         }
     return [step for step, was_done in steps.items() if was_done]

@@ -83,7 +83,6 @@ class Deep:
         return sum(int(t.nbytes) for t in self.module.state_dict().values())
 
     def copy(self) -> Deep:
-        """A copy that further training does not touch."""
         module, velocity = copy.deepcopy(self.module), [v.clone() for v in self.velocity]
         return Deep(module, velocity, self.kinds, copy.deepcopy(self.rng), self.mixed, self.frozen)
 
@@ -111,25 +110,18 @@ class Deep:
         chunks = (slice(low, min(len(x), low + CHUNK)) for low in range(0, len(x), CHUNK))
         return torch.cat([halving(scores_of, rows, lambda a, b: torch.cat([a, b])) for rows in chunks])
 
-    def data_gradient(self, x: Any, y: Any) -> Params:
-        """Gradient of the mean cross-entropy, batch normalisation by the batch."""
-        from torch.nn.functional import cross_entropy
-
-        return self.gradient(x, lambda scores, rows: cross_entropy(scores, y[rows], reduction="sum") / len(y))
-
-    def pulled(self, x: Any, g: Any) -> Params:
-        """Gradient of a loss whose gradient in the scores is g (B, C)."""
-        return self.gradient(x, lambda scores, rows: (scores * g[rows]).sum())
-
-    def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
-        """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
+    def data_gradient(self, x: Any, y: Any, pull: Pull | None = None) -> Params:
+        """Batch normalisation by the batch."""
         from torch.nn.functional import cross_entropy
 
         def loss(scores: Any, rows: slice) -> Any:
             part = cross_entropy(scores, y[rows], reduction="sum") / len(y)
-            return part + (scores * pull(scores.detach(), rows)).sum()
+            return part if pull is None else part + (scores * pull(scores.detach(), rows)).sum()
 
         return self.gradient(x, loss)
+
+    def pulled(self, x: Any, g: Any) -> Params:
+        return self.gradient(x, lambda scores, rows: (scores * g[rows]).sum())
 
     def fisher(self, x: Any, y: Any) -> Params:
         """Mean over samples of the squared gradient of one sample's loss; batch normalisation by its statistics."""

@@ -32,7 +32,8 @@ Batches = Iterable[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 @cache
 def library() -> Any:
-    """The library built from kernel.c and normalise.c, or None. One of another version or system counts as none."""
+    """The library built from kernel.c and normalise.c, or None. One of another version or system counts as none. Its
+    functions take addresses, numbers of elements and numbers, and return nothing, but for `driftline_best_kind`."""
     spec = find_spec("driftline.eval.engine._kernel")
     if spec is None or spec.origin is None:
         return None
@@ -48,15 +49,20 @@ def library() -> Any:
         "steps_half": [whole, *[place] * 4, *[long] * 4, *[place] * 8, *[real] * 2],
         "gradient_of": [whole, *[place] * 2, *[long] * 5, *[place] * 5],
         "gradient_half": [whole, *[place] * 2, *[long] * 5, *[place] * 6],
+        "descend": [*[place] * 3, long, *[real] * 3],
+        "descend_rounded": [*[place] * 4, long, *[real] * 3],
+        "show": [*[place] * 2, *[long] * 3, *[place] * 4],
+        "moments": [place, long, long, place, place, whole],
+        "scaled": [place, long, long, place, place, whole, place, whole],
+        "sums_back": [place, place, long, long, place, place, whole, place, place, whole],
+        "scaled_back": [place, place, long, long, *[place] * 4, whole, place, whole],
+        "pooled": [place, *[long] * 4, *[place] * 4, whole],
+        "pooled_sums": [*[place] * 3, *[long] * 4, *[place] * 3, whole],
+        "pooled_back": [*[place] * 3, *[long] * 4, *[place] * 5, whole],
     }.items():
         if hasattr(library, f"driftline_{name}"):
             function = getattr(library, f"driftline_{name}")
             function.restype, function.argtypes = None, arguments
-    library.driftline_descend.restype = library.driftline_show.restype = None
-    library.driftline_descend.argtypes = [place] * 3 + [long] + [real] * 3
-    library.driftline_descend_rounded.restype = None
-    library.driftline_descend_rounded.argtypes = [place] * 4 + [long] + [real] * 3
-    library.driftline_show.argtypes = [place] * 2 + [long] * 3 + [place] * 4
     return library
 
 

@@ -67,14 +67,12 @@ class Net(Protocol):
     def scores(self, x: Any) -> Any:
         """x (B, D) → (B, C)."""
 
-    def data_gradient(self, x: Any, y: Any) -> Params:
-        """Gradient of the mean cross-entropy on x (B, D), y (B,)."""
+    def data_gradient(self, x: Any, y: Any, pull: Pull | None = None) -> Params:
+        """Gradient of the mean cross-entropy on x (B, D), y (B,); in the same pass of a loss whose gradient in the
+        scores is pull(scores), if there is one."""
 
     def pulled(self, x: Any, g: Any) -> Params:
         """Gradient of a loss whose gradient in the scores is g (B, C)."""
-
-    def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
-        """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
 
     def fisher(self, x: Any, y: Any) -> Params:
         """Mean over samples of the squared gradient of one sample's loss."""
@@ -95,7 +93,6 @@ class Layers:
     """training multiplies in bfloat16 and adds in float32"""
 
     def copy(self) -> Self:
-        """A copy that further training does not touch."""
         return type(self)([p.clone() for p in self.params], [v.clone() for v in self.velocity], self.half)
 
     @property
@@ -117,55 +114,31 @@ class Head(Layers):
         params = layer(n_classes, width, rng, device)
         return cls(params, zeros(params), half)
 
-    @property
-    def weights(self) -> Any:
-        """(C, D)."""
-        return self.params[0]
-
-    @property
-    def bias(self) -> Any:
-        """(C,)."""
-        return self.params[1]
-
     def scores(self, x: Any) -> Any:
-        """x (B, D) → (B, C)."""
         import torch
 
-        if x.dtype is torch.bfloat16:  # only in training
-            return torch.mm(self.weights.bfloat16(), x.T).float().add_(self.bias[:, None]).T
-        return torch.addmm(self.bias[:, None], self.weights, x.T).T  # classes first, as below
-
-    def data_gradient(self, x: Any, y: Any) -> Params:
-        """Gradient of the mean cross-entropy."""
-        import torch
-
-        if self.half:
-            x = x.bfloat16()
-        if fused.fits([x], self.half, len(self.bias), len(x)) and fused.ready(x, y, *self.params):
-            return list(fused.gradient(self.params, x, y))
         # Classes first, (C, B): with few classes this order of the products is twice as fast as (B, C).
-        if self.half:
-            scores = torch.mm(self.weights.bfloat16(), x.T).float().add_(self.bias[:, None])
-        else:
-            scores = torch.addmm(self.bias[:, None], self.weights, x.T)
-        g = torch.softmax(scores, 0)
+        weights, bias = self.params
+        if x.dtype is torch.bfloat16:  # only in training
+            return torch.mm(weights.bfloat16(), x.T).float().add_(bias[:, None]).T
+        return torch.addmm(bias[:, None], weights, x.T).T
+
+    def data_gradient(self, x: Any, y: Any, pull: Pull | None = None) -> Params:
+        import torch
+
+        if pull is None:
+            x = x.bfloat16() if self.half else x
+            if fused.fits([x], self.half, len(self.params[1]), len(x)) and fused.ready(x, y, *self.params):
+                return list(fused.gradient(self.params, x, y))
+        scores = self.scores(x)
+        g = torch.softmax(scores.T, 0)
         g.scatter_add_(0, y[None], g.new_full((1, len(y)), -1))  # a fifth of a small gradient quicker than by index
         g /= len(y)
-        return [(g.bfloat16() @ x).float() if self.half else g @ x, g.sum(1)]
+        return self.pulled(x, g.T if pull is None else g.add_(pull(scores).T).T)
 
     def pulled(self, x: Any, g: Any) -> Params:
-        """Gradient of a loss whose gradient in the scores is g (B, C)."""
         g = g.T.contiguous()
         return [(g.to(x.dtype) @ x).float(), g.sum(1)]
-
-    def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
-        """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
-        import torch
-
-        scores = self.scores(x)
-        g = torch.softmax(scores.T, 0)  # classes first, as in memory
-        g.scatter_add_(0, y[None], g.new_full((1, len(y)), -1))
-        return self.pulled(x, g.div_(len(y)).add_(pull(scores).T).T)
 
     def fisher(self, x: Any, y: Any) -> Params:
         """For one sample the gradient is (p − onehot) ⊗ x, so its square is the product of squares: no loop."""
@@ -334,7 +307,7 @@ def step(
 ) -> None:  # fmt: skip
     """One update on a batch. descend: another optimiser than SGD. rows: numbers of its samples."""
     pull = None if rule is None else rule.pull(net, x, rows)
-    data = net.data_gradient(x, y) if pull is None else net.gradient_with(x, y, pull)
+    data = net.data_gradient(x, y, pull)
     grads = data if rule is None else rule.gradient(net, data, x, y)
     if descend is None:
         move(net, grads, lr, settings)

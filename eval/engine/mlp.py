@@ -25,22 +25,15 @@ class Mlp(Layers):
         return cls(params, zeros(params), half)
 
     def scores(self, x: Any) -> Any:
-        """x (B, D) → (B, C)."""
         return self._forward(x)[1]
 
-    def data_gradient(self, x: Any, y: Any) -> Params:
-        """Gradient of the mean cross-entropy."""
+    def data_gradient(self, x: Any, y: Any, pull: Pull | None = None) -> Params:
         hidden, scores = self._forward(x)
-        return self._backward(x, hidden, errors(scores, y) / len(y))
+        g = errors(scores, y).div_(len(y))
+        return self._backward(x, hidden, g if pull is None else g.add_(pull(scores)))
 
     def pulled(self, x: Any, g: Any) -> Params:
-        """Gradient of a loss whose gradient in the scores is g (B, C)."""
         return self._backward(x, self._forward(x)[0], g)
-
-    def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
-        """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
-        hidden, scores = self._forward(x)
-        return self._backward(x, hidden, errors(scores, y).div_(len(y)).add_(pull(scores)))
 
     def fisher(self, x: Any, y: Any) -> Params:
         """The gradient of a layer for one sample is an outer product, so its square is the product of squares."""

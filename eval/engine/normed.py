@@ -6,8 +6,6 @@ statistics; tests compare C and torch.
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,26 +18,6 @@ MOST = 4096  # channels, as in normalise.c
 KINDS = (torch.float32, torch.bfloat16)
 
 
-@cache
-def _functions() -> Any:
-    library = fused.library()
-    place, long, whole = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
-    shapes = {
-        "moments": [place, long, long, place, place, whole],
-        "scaled": [place, long, long, place, place, whole, place, whole],
-        "sums_back": [place, place, long, long, place, place, whole, place, place, whole],
-        "scaled_back": [place, place, long, long, *[place] * 4, whole, place, whole],
-        "pooled": [place, *[long] * 4, *[place] * 4, whole],
-        "pooled_sums": [*[place] * 3, *[long] * 4, *[place] * 3, whole],
-        "pooled_back": [*[place] * 3, *[long] * 4, *[place] * 5, whole],
-    }
-    functions = {}
-    for name, types in shapes.items():
-        functions[name] = getattr(library, f"driftline_{name}")
-        functions[name].restype, functions[name].argtypes = None, types
-    return functions
-
-
 def _at(array: Any) -> int:
     return array.data_ptr() if isinstance(array, torch.Tensor) else array.ctypes.data
 
@@ -47,16 +25,16 @@ def _at(array: Any) -> int:
 def _apply(x: Any, a: Any, b: Any, relu: bool, pool: bool) -> tuple[Any, Any]:
     """a x + b for each channel; with relu its positive part; with pool the maxima of 3 × 3 pixels, and their
     positions."""
-    functions, half = _functions(), int(x.dtype is torch.bfloat16)
+    kernel, half = fused.library(), int(x.dtype is torch.bfloat16)
     n, channels, height, width = x.shape
     if not pool:
         out = torch.empty_like(x)
-        functions["scaled"](_at(x), n * height * width, channels, _at(a), _at(b), int(relu), _at(out), half)
+        kernel.driftline_scaled(_at(x), n * height * width, channels, _at(a), _at(b), int(relu), _at(out), half)
         return out, None
     shape = (n, channels, (height - 1) // 2 + 1, (width - 1) // 2 + 1)
     out = torch.empty(shape, dtype=x.dtype, memory_format=torch.channels_last)
     place = np.empty(out.numel(), np.uint8)
-    functions["pooled"](_at(x), n, height, width, channels, _at(a), _at(b), _at(out), _at(place), half)
+    kernel.driftline_pooled(_at(x), n, height, width, channels, _at(a), _at(b), _at(out), _at(place), half)
     return out, place
 
 
@@ -66,11 +44,11 @@ class _Normed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Any, gamma: Any, beta: Any, eps: float, relu: bool, pool: bool) -> Any:
-        functions, half = _functions(), int(x.dtype is torch.bfloat16)
+        kernel, half = fused.library(), int(x.dtype is torch.bfloat16)
         n, channels, height, width = x.shape
         rows = n * height * width
         sums = np.empty((2, channels))
-        functions["moments"](_at(x), rows, channels, _at(sums[0]), _at(sums[1]), half)
+        kernel.driftline_moments(_at(x), rows, channels, _at(sums[0]), _at(sums[1]), half)
         mean = sums[0] / rows
         variance = np.maximum(sums[1] / rows - mean**2, 0)
         inverse = 1 / np.sqrt(variance + eps)
@@ -85,7 +63,7 @@ class _Normed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Any, *rest: Any) -> Any:
-        functions, (x,) = _functions(), ctx.saved_tensors
+        kernel, (x,) = fused.library(), ctx.saved_tensors
         a, b, mean, inverse, relu, place = ctx.parts
         half = int(x.dtype is torch.bfloat16)
         n, channels, height, width = x.shape
@@ -94,18 +72,18 @@ class _Normed(torch.autograd.Function):
         sums, out = np.empty((2, channels)), torch.empty_like(x)
         if place is None:
             inputs: tuple[Any, ...] = (_at(x), _at(g), rows, channels, _at(a), _at(b))
-            functions["sums_back"](*inputs, int(relu), _at(sums[0]), _at(sums[1]), half)
+            kernel.driftline_sums_back(*inputs, int(relu), _at(sums[0]), _at(sums[1]), half)
         else:
             slope = np.empty(height * width * channels, np.float32)
             inputs = (_at(x), _at(g), _at(place), n, height, width, channels)
-            functions["pooled_sums"](*inputs, _at(sums[0]), _at(sums[1]), _at(slope), half)
+            kernel.driftline_pooled_sums(*inputs, _at(sums[0]), _at(sums[1]), _at(slope), half)
         gamma_gradient = (sums[1] - mean * sums[0]) * inverse
         k = (-a * inverse * gamma_gradient / rows).astype(np.float32)
         m = (-a * sums[0] / rows - k * mean).astype(np.float32)
         if place is None:
-            functions["scaled_back"](*inputs, _at(k), _at(m), int(relu), _at(out), half)
+            kernel.driftline_scaled_back(*inputs, _at(k), _at(m), int(relu), _at(out), half)
         else:
-            functions["pooled_back"](*inputs, _at(a), _at(k), _at(m), _at(slope), _at(out), half)
+            kernel.driftline_pooled_back(*inputs, _at(a), _at(k), _at(m), _at(slope), _at(out), half)
         return out, torch.from_numpy(gamma_gradient).float(), torch.from_numpy(sums[0]).float(), None, None, None
 
 

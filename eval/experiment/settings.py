@@ -28,12 +28,8 @@ class Inapplicable(BadConfig):
     """settings that exist here; () if this one does, too"""
 
 
-@dataclass(frozen=True)
-class NoEffect:
-    """Marks a setting of a protocol that changes none of its scores."""
-
-
-NO_EFFECT = NoEffect()
+NO_EFFECT = object()
+"""marks a setting of a protocol that changes none of its scores, as in `Annotated[int, NO_EFFECT]`"""
 
 
 def setting_names(kind: type) -> list[str]:

@@ -52,13 +52,12 @@ def recalibrate(net: Net, data: Samples, rule: Rule, batch: int = 500) -> None:
         module.momentum = before
 
 
-def projection(
-    net: Net, oracle: Net, history: Net, limited: Net, name: str | None = None
-) -> tuple[float, float]:  # fmt: skip
+def projection(net: Net, oracle: Net, history: Net, limited: Net) -> tuple[float, float]:
     """Distance of the weights from the oracle's, towards those of history and those of the last step's few samples:
-    ⟨w − w*, d⟩/‖d‖, d = w_H − w* and w_T − w* [paper, eq. 14 and 15; axes are not orthogonal]. name: one block."""
-    names = net.names if name is None else [name]
-    w, star, past, few = (np.concatenate([weights(each, n) for n in names]) for each in (net, oracle, history, limited))
+    ⟨w − w*, d⟩/‖d‖, d = w_H − w* and w_T − w* [paper, eq. 14 and 15; axes are not orthogonal]."""
+    w, star, past, few = (
+        np.concatenate([weights(each, n) for n in net.names]) for each in (net, oracle, history, limited)
+    )
     if not w.shape == star.shape == past.shape == few.shape:
         raise IncompatibleStream(
             "The networks have different weights.", "Expected methods that produce a plain network."

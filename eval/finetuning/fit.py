@@ -234,7 +234,7 @@ def stops(curve: Sequence[float], rule: Rule) -> bool:
     return max(curve[-rule.patience :]) <= max(curve[: -rule.patience])
 
 
-def scores_of(net: Net, x: Any, rule: Rule, time: int = -1) -> Any:
+def scores_of(net: Net, x: Any, rule: Rule) -> Any:
     """(N, C) float32 in eval mode, in chunks."""
     net.eval()
     scores = []
@@ -242,10 +242,10 @@ def scores_of(net: Net, x: Any, rule: Rule, time: int = -1) -> Any:
         for low in range(0, len(x), CHUNK):
             part = shown(x[low : low + CHUNK], rule.normalise, rule.half)
             with torch.autocast(part.device.type, torch.bfloat16, enabled=rule.half):
-                scores.append(net(part, time).float())
+                scores.append(net(part).float())
     return torch.cat(scores)
 
 
-def accuracy_of(net: Net, data: Samples, rule: Rule, time: int = -1) -> float:
+def accuracy_of(net: Net, data: Samples, rule: Rule) -> float:
     """Share of correct predictions."""
-    return float((scores_of(net, data.x, rule, time).argmax(1) == data.y).float().mean())
+    return float((scores_of(net, data.x, rule).argmax(1) == data.y).float().mean())

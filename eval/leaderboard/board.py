@@ -37,8 +37,6 @@ def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
     """Markdown: a table for each protocol, its settings and stream, the best primary score first and bold. Streams are
     told apart by their hash, settings as in `ranking.comparable`. Raises IncompatibleStream for a submission that does
     not hold and, unless `unverified`, for one whose rows could not be computed again."""
-    tables: dict[tuple[str, str, str, str], list[Entry]] = {}
-    names: dict[str, str] = {}  # SHA-256 of a stream → its name
     for verdict in verdicts:
         if not verdict.holds:
             raise IncompatibleStream(
@@ -48,20 +46,28 @@ def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
             run = verdict.unverified[0]
             problem = f"{verdict.name!r}: {run['learner']}, seed {run['seed']}, is not verified: {run['because']}."
             raise IncompatibleStream(problem, "Expected every stream (--stream) and outcomes.", "Or add --unverified.")
+    lines = ["# Leaderboard", "", ORIGIN, ""]
+    lines += [UNVERIFIED, ""] if any(verdict.unverified for verdict in verdicts) else []
+    lines += [OWN_CODE, ""] if any(verdict.code for verdict in verdicts) else []
+    for (protocol, stream, sha, settings), entries in sorted(tables_of(verdicts).items()):
+        lines += [f"## {markdown(protocol)} on {markdown(stream)}", ""]
+        lines += _table(protocol, _listed(json.loads(settings)), sha, entries)
+    return "\n".join(lines)
+
+
+def tables_of(verdicts: Sequence[Verdict]) -> dict[tuple[str, str, str, str], list[Entry]]:
+    """Protocol, name and SHA-256 of a stream, settings as JSON → the results that may be compared. A stream has the
+    name of the first submission."""
+    tables: dict[tuple[str, str, str, str], list[Entry]] = {}
+    names: dict[str, str] = {}
+    for verdict in verdicts:
         for document in verdict.documents:
             sha = document["stream"]["sha256"]
             name = names.setdefault(sha, document["stream"]["name"])
             for result in document["results"]:
                 settings = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
-                key = (document["protocol"], name, sha, settings)
-                tables.setdefault(key, []).append((verdict, result))
-    lines = ["# Leaderboard", "", ORIGIN, ""]
-    lines += [UNVERIFIED, ""] if any(verdict.unverified for verdict in verdicts) else []
-    lines += [OWN_CODE, ""] if any(verdict.code for verdict in verdicts) else []
-    for (protocol, stream, sha, settings), entries in sorted(tables.items()):
-        lines += [f"## {markdown(protocol)} on {markdown(stream)}", ""]
-        lines += _table(protocol, _listed(json.loads(settings)), sha, entries)
-    return "\n".join(lines)
+                tables.setdefault((document["protocol"], name, sha, settings), []).append((verdict, result))
+    return tables
 
 
 def _listed(settings: Mapping[str, Any]) -> str:

@@ -46,7 +46,6 @@ class Submission(Learner):
         self._ask(len(DONE), "begin", task=plain, rng=rng.bit_generator.state)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """A batch."""
         self.learn_step(Step(0, "", {"train": Split(x, y)}))
 
     def learn_step(self, step: Step) -> None:

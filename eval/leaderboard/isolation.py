@@ -77,8 +77,9 @@ def isolated_each(task: str, requests: Sequence[Mapping[str, Any]], limits: Limi
     here = Path.cwd()
     # The working folder could hold a json.py: neither it nor "" is on the child's path; driftline itself always is.
     path = [entry for entry in sys.path if entry and Path(entry).is_absolute() and Path(entry) != here]
+    home = Path(__file__).absolute().parents[3]  # the folder that holds the package driftline
     asked = {"task": task, "requests": list(requests), "limits": asdict(limits), "parent": os.getpid()}
-    asked |= {"path": [*path, str(_home()), *([str(here)] if TRUSTED else [])], "trusted": TRUSTED}
+    asked |= {"path": [*path, str(home), *([str(here)] if TRUSTED else [])], "trusted": TRUSTED}
     environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
         environment |= {"HOME": folder, "TMPDIR": folder}
@@ -129,24 +130,20 @@ def child(asked: Mapping[str, Any]) -> None:
     for number, request in enumerate(asked["requests"]):
         folder = Path.cwd() / str(number)
         folder.mkdir()
-        ended = forked(partial(_begin, folder, function, request, asked), limits["seconds"] + 60)
+        ended = forked(partial(_do, folder, function, request, asked), limits["seconds"] + 60)
         folder.with_suffix(".code").write_text(ended)
 
 
-def _begin(
+def _do(
     folder: Path, function: Callable[[Mapping[str, Any]], Any], request: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> None:
-    """What a forked process does: its own folder is its home."""
+    """What a forked process does: its own folder is its home, into which it writes the answer, or the error. Any other
+    error ends the process."""
     os.chdir(folder)
     os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
     tempfile.tempdir = None
     if not request.get("code"):  # which only root can enclose as nobody
         leave_rights()
-    _do(function, request, asked)
-
-
-def _do(function: Callable[[Mapping[str, Any]], Any], request: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Write the answer, or the error, into the working folder. Any other error ends the process."""
     try:
         answer = {"answer": function(request)}
     except DriftlineError as error:
@@ -169,8 +166,3 @@ def close_network() -> None:
             raise PermissionError(f"{event} in a process without network.")
 
     sys.addaudithook(guard)
-
-
-def _home() -> Path:
-    """The folder that holds the package driftline."""
-    return Path(__file__).absolute().parents[3]

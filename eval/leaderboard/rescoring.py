@@ -33,7 +33,6 @@ class Replay(Learner):
         self.next = 0
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with the first answer."""
         self.next = 0
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import write_bytes, write_text
-from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked, code, drawn
+from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked, code, drawn, tables_of
 from driftline.eval.leaderboard.isolation import Limits, isolated
 from driftline.eval.leaderboard.submission import opened, runs_of, with_records
 from driftline.eval.protocol import primary_of, scores_of
@@ -20,7 +20,7 @@ from driftline.eval.reporting.pages import slug
 from driftline.eval.rows import digest, grouped
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling
-from driftline.eval.scoring.ranking import bound, protocol_settings, ranked
+from driftline.eval.scoring.ranking import bound, ranked
 from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
@@ -96,17 +96,8 @@ def _tables(
     verdicts: Sequence[Verdict], files: Mapping[str, str], ties: Mapping[str, str], about: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """A table for each protocol, its settings and stream; the lite track first."""
-    groups: dict[tuple[str, str, str, str], list[tuple[Verdict, Any]]] = {}
-    for verdict in verdicts:
-        for document in verdict.documents:
-            for result in document["results"]:
-                settings = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
-                stream = document["stream"]
-                groups.setdefault((document["protocol"], stream["name"], stream["sha256"], settings), []).append(
-                    (verdict, result)
-                )
     tables = []
-    for (protocol, name, sha, settings), entries in groups.items():
+    for (protocol, name, sha, settings), entries in tables_of(verdicts).items():
         document = {"protocol": protocol, "results": [result for _, result in entries]}
         owners = {id(result): verdict for verdict, result in entries}
         scores, primary = scores_of(document), primary_of(document)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,6 @@ class Checked:
     """runs that could not be run again, and why"""
     problems: list[str]
     """why the submission itself does not hold"""
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
     def lines(self) -> list[str]:
         """For a terminal."""

@@ -63,7 +63,6 @@ class Acm(Learner):
             return np.concatenate([self.model.features(part).float().cpu().numpy() for part in images])
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Append."""
         with one_thread():
             x = self.compared(x)
             self.memory.measure(x[:MEASURED], self.k)  # before they are added: they would find themselves

@@ -61,7 +61,6 @@ class Agem(NetLearner):
     guide = Guide("replay", "Chaudhry et al. 2018", "2 E n D C", "an update may not hurt the memory")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
         self.used = self.sample or task.batch or SAMPLE
@@ -97,7 +96,6 @@ class Agem(NetLearner):
         return Project(on(self.inputs(x), self.head), on(y, self.head), self.used, self.rng, parts)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train under the constraint, then store."""
         self.limit = self.limit or len(y)
         parts = [len(labels) for _, labels in self.shares] if self.variant == "reference" else []
         self.train(x, y, rule=self._constraint(parts))

@@ -47,7 +47,6 @@ class BnStats(NetLearner):
             )
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train; forget test samples."""
         self.adapted = None
         super().learn(x, y)
 
@@ -100,7 +99,6 @@ class BnStats(NetLearner):
         return self.adapted or self.head
 
     def scores(self, x: Array) -> Array:
-        """Of the network that answers."""
         return net_scores(self.answering(), self.inputs(x))
 
 
@@ -155,7 +153,6 @@ class Tent(BnStats):
                   "as bn-stats, and batches of test samples are large")  # fmt: skip
 
     def start(self) -> Any:
-        """A copy of the trained network, and a new optimiser."""
         import torch
 
         net = super().start()
@@ -164,7 +161,6 @@ class Tent(BnStats):
         return net
 
     def update(self, x: Array, shown: Any) -> dict[str, Any]:
-        """Descend."""
         import torch
 
         with batch_statistics(self.adapted), torch.enable_grad():

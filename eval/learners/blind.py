@@ -52,7 +52,6 @@ class Blind(Learner):
     blind = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start without labels."""
         self.windows = [Window(k, task.n_classes) for k in ((self.k,) if self.k else GRID)]
         self.right = {shift: np.zeros(len(self.windows), np.int64) for shift in (0, *task.shifts)}
         self.modes = np.zeros((1 + max(self.right), len(self.windows)), np.int64)  # after each of the last labels

@@ -28,7 +28,6 @@ class BoundedReservoir(Learner):
     guide = Guide("nearest neighbours", "OCRR", "n M D", "neighbours in a memory of fixed size")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         self.rng, self.seen = rng, 0
         self.x = np.zeros((self.capacity, int(np.prod(task.x_shape))), np.float32)
         self.y = np.zeros(self.capacity, np.int64)
@@ -99,5 +98,4 @@ class BoundedFifo(BoundedReservoir):
     guide = Guide("nearest neighbours", "OCRR", "n M D", "as above, the newest samples")
 
     def slot(self) -> int | None:
-        """Place of the oldest sample."""
         return self.seen % self.capacity

@@ -39,7 +39,6 @@ class Consolidate(Rule):
         self.net: Any = None
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
-        """The data's gradient and those of the memory."""
         import torch
 
         self.net = net
@@ -56,7 +55,6 @@ class Consolidate(Rule):
         return grads
 
     def moved(self, grads: Params, steps: Params) -> None:
-        """The copies follow, each as often as its frequency says."""
         for slow in self.slow:
             slow.updates += 1
             if self.rng.random() < slow.frequency:
@@ -84,7 +82,6 @@ class ClsEr(NetLearner):
     guide = Guide("replay", "Arani et al. 2022", "3 E n D C", "averages of weights over time, with replay")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         super().begin(task, rng)
         self.dark = Dark(self.memory or (ON_STREAMS if task.batch else 0), rng)
         self.plastic = Slow(self.head, self.plastic_decay, self.plastic_frequency)
@@ -95,15 +92,12 @@ class ClsEr(NetLearner):
         return Consolidate(self.dark, self.plastic, self.stable, self.weight, self.rng)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train; the memory takes each batch as it is trained on."""
         self.dark.limit = self.dark.limit or len(y)
         self.train(x, y, rule=self.rule())
 
     def on_correction(self) -> Rule:
-        """The same."""
         self.dark.limit = self.dark.limit or ON_STREAMS
         return self.rule()
 
     def scores(self, x: Array) -> Array:
-        """Of the stable copy."""
         return net_scores(self.stable.net, self.inputs(x))

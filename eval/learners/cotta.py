@@ -43,7 +43,6 @@ class Cotta(BnStats):
                   "as tent, if no reset may be made for long")  # fmt: skip
 
     def start(self) -> Any:
-        """The teacher; beside it the student, its optimiser and the trained weights."""
         import torch
 
         self.student = cast(Deep, self.head).copy()
@@ -51,7 +50,6 @@ class Cotta(BnStats):
         return cast(Deep, self.head).copy()
 
     def update(self, x: Array, shown: Any) -> dict[str, Any]:
-        """One step of the student, then of the teacher, then the restoration."""
         import torch
 
         images = on(self.inputs(x), self.head)

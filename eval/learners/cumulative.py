@@ -23,17 +23,14 @@ class Cumulative(NetLearner):
     guide = Guide("trained heads", "CLEAR, table 4", "E N D C", "all data so far, if memory and time are no limit")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         super().begin(task, rng)
         self.x: list[Array] = []  # of each step, as it came
         self.y: Labels = np.zeros(0, np.int64)
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """All data so far in every step."""
         return self.epochs * float(sum(sum(sizes[: i + 1]) for i in range(len(sizes))))
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Store the data, then train on everything stored."""
         self.x.append(np.asarray(x))
         self.y = np.concatenate([self.y, y])
         if self.start == "scratch":

@@ -35,13 +35,11 @@ class Cwr(NetLearner):
     guide = Guide("regularised", "Lomonaco et al. 2020", "E n D C", "classes that come in few steps only")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start without consolidated weights."""
         super().begin(task, rng)
         self.past = np.zeros(task.n_classes)
         (self.consolidated,) = zeros(self.head.params[-2:-1])
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train from the consolidated weights, then consolidate."""
         weights = self.head.params[-2]
         current = np.bincount(y, minlength=len(self.past)).astype(np.float64)
         seen = np.flatnonzero(current)

@@ -24,7 +24,6 @@ class Remember(Rule):
         self.memory, self.alpha, self.beta = memory, alpha, beta
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
-        """The data's gradient and those of the memory."""
         scores = net.scores(x).detach().float()
         if len(self.memory):
             past, _, stored = self.memory.draw(len(y))
@@ -51,7 +50,6 @@ class Der(NetLearner):
     guide = Guide("replay", "Buzzega et al. 2020", "2 E n D C", "a memory of fixed size, steps without borders")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         super().begin(task, rng)
         self.dark = Dark(self.memory or (ON_STREAMS if task.batch else 0), rng)
 
@@ -60,12 +58,10 @@ class Der(NetLearner):
         return Remember(self.dark, self.alpha, self.beta)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train; the memory takes each batch as it is trained on."""
         self.dark.limit = self.dark.limit or len(y)
         self.train(x, y, rule=self.rule())
 
     def on_correction(self) -> Rule:
-        """The same."""
         self.dark.limit = self.dark.limit or ON_STREAMS
         return self.rule()
 

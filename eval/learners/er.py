@@ -25,7 +25,6 @@ class Er(NetLearner):
     guide = Guide("replay", "Chaudhry et al. 2019", "2 E n D C", "a memory of fixed size; hard to beat")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
         self.shares: list[Share] = []
@@ -36,7 +35,6 @@ class Er(NetLearner):
         return self.epochs * (sizes[0] + sum(n + min(limit, self.batch) * -(-n // self.batch) for n in sizes[1:]))
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train with replay, then update the memory."""
         self.limit = self.limit or len(y)
         replay = None
         if self.shares:

@@ -38,7 +38,6 @@ class Penalty(Rule):
         self.pulls = [(a.params, [(strength * f).clamp(max=most) for f in a.fisher]) for a in anchors]
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
-        """The data's gradient plus the penalty's."""
         for params, strengths in self.pulls:
             parts = zip(grads, strengths, net.params, params, strict=True)
             grads = [g.addcmul(strength, p - old) for g, strength, p, old in parts]
@@ -79,11 +78,9 @@ class Ewc(NetLearner):
         self.anchors: list[Anchor] = []
 
     def on_correction(self) -> Rule | None:
-        """The same penalty."""
         return Penalty(self.anchors, self.strength, self.correct_lr) if self.anchors else None
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train under the penalty, then set the anchor."""
         import torch
 
         strength = self.strength * (2 if self.variant == "reference" else 1)

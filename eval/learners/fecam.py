@@ -37,11 +37,9 @@ class Fecam(ClosedForm):
                   "classes of different shape, with many samples each; slow for many")  # fmt: skip
 
     def lift(self, x: Floats) -> Floats:
-        """The power."""
         return np.sign(x) * np.abs(x) ** self.tukey
 
     def reset(self) -> None:
-        """Sums of zero, for each class or common ones."""
         super().reset()
         if self.covariance == "common":
             self.moments = Moments.empty(self.task.n_classes, self.lifted, "common")

@@ -29,7 +29,6 @@ class Gdumb(NetLearner):
     guide = Guide("replay", "Prabhu et al. 2020", "E M D C", "whether a method is better than a balanced memory alone")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
         self.x: Array = np.zeros((0, *task.x_shape), np.float32)
@@ -37,11 +36,9 @@ class Gdumb(NetLearner):
         self.weight = np.zeros(0)
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """The memory in every step."""
         return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Update the memory, then train from scratch on it."""
         self.limit = self.limit or len(y)
         labels = np.concatenate([self.y, y])
         if self.variant == "reference":

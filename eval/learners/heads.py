@@ -37,7 +37,6 @@ class OnlineLinear(NetLearner):
     guide = Guide("online", "OCRR", "E n D C", "one step of SGD for each correction")
 
     def correct(self, x: Array, y: Labels) -> None:
-        """One step of SGD."""
         missing = int(np.max(y)) + 1 - len(self.head.params[-1])
         if self.classes == "open" and missing > 0:
             self.head = grown(self.head, missing)
@@ -52,7 +51,6 @@ class StaticLinear(OnlineLinear):
     unused = MappingProxyType(dict.fromkeys(("correct_lr", "classes"), "its head is frozen when corrections come"))
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start untrained."""
         super().begin(task, rng)
         self.frozen = False
 
@@ -63,7 +61,6 @@ class StaticLinear(OnlineLinear):
         self.frozen = True
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """The first step only."""
         return super().samples_trained(sizes[:1])
 
     guide = Guide("online", "OCRR", "E n D C", "what corrections add to a head")
@@ -90,14 +87,12 @@ class KnnLm(StaticLinear):
                   "a frozen head and neighbours together")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with a new head and an empty memory."""
         super().begin(task, rng)
         self.memory = Memory(int(np.prod(task.x_shape)))
         self.labels: list[Labels] = []
         self.tracked: TrackedQueries | None = None
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Fit the head at the first call; store all samples."""
         super().learn(x, y)
         self.correct(x, y)
 

@@ -29,7 +29,6 @@ class Icarl(Learner):
                   "a small memory on frozen features, nothing trained")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         width = int(np.prod(task.x_shape))
         self.sums, self.counts = np.zeros((task.n_classes, width)), np.zeros(task.n_classes)
         self.exemplars = [np.zeros((0, width), np.float32) for _ in range(task.n_classes)]  # best first

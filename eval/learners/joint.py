@@ -23,7 +23,6 @@ class Joint(NetLearner):
     guide = Guide("references", "", "E n D C", "an upper bound that sees the future")
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """All steps at once."""
         return self.epochs * max(1, len(sizes) // 3) * float(sum(sizes))
 
     def learn_sequence(self, steps: Sequence[Step]) -> None:

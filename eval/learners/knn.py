@@ -34,13 +34,11 @@ class Knn(Learner):
     guide = Guide("nearest neighbours", "Wu et al. 2018", "n N D", "neighbours whose votes decay with age")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         self.task = task
         self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below, device=place(self.device))
         self.labels: list[Labels] = []
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Append."""
         with one_thread():
             self.memory.add(np.asarray(x).reshape(len(x), -1))
         self.labels.append(np.array(y, np.int64))

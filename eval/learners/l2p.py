@@ -130,7 +130,6 @@ class L2p(Learner):
         self.gradient_steps += 1
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train `epochs` times on all of it, with a new optimiser."""
         import torch
 
         optimiser = torch.optim.Adam(self.learned(), lr=self.lr * self.batch / 256)
@@ -146,7 +145,6 @@ class L2p(Learner):
             self._step(torch.optim.SGD(self.learned(), self.correct_lr), x, y)
 
     def scores(self, x: Array) -> Array:
-        """(N, C) float32."""
         import torch
 
         with one_thread(), torch.inference_mode():

@@ -26,7 +26,6 @@ class HoldsOut(NetLearner):
     training sample is held out; the newest of them stay for the estimate."""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start untrained."""
         super().begin(task, rng)
         self.came = np.zeros(task.n_classes)  # labels so far
         self.held: list[tuple[Array, Labels]] = []
@@ -39,7 +38,6 @@ class HoldsOut(NetLearner):
         self.fitted = False
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """Four of five samples of every step."""
         return super().samples_trained([n - n // 5 for n in sizes])
 
     def learn(self, x: Array, y: Labels) -> None:
@@ -115,16 +113,13 @@ class Mlls(HoldsOut):
         self.temperature, self.biases = 1.0, np.zeros(self.task.n_classes)
 
     def probabilities(self, x: Array) -> Floats:
-        """(N, C), calibrated."""
         return softmax(self.raw(x) * self.temperature + self.biases)
 
     def fit_held(self, scores: Floats, y: Labels) -> None:
-        """Calibrate."""
         if self.calibrate != "none":
             self.temperature, self.biases = calibrated(scores, y, self.calibrate == "bcts")
 
     def estimate(self, probabilities: Floats, prior: Floats) -> Floats:
-        """By EM."""
         return em(probabilities, prior)
 
 
@@ -175,7 +170,6 @@ class Bbse(HoldsOut):
         self.confusions = np.zeros((self.task.n_classes,) * 2)  # row: answer, column: truth
 
     def fit_held(self, scores: Floats, y: Labels) -> None:
-        """Count confusions."""
         np.add.at(self.confusions, (scores.argmax(1), y), 1)
 
     def estimate(self, probabilities: Floats, prior: Floats) -> Floats:

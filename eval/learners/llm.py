@@ -98,7 +98,6 @@ class Llm(Learner):
             self.counts[event] += 1
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Store the texts and their vectors."""
         texts = [str(text) for text in x]
         self.memory.add(hashed_ngrams(texts, WIDTH))
         self.texts += texts
@@ -159,8 +158,8 @@ class Llm(Learner):
             )
         if reply.status != 200:
             raise reply.again(f"status {reply.status}")
-        try:
-            return self.number[_folded(str(json.loads(reply.body)["choices"][0]["message"]["content"]))]
+        try:  # content is null where the model refuses: no class, whatever classes are named
+            return self.number[_folded(json.loads(reply.body)["choices"][0]["message"]["content"])]
         except (ValueError, KeyError, IndexError, TypeError, RecursionError):
             raise Temporary("nonsense") from None
 

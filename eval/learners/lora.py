@@ -124,7 +124,6 @@ class Lora(Learner):
         self.gradient_steps += 1
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train `epochs` times on all of it."""
         import torch
 
         self._check(y)
@@ -150,7 +149,6 @@ class Lora(Learner):
             raise BadConfig(f"Class {int(np.max(y))} was never declared.", f"There are {self.task.n_classes}.")
 
     def scores(self, x: Array) -> npt.NDArray[np.float32]:
-        """(N, C)."""
         import torch
 
         self.net.eval()
@@ -191,13 +189,11 @@ class LoraMerged(Lora):
     guide = Guide("adapters and language models", "Dziadzio et al. 2025", "a network", "steps must not undo each other")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """As LoRA; remembers the first weights."""
         super().begin(task, rng)
         self.first = [p.detach().clone() for p in self.learned()]
         self.merged: list[Any] = []
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train, then merge."""
         self._merge(lambda: super(LoraMerged, self).learn(x, y))
 
     def correct(self, x: Array, y: Labels) -> None:

@@ -79,7 +79,6 @@ class Lwf(NetLearner):
         self.budget.check_anchor(self.cost)
 
     def reset(self) -> None:
-        """New weights; no teacher yet."""
         super().reset()
         self.steps_seen = self.trained = 0
         self.unlearned = set(range(self.task.n_classes))
@@ -98,7 +97,6 @@ class Lwf(NetLearner):
         return Distil(teacher, weight, self.temperature, sorted(self.unlearned), asked)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train with the old model as the teacher."""
         alpha = self.weight * min(self.steps_seen / max(1, self.ramp - 1), 1.0)
         self.train(x, y, rule=self._distil(self.head.copy(), alpha, len(x)))
         self.unlearned -= set(y.tolist())

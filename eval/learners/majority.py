@@ -17,7 +17,6 @@ class Majority(Learner):
     guide = Guide("references", "", "n", "what a model reaches that ignores the samples")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with counts of zero."""
         self.counts = np.zeros(task.n_classes, np.int64)  # (C,)
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
@@ -26,5 +25,4 @@ class Majority(Learner):
         return np.full(len(x), self.counts.argmax(), np.int64), np.tile(counts / counts.sum(), (len(x), 1))
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Count the labels; the samples are ignored."""
         self.counts += np.bincount(y, minlength=len(self.counts))

@@ -22,12 +22,10 @@ class Nap(NetLearner):
                   "how fast a model ages that is never trained again")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start untrained."""
         super().begin(task, rng)
         self.trained = False
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """The first step only."""
         return float(self.epochs * sizes[0])
 
     def learn(self, x: Array, y: Labels) -> None:

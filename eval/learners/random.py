@@ -17,7 +17,6 @@ class Random(Learner):
     guide = Guide("references", "", "one draw", "chance")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Draw the run's seed."""
         self.n_classes, self.seed = task.n_classes, int(rng.integers(2**31))
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:

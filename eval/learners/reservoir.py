@@ -54,7 +54,6 @@ class Reservoir(NetLearner):
     guide = Guide("replay", "CLEAR, supplement 4", "E M D C", "a memory that prefers recent samples (alpha)")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty buffer."""
         super().begin(task, rng)
         self.limit, self.seen = self.memory, 0
         self.x: Array = np.zeros((0, *task.x_shape), np.float32)
@@ -66,11 +65,9 @@ class Reservoir(NetLearner):
         return value * self.seen / self.limit if dynamic else value
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """The buffer in every step."""
         return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Update the buffer, then train on it."""
         self.limit = self.limit or len(y)
         self.seen += len(y)
         shuffle = self.variant == "paper"

@@ -32,7 +32,6 @@ class Ridge(ClosedForm):
     guide = Guide("closed form", "Hoerl & Kennard 1970", "n D² + D³", "a linear head without a learning rate")
 
     def held_out(self) -> bool:
-        """For the choice of the penalty."""
         return self.penalty == "held-out"
 
     def solve(self) -> tuple[Floats, ...]:
@@ -123,6 +122,5 @@ class Ranpac(Ridge):
         return self.width
 
     def lift(self, x: Floats) -> Floats:
-        """relu(x R)."""
         product = x @ (self.rounded if x.dtype == np.float32 else self.projection)
         return np.maximum(product, 0, out=product)

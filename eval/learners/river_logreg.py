@@ -25,7 +25,6 @@ class RiverLogreg(Learner):
     guide = Guide("online", "River; OCRR", "n D C", "a second implementation of an online head")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """A new classifier."""
         from river.linear_model import LogisticRegression
         from river.multiclass import OneVsRestClassifier
         from river.optim import SGD
@@ -55,7 +54,6 @@ class RiverLogreg(Learner):
             self.model.classifiers[label] = head
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Learn at most `seed_rows` samples, in random order."""
         rows = self.rng.choice(len(y), min(len(y), self.seed_rows), replace=False)
         for row, label in zip(unit(x[rows]).tolist(), y[rows].tolist(), strict=True):
             self.model.learn_one(dict(enumerate(row)), label)  # type: ignore[no-untyped-call]

@@ -16,6 +16,5 @@ class Scratch(NetLearner):
     guide = Guide("trained heads", "CLEAR, table 4", "E n D C", "what one step alone teaches")
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train random weights."""
         self.reset()
         self.train(x, y)

@@ -34,7 +34,6 @@ class SelfTraining(NetLearner):
     guide = Guide("trained heads", "Lee 2013", "twice E n D C", "unlabelled samples come with the steps")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start untrained."""
         super().begin(task, rng)
         self.waiting: list[Any] = [] if task.prior is None else [task.prior]
         self.taken, self.offered = 0, 0

@@ -21,7 +21,6 @@ class Path(Rule):
         self.path = zeros(start)
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
-        """The data's gradient plus the penalty's."""
         parts = zip(grads, self.omega, net.params, self.start, strict=True)
         return [g.addcmul(o, p - old, value=2 * self.strength) for g, o, p, old in parts]
 

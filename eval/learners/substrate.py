@@ -41,14 +41,12 @@ class Substrate(Learner):
     guide = Guide("nearest neighbours", "OCRR", "n N D", "single corrections must count at once")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
         self.task, self.rng = task, rng
         self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below, kind=self.index)
         self.labels = np.zeros(1024, np.int64)
         self.tracked: TrackedQueries | None = None
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Append."""
         n = self.memory.n
         while n + len(y) > len(self.labels):
             self.labels = np.concatenate([self.labels, np.zeros_like(self.labels)])

@@ -30,7 +30,6 @@ class T3a(NetLearner):
                   "classes look different at test time, and no label comes")  # fmt: skip
 
     def reset(self) -> None:
-        """New weights; no test samples yet."""
         super().reset()
         self.start()
 
@@ -39,7 +38,6 @@ class T3a(NetLearner):
         self.members: Any = None
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train the head; forget test samples."""
         self.start()
         super().learn(x, y)
 

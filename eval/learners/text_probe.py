@@ -35,7 +35,6 @@ class TextProbe(NetLearner):
         super().begin(task, rng)
 
     def reset(self) -> None:
-        """Weights from the texts, biases of zero."""
         import torch
 
         super().reset()
@@ -64,5 +63,4 @@ class WiseFt(TextProbe):
         return Head(params, [], False)
 
     def scores(self, x: Array) -> Array:
-        """Of the mean of both heads."""
         return net_scores(self.mixed(), self.inputs(x))

@@ -29,7 +29,6 @@ class ZeroShot(Learner):
     guide = Guide("texts of the classes", "Radford et al. 2021", "nothing", "row 0 of every table on vectors of CLIP")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Take the texts."""
         assert task.class_texts is not None  # check_stream refuses a stream without
         self.task = task
         self.texts = task.class_texts.ensemble(task.n_classes)  # (C, D)
@@ -60,12 +59,10 @@ class ZeroShotCalibrated(ZeroShot):
                   "a class is answered too often; labels are not needed")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with sums of zero."""
         super().begin(task, rng)
         self.answered, self.came, self.seen = np.zeros(task.n_classes), np.zeros(task.n_classes), 0
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Add to the sums of probabilities and labels."""
         self.answered += softmax(super().scores(x)).sum(0)
         self.came += np.bincount(y, minlength=self.task.n_classes)
         self.seen += len(y)
@@ -94,19 +91,16 @@ class TipAdapter(ZeroShot):
     guide = Guide("texts of the classes", "Zhang et al. 2022", "n D C", "few labelled samples of each class")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty store."""
         super().begin(task, rng)
         self.keys = np.zeros((0, self.texts.shape[1]), np.float32)
         self.values = np.zeros(0, np.int64)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Store the newest of each class."""
         keys, values = np.concatenate([self.keys, unit(x)]), np.concatenate([self.values, np.asarray(y, np.int64)])
         shots = np.concatenate([np.flatnonzero(values == k)[-self.shots :] for k in np.unique(values)] or [values[:0]])
         self.keys, self.values = keys[np.sort(shots)], values[np.sort(shots)]
 
     def scores(self, x: Array) -> Floats:
-        """(N, C)."""
         scores = super().scores(x)
         if len(self.values):
             votes = np.exp(-self.beta * (1 - np.asarray(unit(x) @ self.keys.T, np.float64)))

@@ -85,7 +85,6 @@ class Uniform(Sampler):
     """Uniformly from the memory, including the newest batch, without repetition [EvalOCL]."""
 
     def draw(self, past: Past, n: int) -> Positions:
-        """See the class."""
         return self.uniform(past, n)
 
 
@@ -93,7 +92,6 @@ class Mixed(Sampler):
     """Half the newest samples, half uniformly from the memory [EvalOCL]."""
 
     def draw(self, past: Past, n: int) -> Positions:
-        """The newest, then the others."""
         newest = np.arange(max(0, past.seen - (n + 1) // 2), past.seen)
         return np.concatenate([newest, self.uniform(past, n - len(newest))])
 
@@ -117,11 +115,9 @@ class Balanced(Sampler):
             largest.pop(int(self.rng.integers(len(largest))))
 
     def stored(self, past: Past) -> int:
-        """Number of samples in memory."""
         return sum(len(positions) for positions in self.members.values())
 
     def draw(self, past: Past, n: int) -> Positions:
-        """See the class."""
         classes = [label for label, positions in self.members.items() if positions]
         chosen = [self.members[classes[i]] for i in self.rng.integers(len(classes), size=n)]
         return np.array([positions[int(self.rng.integers(len(positions)))] for positions in chosen], np.int64)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -13,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from driftline.eval.plotting.colours import SHADES, colour, ink, shade
 from driftline.eval.protocol import Score
@@ -78,6 +79,7 @@ def environment() -> Environment:
         "mean_of": lambda result, score: mean_of(score, result),
         "detail": lambda result, score: detail(score, result),
         "shade": shade,
+        "in_code": lambda text: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))),
         "island": lambda value: Markup(as_json(value)),
     }
     ends = (0.0, float(SHADES))

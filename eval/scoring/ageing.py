@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.eval.rows import Run, groups
-from driftline.eval.scoring.bands import Array, Band, Floats, band
+from driftline.eval.scoring.bands import Array, Band, Floats, band, share
 from driftline.eval.scoring.causes import Causes, causes
 from driftline.eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
 from driftline.eval.scoring.decay import Curve, HalfLife, by_lag, columns_of, curves, half_lives, slope
@@ -140,9 +140,9 @@ def _ageing(
     ]
     age = np.array([of_lag.mean() for of_lag in of_lags])
     twins = all(both.any() for both in pairs[base:])
-    r, drawn = _share(right.sum(-1), n.sum(-1)), _share(drawn_right.sum(-1), drawn_n.sum(-1))
+    r, drawn = share(right.sum(-1), n.sum(-1)), share(drawn_right.sum(-1), drawn_n.sum(-1))
     r_of, drawn_of = (  # (L, C, T, T), (B, L, C, T, T)
-        np.moveaxis(_share(a, b), -1, -3)[..., : width if classes else 0, :, :]
+        np.moveaxis(share(a, b), -1, -3)[..., : width if classes else 0, :, :]
         for a, b in ((right, n), (drawn_right, drawn_n))
     )
     constant = _constant(counted, n)
@@ -204,11 +204,6 @@ def _not_certain(matrix: Band, right: Array, n: Array, seeds: int) -> Band:
     return Band(matrix.value, matrix.low - half, matrix.high + half)
 
 
-def _share(right: Array, n: Array) -> Array:
-    """NaN of nothing."""
-    return np.where(n > 0, right / np.where(n > 0, n, 1), np.nan)
-
-
 def _constant(counted: Sequence[Cells], n: Floats) -> npt.NDArray[np.int64]:
     """(L, T) the constant answer of each model, by training labels; else the most frequent class of all tests."""
     often = n.max(1).sum(1).argmax(-1)  # all models are tested on the same samples
@@ -224,4 +219,4 @@ def _chance(n: Array, constant: npt.NDArray[np.int64], classes: bool) -> Array:
     width = n.shape[-1]
     at = np.minimum(constant, width - 1)[..., :, None, None]
     right = np.take_along_axis(n, np.broadcast_to(at, (*n.shape[:-1], 1)), -1)[..., 0]
-    return _share(np.where(constant[..., None] < width, right, 0), n.sum(-1))
+    return share(np.where(constant[..., None] < width, right, 0), n.sum(-1))

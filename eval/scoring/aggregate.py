@@ -16,7 +16,7 @@ from driftline.eval.protocol import MAJORITY, Protocol, Result, Score, primary_o
 from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.bands import Array
+from driftline.eval.scoring.bands import Array, share
 from driftline.eval.scoring.comparing import differences
 from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
 from driftline.eval.scoring.significance import half_width, holm, over_samples, paired
@@ -228,7 +228,7 @@ def recall(counts: Counts) -> Floats:
     array([0.75, 0.5 ,  nan])
     """
     n, right, _ = counts
-    return np.where(n > 0, right / np.maximum(n, 1), np.nan)
+    return share(right, n)
 
 
 def balanced_accuracy(counts: Counts) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,11 @@ class Band:
     value: Floats
     low: Floats
     high: Floats
+
+    @classmethod
+    def stacked(cls, bands: Sequence[Band]) -> Band:
+        """Those of several, one after the other on a new first axis."""
+        return cls(*(np.stack([getattr(one, end) for one in bands]) for end in ("value", "low", "high")))
 
     def __getitem__(self, at: int) -> Band:
         """That of one place of the first axis."""
@@ -56,14 +62,14 @@ class Layout:
             return np.zeros(drawn.shape[1:])
         single, own = np.split(drawn[self.replicates :].astype(np.float64), [self.singles])
         by_seed = single.reshape(-1, self.seeds, *single.shape[1:])
-        of_one, of_all = variance(by_seed, 0).mean(0), variance(drawn[: self.replicates], 0)
-        of_mean, single = variance(own, 0) / self.seeds, (of_one - of_all) / (self.seeds - 1)
+        of_one, of_all = variance(by_seed).mean(0), variance(drawn[: self.replicates])
+        of_mean, single = variance(own) / self.seeds, (of_one - of_all) / (self.seeds - 1)
         return np.asarray(student(self.seeds) ** 2 * of_other_seeds(of_mean, single, self.seeds))
 
     def widened(self, value: Array, drawn: Array) -> Array:
         """value (...), drawn (B + …, ...) → (B, ...) replicates, as far from the value as other seeds take them."""
         drawn, more = drawn[: self.replicates].astype(np.float64), self.of_seeds(drawn)
-        width = Z**2 * variance(drawn, 0)
+        width = Z**2 * variance(drawn)
         return np.asarray(value + (drawn - value) * np.sqrt(self.narrow**2 + more / np.where(width > 0, width, np.inf)))
 
 
@@ -87,13 +93,13 @@ def student(count: Any) -> Any:
     return stdtrit(np.maximum(count, 2) - 1.0, (1 + LEVEL) / 2)
 
 
-def variance(values: Array, axis: int) -> Array:
-    """The variance without NaN, of a sample; 0 of fewer than two."""
+def variance(values: Array) -> Array:
+    """The variance over the first axis without NaN, of a sample; 0 of fewer than two."""
     present = np.isfinite(values)
-    count = present.sum(axis)
+    count = present.sum(0)
     filled = np.where(present, values, 0.0)
-    apart = np.where(present, filled - np.expand_dims(filled.sum(axis) / np.maximum(count, 1), axis), 0.0)
-    return np.asarray((apart**2).sum(axis) / np.maximum(count - 1, 1))
+    apart = np.where(present, filled - filled.sum(0) / np.maximum(count, 1), 0.0)
+    return np.asarray((apart**2).sum(0) / np.maximum(count - 1, 1))
 
 
 def band(value: Array, drawn: Array, layout: Layout | None = None) -> Band:
@@ -122,6 +128,11 @@ def quantiles(drawn: Array, shares: tuple[float, ...]) -> list[Floats]:
             between = left + part * (right - left)
         bounds.append(np.where((part > 0) & (left != right), between, left))
     return bounds
+
+
+def share(part: Array, whole: Array) -> Array:
+    """part / whole; NaN of nothing."""
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
 
 
 def mean(values: Array, axis: int) -> Array:

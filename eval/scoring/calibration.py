@@ -89,10 +89,7 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
     lags, ages = sorted(by_lag), times.ages()
     by_age = [_of_lag(by_lag[k], len(runs), clusters) for k in lags]
     of_lags = [np.array([ages[i, i + k] for _, i, _ in by_lag[k]]) for k in lags]
-    gap, ece, brier = (
-        Band(*(np.array([getattr(one.measures[m], end) for one in by_age]) for end in ("value", "low", "high")))
-        for m in range(3)
-    )
+    gap, ece, brier = map(Band.stacked, zip(*(one.measures for one in by_age), strict=True))
     return Calibration(
         timeline=times,
         lags=np.array(lags, np.int64),
@@ -203,7 +200,7 @@ def _band(function: Callable[..., Floats], debiased: bool, *sums: Floats) -> Ban
         scale * ((one - one.mean(-1, keepdims=True)) ** 2).sum(-1) for one in (without.mean(0), without)
     )
     single = (of_single.mean() - of_samples) / max(1, seeds - 1)
-    more = of_other_seeds(variance(of_seeds, 0) / seeds, single, seeds)
+    more = of_other_seeds(variance(of_seeds) / seeds, single, seeds)
     half = half_width_of(of_samples, np.array(number), more, seeds)
     value = of_seeds.mean()
     return Band(value, value - half, value + half)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Array, Band, Floats, Layout, band, mean
+from driftline.eval.scoring.bands import Array, Band, Floats, Layout, band, mean, share
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,14 @@ def causes(
 
 def _parts(right: Array, n: Array, lags: npt.NDArray[np.int64]) -> tuple[Array, Array, Array]:
     """prior (..., K), harder (..., C, K), older (..., C, K)."""
-    total = n.sum(-1, keepdims=True)
-    share = np.where(total > 0, n / np.where(total > 0, total, 1), np.nan)  # (..., T, T, C); NaN: not tested
-    accuracy = np.where(n > 0, right / np.where(n > 0, n, 1), np.nan)
+    of_class, accuracy = share(n, n.sum(-1, keepdims=True)), share(right, n)  # (..., T, T, C); NaN: not tested
     steps = right.shape[-2]
     base = int(lags[0]) if len(lags) else 0
     prior, harder, older = [], [], []
     for k in lags.tolist():
         models = np.arange(steps - k)
         cells = ((models, models + base), (models + k - base, models + k), (models, models + k))
-        first, fresh, old = ((share[..., i, j, :], accuracy[..., i, j, :]) for i, j in cells)
+        first, fresh, old = ((of_class[..., i, j, :], accuracy[..., i, j, :]) for i, j in cells)
         prior_data, of_data = _kitagawa(*first, *fresh)
         prior_age, of_age = _kitagawa(*fresh, *old)
         together = prior_data + prior_age  # the second is 0, but for other samples of other seeds

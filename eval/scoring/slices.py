@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import Run, groups
-from driftline.eval.scoring.bands import Array, Band, Floats, band
+from driftline.eval.scoring.bands import Array, Band, Floats, band, share
 from driftline.eval.scoring.cells import Resampling, arranged, draws_for, layout_of, weighted_sums
 from driftline.stream_builder.stream import SPLITS, Stream
 
 MOST = 50  # slices; the rest becomes one
+PARTS = 4  # ranges of a number
 OTHER = "(other)"
 UNKNOWN = "(unknown)"
 BEFORE, AFTER = "may have been seen", "newer"  # samples, against what an encoder was trained on
@@ -98,13 +99,12 @@ def slices(
     runs: Sequence[Run],
     column: Array,
     stream: Stream | None = None,
-    parts: int = 4,
     resampling: Resampling | None = None,
 ) -> Slices | None:
     """Accuracy on the tests that decide the primary score, by a column; None as for `compare`.
 
     column: (N,) a value for each position in the stream, as of `column_of`; numbers with more than `MOST` different
-    values are cut into `parts` ranges with about equally many samples. stream: gives the clusters. Raises
+    values are cut into PARTS ranges with about equally many samples. stream: gives the clusters. Raises
     IncompatibleStream for another stream than that of the runs.
     """
     roles = stored_protocol(runs[0].about["protocol"]).roles
@@ -115,7 +115,7 @@ def slices(
     if not rows or any(row.answers is None for row in rows):
         return None
     sample = np.unique(np.concatenate([row.answers.sample for row in rows if row.answers is not None]))
-    names, number = _numbered(column[sample], parts)
+    names, number = _numbered(column[sample])
     size = len(names)
     alike: dict[
         bytes, list[tuple[int, int, Array, Array]]
@@ -143,27 +143,25 @@ def slices(
         of_draws = (arranged(layout, pair[1], pair[0]) for pair in (counts[::2], counts[1::2]))
         points, draws = _accuracy_and_gap(*(exact.sum(0) for exact in counts[:2])), _accuracy_and_gap(*of_draws)
         bands.append([band(points[k], draws[k], layout) for k in (0, 1)])
-    accuracy, gap = (
-        Band(*(np.stack([getattr(one[k], end) for one in bands]) for end in ("value", "low", "high"))) for k in (0, 1)
-    )
+    accuracy, gap = map(Band.stacked, zip(*bands, strict=True))
     return Slices(names, np.bincount(number, minlength=size), accuracy, gap)
 
 
 def _accuracy_and_gap(right: Floats, n: Floats) -> tuple[Floats, Floats]:
     """(..., V) counts → accuracy on each slice, and minus that on all others; NaN of nothing."""
     rest_right, rest = right.sum(-1, keepdims=True) - right, n.sum(-1, keepdims=True) - n
-    inside, outside = (np.where(m > 0, r / np.where(m > 0, m, 1), np.nan) for r, m in ((right, n), (rest_right, rest)))
-    return inside, inside - outside
+    inside = share(right, n)
+    return inside, inside - share(rest_right, rest)
 
 
-def _numbered(values: Array, parts: int) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+def _numbered(values: Array) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     """Names of the slices, the largest first, and the number of each value's slice."""
     unknown = np.array([value is None or value != value or value == "" for value in values.tolist()])
     present = [value for value, lacks in zip(values.tolist(), unknown, strict=True) if not lacks]
     numeric = bool(present) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
     texts = np.full(len(values), UNKNOWN, object)
     if numeric and len(set(present)) > MOST:
-        texts[~unknown] = _ranges(np.array(present, np.float64), parts)
+        texts[~unknown] = _ranges(np.array(present, np.float64))
     else:
         texts[~unknown] = [str(value) for value in present]
     names, number, count = np.unique(texts.astype(str), return_inverse=True, return_counts=True)
@@ -174,8 +172,8 @@ def _numbered(values: Array, parts: int) -> tuple[tuple[str, ...], npt.NDArray[n
     return tuple(shown), place[number]
 
 
-def _ranges(values: Floats, parts: int) -> list[str]:
+def _ranges(values: Floats) -> list[str]:
     """The range of each value: parts with about equally many values."""
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, parts + 1)))
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, PARTS + 1)))
     of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     return [f"{edges[k]:g} – {edges[k + 1]:g}" for k in of.tolist()]

@@ -150,7 +150,6 @@ class ClosedForm(Learner):
     """whether samples are lifted in float64 for answers, too; else in float32, if they are not stored in more"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with sums of zero."""
         self.task, self.rng = task, rng
         self.lifted = self.open_lift(int(np.prod(task.x_shape)))
         self.recent: list[tuple[Array, Labels]] = []  # the window
@@ -296,5 +295,4 @@ class FourierLift(ClosedForm):
         return self.width
 
     def lift(self, x: Floats) -> Floats:
-        """(n, D) → (n, M)."""
         return np.asarray(np.sqrt(2 / self.width) * np.cos(unit(x, x.dtype) @ self.frequencies + self.phases))

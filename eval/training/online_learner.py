@@ -74,7 +74,6 @@ class OnlineLearner(NetworkLearner):
         self.stored, self.sample_bytes = 0, 0
 
     def reset(self) -> None:
-        """New random weights."""
         width, classes = int(np.prod(self.task.x_shape)), self.task.n_classes
         self.wide: Any = None
         if self.net != "linear":

@@ -165,7 +165,6 @@ class NetworkLearner(Learner):
             self.length = float(np.sqrt(np.concatenate(squares).mean())) or 1.0
 
     def scores(self, x: Array) -> Array:
-        """Of the head (N, C)."""
         flat, divisor = self._flattened(x)
         return net_scores(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
 
@@ -198,7 +197,6 @@ class NetLearner(NetworkLearner):
     of_corrections = ("correct_lr",)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train on this data, from the current weights."""
         self.train(x, y)
 
     def train(

@@ -178,6 +178,7 @@ def leaderboard(
 
 def _check(paths: Sequence[Path], streams: Sequence[Path], limits: Limits, run_code: bool, as_json: bool) -> None:
     """Run all runs again; of shipped streams that are not given, too."""
+    from dataclasses import asdict
     from tempfile import TemporaryDirectory
 
     from driftline.eval.leaderboard import baselines
@@ -193,7 +194,7 @@ def _check(paths: Sequence[Path], streams: Sequence[Path], limits: Limits, run_c
         checked = [check_rows(path, [*streams, *unpacked], limits, run_code, say) for path in paths]
     show(
         as_json,
-        {"checked": [one.plain() for one in checked]},
+        {"checked": [asdict(one) for one in checked]},
         "\n".join(line for one in checked for line in one.lines()),
     )
     if wrong := [one.file for one in checked if one.stale or one.false or one.problems]:

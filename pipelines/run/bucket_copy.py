@@ -29,7 +29,7 @@ from driftline.curate.core.digests import Content, files_of
 from driftline.curate.core.errors import BadConfig, BadInput, Busy, DriftlineError, IntegrityError, Unfinished, reason
 from driftline.curate.core.outside.limits import DOCUMENT
 from driftline.curate.core.outside.names import inside
-from driftline.curate.core.outside.s3 import S3, client
+from driftline.curate.core.outside.s3 import DENIED, S3, client, code_of
 from driftline.pipelines.run.runner import alone
 from driftline.pipelines.run.state import done_marks
 
@@ -108,7 +108,7 @@ class Copy:
             answer = self.server.put_object(Bucket=self.bucket, Key=self.prefix + LIST, Body=text.encode(), **condition)
             version = answer["ETag"]
         except ClientError as error:
-            if _code(error) not in CHANGED:
+            if code_of(error) not in CHANGED:
                 raise
             version, writer, files_there = self.read_list()
             if writer != self.writer:
@@ -133,7 +133,7 @@ class Copy:
         try:
             answer = self.server.get_object(Bucket=self.bucket, Key=self.prefix + LIST)
         except ClientError as error:
-            if _code(error) in GONE:
+            if code_of(error) in GONE:
                 return None, "", {}
             raise
         try:
@@ -341,10 +341,6 @@ def _stamp(path: Path) -> Stamp:
     return s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns
 
 
-def _code(error: Any) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
-
-
 @contextmanager
 def server_errors(copy: Copy) -> Iterator[None]:
     """Errors of the server and of the network as ours."""
@@ -354,7 +350,6 @@ def server_errors(copy: Copy) -> Iterator[None]:
     try:
         yield
     except (ClientError, BotoCoreError, Boto3Error) as error:
-        code = _code(error) if isinstance(error, ClientError) else ""
-        if code in ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "403"):
+        if (code := code_of(error)) in DENIED:
             raise BadConfig(f"{copy.address} cannot be used ({code}).", "", "Check the bucket and the keys.") from None
         raise Unfinished(f"{copy.address} is not up to date ({reason(error)}).", "", CONTINUE) from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -80,22 +80,14 @@ class Options:
     """download a named dataset that is not in `data_dir`"""
 
 
-class Opener(Protocol):
-    """What `DATASETS` registers: a function (path, options) → dataset."""
-
-    def __call__(self, path: Path, options: Options) -> Dataset:
-        """Open the dataset at `path`: `options.data_dir` for a named dataset. Raises MissingFile, BadInput."""
-        ...
-
-
 @dataclass(frozen=True)
 class Format:
     """A kind of file or folder."""
 
     matches: Callable[[Path], bool]
     """whether an existing file or folder has this format"""
-    open: Opener
-    """opens it"""
+    open: Callable[[Path, Options], Dataset]
+    """opens it, as what `DATASETS` registers opens a data folder; raises MissingFile, BadInput"""
 
 
 DATASETS = Registry(

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
+from driftline.curate.core.outside.hub import patient
 from driftline.curate.core.outside.tables import BoundedParquet, check_offsets, readable
 from driftline.stream_builder.importers.dated import Cut, Dated, stream_of, texts_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
@@ -184,10 +185,14 @@ def _shards(path: Path, config: str | None, folder: Path) -> Iterator[tuple[str,
 
     repo, api = str(path), HfApi(os.environ.get("HF_ENDPOINT"))
     try:
-        files, revision = api.list_repo_files(repo, repo_type="dataset"), None
-        if not any(name.endswith(".parquet") for name in files):
-            files, revision = api.list_repo_files(repo, repo_type="dataset", revision=CONVERTED), CONVERTED
-        for name in _of_config(sorted(name for name in files if name.endswith(".parquet")), config, repo):
+        patient()
+        for branch in (None, CONVERTED):
+            # One commit throughout, of which each name counts once, whatever pages the list has.
+            revision = api.repo_info(repo, repo_type="dataset", revision=branch).sha
+            files = sorted(set(api.list_repo_files(repo, repo_type="dataset", revision=revision)))
+            if shards := [name for name in files if name.endswith(".parquet")]:
+                break
+        for name in _of_config(shards, config, repo):
             local = api.hf_hub_download(repo, name, repo_type="dataset", revision=revision, local_dir=folder / "shards")
             yield name, Path(local)
             Path(local).unlink()

@@ -139,9 +139,9 @@ class _Reader(pickle.Unpickler):
         return self.storage(pid[1], str(pid[2]), int(pid[4]))
 
 
-def read_pickle(path: Path, way_out: str = "") -> Any:
+def read_pickle(path: Path) -> Any:
     """The content of a pickle of plain data and arrays. Raises MissingFile, and BadInput naming what it holds."""
-    return _read(path, lambda: _without_shells(_unpickled(path), {}), way_out)
+    return _read(path, lambda: _without_shells(_unpickled(path), {}))
 
 
 def read_tensors(path: Path, way_out: str = "") -> Any:
@@ -159,7 +159,7 @@ def read_tensors(path: Path, way_out: str = "") -> Any:
     return _read(path, content, way_out)
 
 
-def _read(path: Path, content: Callable[[], Any], way_out: str) -> Any:
+def _read(path: Path, content: Callable[[], Any], way_out: str = "") -> Any:
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "", way_out)
     try:

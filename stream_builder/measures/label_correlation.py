@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.stream import Stream
 from driftline.stream_builder.ties import is_random
@@ -24,7 +24,7 @@ from driftline.stream_builder.ties import is_random
 Labels = npt.NDArray[np.int64]
 KS = (1, 2, 5, 10, 20, 30, 40, 60, 75, 100, 250, 500, 1000, 5000, 25_000, 75_000)
 SHIFTS = (0, *(2**e for e in range(1, 18)))
-TOLERANCE = 0.005
+TOLERANCE = 0.005  # accuracy above chance that still counts as chance
 Z = 1.959964  # 95 % of a normal distribution
 BLOCKS = 8  # at least, in a block bootstrap
 CHANCES, DRAWS = 40_000, 16  # labels in random order that chance is measured on, in at most so many orders
@@ -89,26 +89,21 @@ def modes(y: Labels, k: int) -> Labels:
     return out
 
 
-def blind_curve(
-    y: Labels, shifts: Sequence[int] = SHIFTS, ks: Sequence[int] = KS, tolerance: float = TOLERANCE, seed: int = 0
-) -> Curve:
+def blind_curve(y: Labels, shifts: Sequence[int] = SHIFTS, ks: Sequence[int] = KS) -> Curve:
     """The blind classifier's accuracy over shifts and window lengths.
 
-    y: (N,) labels from 0, in stream order. tolerance: accuracy above chance that still counts as chance. A prediction
-    for sample i uses labels up to i − S − 1; the first S + 1 samples are not scored. Windows longer than the stream are
-    skipped, and shifts longer than half of it: the few tests that they leave could not tell anything. Of 200 simulated
-    streams in random order, at most 5 % have an S* above 0 (tests/claims). Raises IncompatibleStream for fewer than two
-    samples, BadConfig for a tolerance below 0.
+    y: (N,) labels from 0, in stream order. A prediction for sample i uses labels up to i − S − 1; the first S + 1
+    samples are not scored. Windows longer than the stream are skipped, and shifts longer than half of it: the few tests
+    that they leave could not tell anything. Of 200 simulated streams in random order, at most 5 % have an S* above 0
+    (tests/claims). Raises IncompatibleStream for fewer than two samples.
     """
-    if tolerance < 0:
-        raise BadConfig(f"The tolerance is {tolerance}.", "Expected 0 or more.")
     y = np.asarray(y, np.int64)
     if len(y) < 2:
         raise IncompatibleStream(f"The stream has {len(y)} samples.", "Expected at least two.")
     shifts = tuple(s for s in shifts if s + 1 < len(y) and 2 * s <= len(y))
     ks = tuple(k for k in ks if k <= len(y)) or (1,)
     accuracy, half = np.zeros((len(shifts), len(ks))), np.zeros(len(shifts))
-    rng = rng_for(seed, "blind chance")
+    rng = rng_for(0, "blind chance")
     shuffled = [y[rng.permutation(len(y))] for _ in range(max(1, min(DRAWS, CHANCES // len(y))))]
     chances = np.zeros((len(shuffled), len(ks)))
     for j, k in enumerate(ks):
@@ -121,7 +116,7 @@ def blind_curve(
         chances[:, j] = [np.mean(modes(labels, k)[:-1] == labels[1:]) for labels in shuffled]
     best = accuracy.max(1)
     chance = float(chances.max(1).mean())  # the best k of each order, as that of the stream is its best
-    above = best - half > chance + tolerance
+    above = best - half > chance + TOLERANCE
     return Curve(
         shifts,
         ks,

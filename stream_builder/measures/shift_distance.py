@@ -26,6 +26,7 @@ from driftline.stream_builder.splitting import shared_with_training
 from driftline.stream_builder.stream import Split, Stream
 
 Floats = npt.NDArray[np.float64]
+COMPONENTS, VARIANCE = 100, 0.95  # of the PCA, at most
 THREADS = 4  # each needs the memory of one transport
 MOST, FEWEST = 10_000, 500  # samples of a split: exact transport takes minutes beyond; fewer say little
 VALUES = 200_000_000  # of all splits together: 0.8 GB as float32
@@ -34,12 +35,7 @@ RANK = 1e-6  # of the largest eigenvalue, what float32 cannot tell from 0
 DEFAULT_ITERATIONS = 100_000  # the solver's default, which gave the paper's covariate values
 
 
-def measure(
-    stream: Stream,
-    components: int = 100,
-    variance: float = 0.95,
-    fidelity: Literal["clean", "paper-code"] | None = None,
-) -> dict[str, Any]:
+def measure(stream: Stream, fidelity: Literal["clean", "paper-code"] | None = None) -> dict[str, Any]:
     """{"covariate": [d(0, T) … d(T-1, T)], "conditional": […]}, each divided by d(T, T), from training to test data.
 
     fidelity: "paper-code" stops the solver where the reference did, before its optimum [spec, section 5]; None: the
@@ -48,7 +44,7 @@ def measure(
     fidelity = fidelity or stream.facts.get("fidelity", "clean")
     distance = partial(wasserstein2, iterations=DEFAULT_ITERATIONS if fidelity == "paper-code" else ITERATIONS)
     trains, test = _train_and_test(stream)
-    points, target = project(trains, test, components, variance)
+    points, target = project(trains, test, VARIANCE)
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:  # the solver runs without Python's lock
         covariate = list(pool.map(lambda p: distance(p, target), points))
     labels, counts = np.unique(test.y, return_counts=True)
@@ -71,14 +67,14 @@ def measure(
     }
 
 
-def distances(stream: Stream, names: Sequence[str], components: int = 100, seed: int = 0) -> dict[str, list[float]]:
+def distances(stream: Stream, names: Sequence[str], seed: int = 0) -> dict[str, list[float]]:
     """Name of a distance → its values from each step's training data to the last step's test data, after PCA.
 
     names: registered, or package.module:Name. Raises UnknownName, BadPlugin, IncompatibleStream, BadArray.
     """
     functions = {name: DISTANCES.resolve(name) for name in names}
     trains, test = _train_and_test(stream)
-    points, target = project(trains, test, components, 1.0)
+    points, target = project(trains, test, 1.0)
     for p in points:
         check_points(p, target)
     return {name: [float(distance(p, target, seed)) for p in points] for name, distance in functions.items()}
@@ -142,14 +138,14 @@ def _train_and_test(stream: Stream) -> tuple[list[Split], Split]:
     return trains, test
 
 
-def project(trains: Sequence[Split], test: Split, components: int, variance: float) -> tuple[list[Floats], Floats]:
+def project(trains: Sequence[Split], test: Split, variance: float) -> tuple[list[Floats], Floats]:
     """Training points of each step and the test points, on the principal axes of the training data. Where neither side
     of the training matrix is at most LARGEST, the axes are those of evenly spaced LARGEST samples."""
     flat = [np.asarray(s.x, np.float32).reshape(len(s), -1) for s in (*trains, test)]
     every = np.concatenate(flat[:-1])
     if min(every.shape) > LARGEST:
         every = every[np.linspace(0, len(every) - 1, LARGEST).astype(np.int64)]
-    mean, axes = principal(every, components, variance)
+    mean, axes = principal(every, COMPONENTS, variance)
     *points, target = ((f - mean) @ axes for f in flat)
     return points, target
 

@@ -44,7 +44,6 @@ class Common(Shift):
     def apply(
         self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
-        """New images; labels as given."""
         check_images(x)
         level = min(5, int(self.severity * count))
         if level == 0:

@@ -28,7 +28,6 @@ class ConditionalRotation(Shift):
     def apply(
         self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
-        """New images; labels as given."""
         check_images(x)
         out, even = np.empty_like(x), y % 2 == 0
         out[even], out[~even] = rotate(x[even], self.degrees * count), rotate(x[~even], -self.degrees * count)

@@ -28,7 +28,6 @@ class ConditionalTint(Shift):
     def apply(
         self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
-        """New images; labels as given."""
         check_images(x)
         out, added = np.empty_like(x), round(self.amount * count)
         for channel in range(3):

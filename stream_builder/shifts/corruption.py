@@ -31,7 +31,6 @@ class Corruption(Shift):
     def apply(
         self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
-        """New images; labels as given."""
         check_images(x)
         out = x
         for _ in range(int(count)):

@@ -36,7 +36,6 @@ class LabelFlip(Shift):
         return shift
 
     def reference(self) -> LabelFlip:
-        """With the code's schedule."""
         return replace(self, schedule="paper")
 
     def apply(

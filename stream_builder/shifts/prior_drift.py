@@ -24,5 +24,4 @@ class PriorDrift(Shift):
     """exponent of the power law, added each time"""
 
     def shares(self, count: float, total: float, classes: int, subclasses: int) -> Shares:
-        """A power law over the classes' numbers."""
         return of_classes((1.0 + np.arange(classes)) ** (-self.exponent * count), subclasses)

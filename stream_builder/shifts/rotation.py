@@ -28,5 +28,4 @@ class Rotation(Shift):
     def apply(
         self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
-        """New images; labels as given."""
         return rotate(x, self.degrees * count), y

@@ -25,6 +25,5 @@ class Tint(Shift):
     def apply(
         self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
-        """New images; labels as given."""
         check_images(x)
         return brighten(x, 0, round(self.amount * count)), y

@@ -66,6 +66,7 @@ class TestCase1ADateThatCarriesItsZone:
             ("2025:01:14 18:31:30Z", 0),
             ("2025:01:14 18:31:30 -09:30", -34_200),
             ("2025-01-14T18:31:30.25+0545", 20_700),
+            ("2025-01-14T18:31:30.123456789Z", 0),
         ],
     )
     def test_it_is_read_with_its_offset(self, tmp_path: Path, text: str, offset: int) -> None:

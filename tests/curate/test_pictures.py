@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import random
 import tempfile
 from collections import Counter
@@ -621,3 +622,13 @@ def test_a_bomb_of_a_maker_note_costs_nothing() -> None:
     exif.get_ifd(0x8769)[0x927C] = b"Nikon\0\x02\x10\0\0MM\0*\0\0\0\x08\xff\xff" + b"\xff" * 40_000
     picture = look(saved(scene(), "JPEG", exif=exif))
     assert picture.steps == ("turned upright",)
+
+
+def test_what_the_decoder_logs_is_not_printed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    data = tiff({256: 8, 257: 8, 258: 8, 259: 1, 262: 1, 273: 200, 277: 1027, 279: 64}, bytes(64))
+    with pytest.raises(BadInput, match="cannot be decoded"):
+        look(data)
+    assert capfd.readouterr() == ("", "")

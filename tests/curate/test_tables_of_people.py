@@ -173,6 +173,7 @@ def test_a_date_that_no_calendar_has_is_the_fault_of_its_row(tmp_path: Path, for
         ("2025-06-01T00:00+0530", "2025-05-31T18:30:00"),
         ("2025-06-01 00:00:00", "2025-06-01T00:00:00"),
         ("2025-06-01T00:00:00.000Z", "2025-06-01T00:00:00"),
+        ("2025-06-01 00:00:00 UTC", "2025-06-01T00:00:00"),
     ],
 )
 def test_case_12_midnight_keeps_its_time(tmp_path: Path, text: str, date: str) -> None:

@@ -147,7 +147,7 @@ def test_torch_trains_without_a_library(which: str, tmp_path: Path, monkeypatch:
         assert not fused.has_half()
         x, y = data(50, 32, 11, 0)
         ours, twin = both(x, y, LinearSettings(epochs=2), 11)
-        assert torch.equal(ours.weights, twin.weights)
+        assert torch.equal(ours.params[0], twin.params[0])
         monkeypatch.setenv(fused.VARIABLE, "avx1024")
         with pytest.raises(BadConfig, match="Expected one of auto, off on this processor"):
             fused.kind()
@@ -226,8 +226,8 @@ def test_in_bfloat16_it_is_nearer_to_float32_than_torch_is(kind: str) -> None:
     s = LinearSettings(epochs=10, decay_after=6)
     exact = both(x, y, s, 20)[1]
     ours, twin = both(x, y, s, 20, half=True, kind=kind)
-    away = [float((h.weights - exact.weights).square().mean().sqrt()) for h in (ours, twin)]
-    size = float(exact.weights.square().mean().sqrt())
+    away = [float((h.params[0] - exact.params[0]).square().mean().sqrt()) for h in (ours, twin)]
+    size = float(exact.params[0].square().mean().sqrt())
     assert 0 < away[0] < 1.2 * away[1]
     assert away[0] < 0.01 * size
 
@@ -237,7 +237,7 @@ def test_in_bfloat16_it_is_nearer_to_float32_than_torch_is(kind: str) -> None:
 def test_in_bfloat16_the_same_training_gives_the_same_bytes(kind: str) -> None:
     x, y = data(300, 96, 20, 4)
     one, again = (both(x, y, LinearSettings(epochs=3), 20, half=True, kind=kind)[0] for _ in range(2))
-    assert one.weights.numpy().tobytes() == again.weights.numpy().tobytes()
+    assert one.params[0].numpy().tobytes() == again.params[0].numpy().tobytes()
 
 
 @needs_bfloat16

@@ -29,10 +29,10 @@ def data(n: int, width: int, classes: int, seed: int) -> tuple[np.ndarray, np.nd
 
 def slow_twin(head: Head, x: np.ndarray, y: np.ndarray, s: LinearSettings, rng: np.random.Generator) -> torch.nn.Linear:
     """What a user would write: nn.Linear, cross entropy, torch.optim."""
-    layer = torch.nn.Linear(x.shape[1], len(head.bias))
+    layer = torch.nn.Linear(x.shape[1], len(head.params[1]))
     with torch.no_grad():
-        layer.weight.copy_(head.weights)
-        layer.bias.copy_(head.bias)
+        layer.weight.copy_(head.params[0])
+        layer.bias.copy_(head.params[1])
     decayed = [
         {"params": [layer.weight], "weight_decay": s.weight_decay},
         {"params": [layer.bias], "weight_decay": 0.0},
@@ -67,8 +67,8 @@ def test_equals_the_loop_a_user_would_write(
     twin = slow_twin(head, x, y, s, rng_for(1))
     steps = fit(head, x, y, s, rng_for(1))
     assert steps == 4 * -(-n // batch)
-    assert torch.allclose(head.weights, twin.weight, atol=1e-4)
-    assert torch.allclose(head.bias, twin.bias, atol=1e-4)
+    assert torch.allclose(head.params[0], twin.weight, atol=1e-4)
+    assert torch.allclose(head.params[1], twin.bias, atol=1e-4)
 
 
 def test_converged_head_equals_scikit_learn() -> None:
@@ -79,7 +79,7 @@ def test_converged_head_equals_scikit_learn() -> None:
     head = Head.new(3, 6, rng_for(0))
     fit(head, x, y, LinearSettings(lr=1.0, batch=300, epochs=3000, decay_after=3000, weight_decay=decay), rng_for(0))
     peer = LogisticRegression(C=1 / (decay * len(y)), tol=1e-8, max_iter=5000).fit(x, y)
-    ours = np.asarray(head.weights - head.weights.mean(0))
+    ours = np.asarray(head.params[0] - head.params[0].mean(0))
     theirs = peer.coef_ - peer.coef_.mean(0)
     assert np.allclose(ours, theirs, atol=5e-3)
     assert (net_scores(head, x).argmax(1) == peer.predict(x)).mean() > 0.995

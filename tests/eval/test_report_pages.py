@@ -355,6 +355,8 @@ def test_a_learners_page_has_its_numbers_before_its_settings_which_are_folded(ma
     page = next((made[0] / "out").glob("learner-er*.html")).read_text()
     table, fold = page.index('<th scope="col">seed</th>'), page.index("<summary>Settings of these runs</summary>")
     assert table < fold < page.index("<dt>epochs</dt>")
+    assert "<code>rms</code> divides features by one constant" in page
+    assert "`" not in page[page.index("What each setting means") :], "values of settings are set as code"
 
 
 def test_the_page_of_a_stream_has_the_dates_of_its_steps() -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import warnings
 from collections.abc import Iterator
@@ -42,6 +43,10 @@ SCALED = "{} grey scaled to 8 bits"
 CUT = "16-bit colours cut to 8 bits"
 PROFILE, NO_PROFILE = "CMYK to sRGB by its profile", "CMYK to sRGB without a profile"
 AS_READ = {"MPO": {FIRST}, "TIFF": {FIRST, TURNED}}  # what other readers of a format do, too
+
+
+# Pillow logs what it raises next. Python prints a message of no handler, here without the photo's name.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 class NotRGB(BadInput):

@@ -31,7 +31,7 @@ CLOCK = re.compile(
     r"(?:(?: +|T) *(\d{1,2})[:.] *(\d{1,2})(?:[:.] *(\d{1,2})(?:[.,:]\d+)?)?"
     r"(?: *([AaPp])\.?[Mm]\.?)? *(Z|[-+\u2212]\d{1,2}(?::?\d\d)?)?)?)?)?"
 )
-COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)(?:[ T](\d\d)(\d\d)(\d\d))?(?=$|\D)")  # 20160226T131415
+COMPACT = re.compile(r"^\s*(\d{4})(\d\d)(\d\d)(?:[ T](\d\d)(\d\d)(\d\d))?(?=$|\D)")  # 20160226T131415
 FIRST_YEAR, LAST_YEAR = 1000, 9998  # years 1 and 9999 stand for "no date"
 OFFSETS = (-12 * 3600, 14 * 3600)  # of the zones on earth, seconds
 # The capture before the scan, wherever they stand: CreateDate is when the file was made, ModifyDate is not used.
@@ -98,7 +98,7 @@ def seconds_of(value: Any) -> int:
     """A time → seconds since the epoch, UTC. Raises ValueError.
 
     Four digits are a year (its first second), also as a float or text such as 2019.0 (from 1000 to 2999); other numbers
-    are seconds, text is ISO 8601 (without zone: UTC; 2019-03: its first second).
+    are seconds, text is ISO 8601 (without zone or with UTC or GMT after a blank: UTC; 2019-03: its first second).
 
     >>> seconds_of("1970"), seconds_of("86400"), seconds_of("1970-01-01T00:01:00+00:00"), seconds_of(1.5)
     (0, 86400, 60, 1)
@@ -119,6 +119,7 @@ def seconds_of(value: Any) -> int:
     try:
         number = math.floor(value) if isinstance(value, float) else int(text.removesuffix(".0"))
     except ValueError:
+        text = re.sub(r" (?:UTC|GMT)$", "+00:00", text)
         return seconds_of(datetime.fromisoformat(f"{text}-01" if MONTH.fullmatch(text) else text))
     if abs(number) >= 2**62:
         raise ValueError(f"{number} is not a time")
