@@ -26,6 +26,7 @@ from driftline.curate.fetch.outcome import (
     GONE,
     LIMIT_REASONS,
     NETWORK_REASONS,
+    SMALLER,
     TEMPORARY_REASONS,
     Download,
     refused_width,
@@ -242,7 +243,7 @@ def _remote(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
         extras = rows_of(shard.rows(["row", "extra"]), "row", "extra") if gone else ()
         others = {row: json.loads(extra) for row, extra in extras if row in gone and "other_url" in (extra or "")}
         addresses = {row: other["other_url"] for row, other in others.items()}
-        for row in _instead(addresses, gone, "smaller size", shard, spool):
+        for row in _instead(addresses, gone, SMALLER, shard, spool):
             spool.sizes[row] = others[row]["other_size"]
     if settings.mirror is not None:
         failures = ((row, _failure(row, settings, spool)) for row in urls)

@@ -170,14 +170,15 @@ class _Work:
                 "Expected one that it accepts.",
                 f"Set {which} to a valid key." if which else "Name a variable with a key: key_variable.",
             )
-        text = data.decode("utf-8", "replace")
-        if self.secret:
-            text = text.replace(self.secret, "…")
+        text = self._hidden(data.decode("utf-8", "replace"))
         return BadConfig(
             f"The endpoint of the judge {name!r} answers HTTP {status}: {shortened(text, 200)}",
             f"Expected it to know the model {self.settings.model!r}, images and response_format: json_schema.",
             "Check url and model.",
         )
+
+    def _hidden(self, text: str) -> str:
+        return text.replace(self.secret, "…") if self.secret else text
 
     def _store(self, digest: str, document: dict[str, Any]) -> None:
         settings, usage = self.settings, document.get("usage")
@@ -197,7 +198,7 @@ class _Work:
         reported = document.get("model")
         if not isinstance(reported, str) or not reported:
             reported = settings.model or ""
-        reported = shortened(reported.encode("utf-8", "replace").decode(), 200)
+        reported = shortened(self._hidden(reported).encode("utf-8", "replace").decode(), 200)
         answer = read_answer(document["choices"][0], self.question)
         self.cache.add(
             image=digest,
