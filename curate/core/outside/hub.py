@@ -13,7 +13,7 @@ PATIENCE = Policy().patience
 
 def patient() -> None:
     """Let `huggingface_hub` raise Unfinished where the Hub asks to wait for longer than PATIENCE, from now on."""
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import get_session
 
     session = get_session()
     hooks = session.event_hooks
