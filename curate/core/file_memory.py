@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.databases import check_schema, connect, typed
+from driftline.curate.core.outside.databases import check_schema, connect
 from driftline.curate.core.outside.names import is_utf8
 
 SCHEMA = {"digests": "digest", "heads": "head", "records": "record"}
@@ -79,7 +79,8 @@ def recall(memory: Path | None, table: str, stamps: Iterable[tuple[str, str]]) -
         for start in range(0, 0 if base is None else len(paths), AT_ONCE):
             part = paths[start : start + AT_ONCE]
             query = f"SELECT path, stamp, {SCHEMA[table]} FROM {table} WHERE path IN ({', '.join('?' * len(part))})"
-            values |= {path: value for path, stamp, value in base.execute(query, part) if of[path] == stamp}
+            there = base.execute(query, part)  # which may be somebody else's: SQLite has any type in any column
+            values |= {path: value for path, stamp, value in there if of[path] == stamp and type(value) is str}
     return values
 
 
@@ -104,7 +105,6 @@ def _opened(path: Path | None) -> Iterator[sqlite3.Connection | None]:
         base = connect(path, timeout=1)
         base.executescript(TABLES.replace("TABLE", "TABLE IF NOT EXISTS"))
         check_schema(base, TABLES, path)
-        base.row_factory = typed(TABLES, {}, path)
     except (sqlite3.Error, BadInput):  # a read-only folder, or a damaged file: what it holds can be computed
         yield None
         return

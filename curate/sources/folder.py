@@ -109,7 +109,7 @@ class Folder(FileSource):
         records, fresh = [], []
         for i in rows:
             (name, kind), (place, stamp) = photos[i], stamps[photos[i][0]]
-            record, texts = self._record(root / name, name, kind, stored.get(place), _parent(name) in sidecars)
+            record, texts = self._record(root, name, kind, stored.get(place), _parent(name) in sidecars)
             for text in texts:
                 warned.setdefault(text, []).append(name)
             if "fault" not in record:
@@ -154,7 +154,7 @@ class Folder(FileSource):
         ]
 
     def _record(
-        self, path: Path, name: str, kind: str | None, stored: str | None, sidecars: bool
+        self, root: Path, name: str, kind: str | None, stored: str | None, sidecars: bool
     ) -> tuple[dict[str, Any], Sequence[str]]:
         """A record without row and path, and what Pillow warned of. stored: the values of READ as JSON, if they were
         read before. sidecars: whether the folder has any."""
@@ -165,7 +165,7 @@ class Folder(FileSource):
         texts: Sequence[str] = ()
         try:
             if (read := _as_read(stored)) is None:
-                read, texts = self._read(path, name, kind, sidecars)
+                read, texts = self._read(root / name, name, kind, sidecars)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "fault": "unreadable_image", "raw": f"{name}: {error}"}, ()
         folder, _, file = name.rpartition("/")
