@@ -86,7 +86,7 @@ def captioned(source: Path, size: int, include_tests: bool = False) -> Captioned
             "Expected at least two texts: a model learns from their differences.",
             "Use photos of several things.",
         )
-    seen = seen_of(used, source, pool.tests, "driftline models train")
+    seen = seen_of(used, source, pool.tests)
     dropped = pool.dropped + Counter(copy=digests.total() - len(digests))
     return Captioned(np.stack(images), [texts[photo.id] for photo in used], dropped, seen, pool.tests)
 

@@ -84,7 +84,7 @@ def _decode(pool: Pool, room: int, path: Path, tick: Callable[[int], None], sour
         "n": len(used),
         "dropped": dict(sorted((dropped + pool.dropped).items())),
         "sha256": digest.hexdigest(),
-        "seen": asdict(seen_of(used.values(), source, pool.tests, "driftline models train")),
+        "seen": asdict(seen_of(used.values(), source, pool.tests)),
     }
 
 

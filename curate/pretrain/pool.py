@@ -97,7 +97,7 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False, lab
     if is_release(source):
         assert release is not None
         photos, read = _of_release(release, bucket, labelled)
-    elif index := _index(source, bucket):
+    elif index := in_run(source, "fetch/index.parquet" if bucket is None else "bucket/members.parquet"):
         photos, read = _of_run(source, index, bucket)
     else:
         photos, read = _of_folder(source)
@@ -121,13 +121,14 @@ def is_release(source: Path) -> bool:
     return (source / "release.json").is_file()
 
 
-def seen_of(photos: Iterable[Photo], source: Path, tests: str, maker: str) -> Seen:
-    """What a model that learned from these photos has seen, for `seen.yaml`. maker: the command."""
+def seen_of(photos: Iterable[Photo], source: Path, tests: str) -> Seen:
+    """What a model that learned from these photos has seen, for `seen.yaml`."""
     photos = list(photos)
     times = [photo.uploaded for photo in photos]
     dates = [time for time in times if time is not None]
     until = str(datetime.fromtimestamp(max(dates), UTC).date()) if dates and len(dates) == len(times) else UNKNOWN
-    return Seen(until, f"{len(photos):,} photos of {source.resolve().name}; tests of its release: {tests}", maker)
+    origin = f"{len(photos):,} photos of {source.resolve().name}; tests of its release: {tests}"
+    return Seen(until, origin, "driftline models train")
 
 
 def tests_note(source: Path, tests: str, dropped: Mapping[str, int]) -> str:
@@ -142,11 +143,6 @@ def tests_note(source: Path, tests: str, dropped: Mapping[str, int]) -> str:
 
 def _by_id(photos: Iterable[Photo]) -> dict[str, Photo]:
     return {photo.id: photo for photo in photos}
-
-
-def _index(source: Path, bucket: int | None) -> Path | None:
-    """The table of a run's fetched photos; None for a folder that is no run."""
-    return in_run(source, "fetch/index.parquet" if bucket is None else "bucket/members.parquet")
 
 
 def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo], Read]:

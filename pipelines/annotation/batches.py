@@ -253,6 +253,7 @@ def prolific_action(
     """
     from driftline.curate.validation.asking.platforms import prolific_api as api
     from driftline.curate.validation.asking.platforms.prolific_bonus import bonus
+    from driftline.curate.validation.asking.platforms.prolific_service import ENDPOINT, Service
 
     batch, section = open_batch(context), context.config.validation
     if old := [p for p in (context.root / "prolific").glob("study*.jsonl") if re.fullmatch(r"study(-\d\d)?", p.stem)]:
@@ -270,7 +271,7 @@ def prolific_action(
     studies = {name: one for name, one in studies.items() if "published" in one.done and name not in dates}
     if "published" in journal.done or not studies:
         studies[batch.facts["batch"]] = journal
-    service = api.Service(endpoint or api.ENDPOINT)
+    service = Service(endpoint or ENDPOINT)
     if action == "publish":
         plan = api.StudyPlan(
             TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group=group
@@ -282,8 +283,10 @@ def prolific_action(
         return {name: api.status(service, one) for name, one in studies.items()}
     if action == "collect":
         out = context.root / section.answers
-        n = sum(api.collect(service, one, name, out / f"prolific-{name}.csv") for name, one in studies.items())
-        return {"answers": n, "out": str(out)}
+        results = [api.collect(service, one, name, out / f"prolific-{name}.csv") for name, one in studies.items()]
+        left_out = sum((Counter(result["left_out"]) for result in results), Counter[str]())
+        answers = sum(result["answers"] for result in results)
+        return {"answers": answers, "left_out": dict(sorted(left_out.items())), "out": str(out)}
     if action == "bonus" and file is not None:
         return bonus(service, list(studies.values()), file, max_usd)
     rejected, counts = {} if file is None else api.read_rejections(file), Counter[str](approved=0, rejected=0)

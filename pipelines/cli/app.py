@@ -30,6 +30,7 @@ from driftline.curate.core.system.calls import collect_rarely
 from driftline.pipelines.cli.age import age_app
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, command, set_output
 from driftline.pipelines.cli.curation import curation_app
+from driftline.pipelines.cli.doctor import doctor_app
 from driftline.pipelines.cli.eval import eval_app
 from driftline.pipelines.cli.figure import figure_app
 from driftline.pipelines.cli.growing import living_app
@@ -37,7 +38,6 @@ from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
 from driftline.pipelines.cli.imports import add_plugins
 from driftline.pipelines.cli.ledger import ledger_app
 from driftline.pipelines.cli.listing import list_app
-from driftline.pipelines.cli.machine import doctor_app
 from driftline.pipelines.cli.models import models_app
 from driftline.pipelines.cli.prolific import prolific_app
 from driftline.pipelines.cli.report import report_app

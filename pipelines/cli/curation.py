@@ -241,7 +241,8 @@ def batch(
     counts = write_batches(
         context, several(formats), out, images, hours, rules, predictions=predictions
     )  # fmt: skip
-    show(as_json, {"out": str(out), "batches": counts}, counts_text(counts, out))
+    notes = [path.read_text() for name in counts if (path := out / name / "README.txt").is_file()]
+    show(as_json, {"out": str(out), "batches": counts}, "\n".join([counts_text(counts, out), *notes]).rstrip())
 
 
 @command(

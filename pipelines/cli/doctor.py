@@ -1,4 +1,4 @@
-"""What `driftline doctor` finds: versions, hardware, the compiled kernel, optional parts, models, speed."""
+"""`driftline doctor`: versions, hardware, the compiled kernel, optional parts, models and speed of this machine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from driftline.curate.core.system.calls import cores, memory
 from driftline.pipelines import VERSION
+from driftline.pipelines.cli.common import Json, command, show
 
 NEEDED = ("torch", "open_clip_torch", "numpy", "pyarrow", "duckdb", "faiss-cpu", "pillow", "pandas")
 OPTIONAL = {  # package → what for; the extras of pyproject.toml that users of the command line ask for
@@ -26,6 +29,17 @@ OPTIONAL = {  # package → what for; the extras of pyproject.toml that users of
 }
 SECONDS = 2.0  # for each of the two measurements of speed
 WIDTH, CLASSES, BATCH = 512, 10, 256  # of the linear head: CLIP's vectors, CLEAR-10's classes
+doctor_app = typer.Typer()
+
+
+@command(doctor_app, "doctor", "driftline doctor", panel="Start")
+def doctor(as_json: Json = False) -> None:
+    """Examine this machine: versions, hardware, parts, speed.
+
+    Takes about ten seconds. What a run would miss here is said by driftline plan.
+    """
+    facts = examine()
+    show(as_json, facts, text(facts))
 
 
 def examine(seconds: float = SECONDS) -> dict[str, Any]:

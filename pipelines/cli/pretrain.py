@@ -106,7 +106,7 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Imag
     if len(first) < len(x):
         dropped, x = dropped | {"copy": len(x) - len(first)}, x[np.sort(first)]
     tests_are = "included" if include_tests else "left out"
-    seen = seen_of((Photo("", None, "", until) for _ in range(len(x))), place, tests_are, "driftline models train")
+    seen = seen_of((Photo("", None, "", until) for _ in range(len(x))), place, tests_are)
     return ImageArray(x, dropped, f"{stream.sha256}-{bucket}-{tests_are}", seen, tests_are)
 
 

@@ -157,10 +157,10 @@ def _stopped(stage: Stage) -> str:
 def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
     """planned: what was announced; None: to be skipped."""
     context, run_log = stage.context, stage.context.run_log
-    stage.prepare()
     forced = planned is not None and planned.because == FORCED
     if forced:
         stage = replace(stage, context=replace(context, fresh=True))
+    stage.prepare()
     retry = context.retry if stage.name == "fetch" else None
     state = StageState(stage)
     current = not forced and state.current

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -222,7 +223,7 @@ def test_a_host_that_lets_us_wait_holds_up_no_other(server: FaultServer, tmp_pat
         arrived.append(row)
         assert (outcome.fault is None) == (row >= 30)
 
-    native.download([(i, str(url)) for i, url in enumerate(urls)], rules, keep)
+    asyncio.run(native.download([(i, str(url)) for i, url in enumerate(urls)], rules, keep))
     assert sorted(arrived) == list(range(60))
     assert all(row >= 30 for row in arrived[4:34]), "four are asked at once, then their host is left alone"
     asked = sum(server.asked[f"/later/{i}"] for i in range(30))
