@@ -6,17 +6,14 @@ import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.fetch import native
+from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.outcome import TEMPORARY_REASONS, Download, refused_width
 from driftline.curate.fetch.waiting import Address, Answers, add_slow, answers_path, slow_hosts
-
-if TYPE_CHECKING:
-    from driftline.curate.fetch.shard import Shard
 
 QUEUES = 64  # hosts that are asked at a time in a later turn
 Keep = Callable[[int, Download], None]

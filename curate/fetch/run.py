@@ -20,10 +20,11 @@ from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch.address_guard import mostly_private
+from driftline.curate.fetch.job import COLUMNS, Again, Shard
 from driftline.curate.fetch.outcome import NETWORK_REASONS
 from driftline.curate.fetch.reuse import rules_of, settle
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.fetch.shard import COLUMNS, INDEX, Again, Shard, counts_of, fetch_group, fetch_shard
+from driftline.curate.fetch.shard import INDEX, counts_of, fetch_group, fetch_shard
 from driftline.curate.fetch.waiting import PATIENCE, WAITS, groups, remove_answers
 from driftline.curate.images.shards import index_path, shard_path
 from driftline.curate.store.database import Place

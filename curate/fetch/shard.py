@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, writ
 from driftline.curate.core.outside.image_kinds import kind_of
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.asking import ask_all, take_up
+from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.outcome import (
     GONE,
     LIMIT_REASONS,
@@ -36,7 +35,7 @@ from driftline.curate.images.changes import NONE, joined
 from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
-from driftline.curate.store.database import Place, open_store, reuse_part
+from driftline.curate.store.database import open_store, reuse_part
 from driftline.curate.store.photos import Asked, Outcome, outcomes
 
 INDEX = pa.schema(
@@ -58,61 +57,10 @@ INDEX = pa.schema(
         ("detail", pa.string()),
     ]
 )
-COLUMNS = ["id", "row", "url", "path", "uploaded", "until"]
 BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "needs_heic_extra", "needs_jxl_extra",
           "too_few_bytes", "not_rgb"}  # fmt: skip
 # The owner or the settings decided, not the state of one address: mirrors are not used.
 FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url"}
-
-
-@dataclass(frozen=True)
-class Again:
-    """Misses that are asked for once more."""
-
-    reasons: frozenset[str]
-    """reasons of such misses"""
-    earlier: Path
-    """folder with shards of the same rows, whose images and other misses are kept"""
-    before: int | None = None
-    """only addresses that were last asked before this time (seconds since 1970), by the store; None: all"""
-
-    def asks(self, index: pa.Table, rows: pa.Table) -> bool:
-        """Whether an earlier shard with this index lacks some of `rows`, or has such a miss."""
-        if index["row"].to_pylist() != rows["row"].to_pylist():
-            return True
-        return not self.reasons.isdisjoint(index["fault"].to_pylist())
-
-
-@dataclass(frozen=True)
-class Shard:
-    """What to fetch and where; plain data, so that it can be sent to workers."""
-
-    number: int
-    """position among the shards, from 0"""
-    pieces: tuple[tuple[Path, int, int], ...]
-    """(Parquet part, first row in it, number of rows), in order"""
-    out: Path
-    """folder of all shards"""
-    settings: FetchSettings
-    """those of one worker: private_addresses is "auto" only for a collection on the user's own network, rate is its
-    share"""
-    again: Again | None = None
-    """what is asked again; None: nothing, a finished shard is not touched"""
-    store: Place | None = None
-    """what is known from earlier fetches; None: no store"""
-    contact: str = ""
-    """e-mail or web page in the User-Agent of each request"""
-    others: bool = False
-    """whether `extra` may have another address, see `Source.lists_others`"""
-    patience: float = math.inf
-    """seconds an answer: the rows of a slower host are left to a later turn, see `native.download`"""
-
-    def rows(self, columns: list[str] = COLUMNS) -> pa.Table:
-        """Its rows of the table."""
-        tables = [
-            pq.read_table(path, columns=columns).select(columns).slice(first, n) for path, first, n in self.pieces
-        ]
-        return pa.concat_tables(tables)
 
 
 def fetch_shard(shard: Shard) -> Counter[str]:

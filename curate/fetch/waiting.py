@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_link, no_room, sha256_bytes
+from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.outcome import Download
-
-if TYPE_CHECKING:
-    from driftline.curate.fetch.shard import Shard
 
 # A host that needs more seconds an answer than others is left to the next turn: all rows get the first turn, then
 # those of slow hosts, then those of very slow ones.

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from driftline.curate.core.digests import code_of
-from driftline.curate.core.file_memory import Entry, keep, recall, walk
+from driftline.curate.core.files.digests import code_of
+from driftline.curate.core.files.memory import Entry, keep, recall, walk
 from driftline.curate.core.outside.image_kinds import HEAD, kind_of, missing_extra
 from driftline.curate.core.outside.names import one_form
 from driftline.curate.images import camera_raw
@@ -116,8 +116,8 @@ def _heads(folder: Path, entries: Mapping[str, Entry], memory: Path | None) -> d
     fresh = []
     for name, entry in entries.items():
         if (head := stored.get(f"{root}/{name}")) is not None:
-            kind, _, reason = head.partition(" ")
-            heads[name] = kind or None, reason or None
+            stored_kind, _, stored_reason = head.partition(" ")
+            heads[name] = stored_kind or None, stored_reason or None
             continue
         kind, reason = heads[name] = _judged(folder / name, name, entry)
         if name in stamps and reason != "file_unreadable":

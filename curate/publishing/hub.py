@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, reason
 from driftline.curate.core.outside.documents import sums_of
-from driftline.curate.core.outside.hub import patient
+from driftline.curate.core.outside.http import limit_hub
 from driftline.curate.publishing.plan import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content, token_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _call(place: str, function: Callable[[], Any]) -> Any:
     from huggingface_hub.errors import LocalTokenNotFoundError
 
     for number in range(TRIES):
-        patient()
+        limit_hub()
         try:
             return function()
         except LocalTokenNotFoundError:

@@ -32,7 +32,7 @@ class Workplace:
     threads: int = 1
     """cores that decoding may use; never changes a record"""
     memory: Path | None = None
-    """file that keeps what was read of each photo (`file_memory`); None: all is read again"""
+    """file that keeps what was read of each photo (`core/files/memory.py`); None: all is read again"""
 
     def path(self, text: str) -> Path:
         """Where a path of the run file is on this machine; of an s3:// address, where its download is."""

@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from driftline.curate.core.digests import code_of
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.file_memory import joined, keep, recall
+from driftline.curate.core.files.digests import code_of
+from driftline.curate.core.files.memory import joined, keep, recall
 from driftline.curate.core.outside.image_kinds import missing_extra
 from driftline.curate.core.outside.names import is_utf8, one_form
 from driftline.curate.core.times.dates import Date, Tags, exif, from_exif, shown_date, sidecar_names

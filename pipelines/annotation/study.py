@@ -113,7 +113,7 @@ class Participants:
     def __post_init__(self) -> None:
         """Raises BadConfig for a study that asks Prolific, without a token in the environment."""
         if self.study.admit == "prolific":
-            from driftline.curate.validation.asking.platforms.prolific_api import Service
+            from driftline.curate.validation.asking.platforms.prolific_service import Service
 
             Service()
 
@@ -150,7 +150,7 @@ class Participants:
 
     def _participant(self, study: str, session: str) -> str | None:
         """Whose submission that is, by Prolific ("Retrieve a submission"); None if it has no such one, or it ended."""
-        from driftline.curate.validation.asking.platforms import prolific_api as api
+        from driftline.curate.validation.asking.platforms import prolific_service as api
 
         if (study, session) not in self.submissions:
             now = time.monotonic()

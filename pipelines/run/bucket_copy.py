@@ -25,8 +25,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from driftline.curate.core.atomic_io import check_format, json_value, read_object, sha256_file, write_json, writing
-from driftline.curate.core.digests import Content, files_of
 from driftline.curate.core.errors import BadConfig, BadInput, Busy, DriftlineError, IntegrityError, Unfinished, reason
+from driftline.curate.core.files.digests import Content, files_of
 from driftline.curate.core.outside.limits import DOCUMENT
 from driftline.curate.core.outside.names import inside
 from driftline.curate.core.outside.s3 import DENIED, S3, client, code_of

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import check_version, fingerprint, read_json, sha256_file, sweep, write_json
-from driftline.curate.core.digests import Content, content_digest, files_of, full_digest, full_digests, listing
 from driftline.curate.core.errors import DriftlineError, MissingFile
+from driftline.curate.core.files.digests import Content, content_digest, files_of, full_digest, full_digests, listing
 from driftline.curate.core.run_log import last_event
 from driftline.curate.core.system.own_code import codes_of
 from driftline.pipelines import VERSION

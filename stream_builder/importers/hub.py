@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.core.outside.hub import patient
+from driftline.curate.core.outside.http import limit_hub
 from driftline.curate.core.outside.tables import BoundedParquet, check_offsets, readable
 from driftline.stream_builder.importers.dated import Cut, Dated, label_times, stream_of, texts_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
@@ -201,7 +201,7 @@ def _shards(path: Path, config: str | None, folder: Path) -> Iterator[tuple[str,
 
     repo, api = str(path), HfApi(os.environ.get("HF_ENDPOINT"))
     try:
-        patient()
+        limit_hub()
         for branch in (None, CONVERTED):
             # One commit throughout, of which each name counts once, whatever pages the list has.
             revision = api.repo_info(repo, repo_type="dataset", revision=branch).sha

@@ -21,10 +21,10 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import native
 from driftline.curate.fetch.img2dataset import client
+from driftline.curate.fetch.job import COLUMNS
 from driftline.curate.fetch.outcome import Download
 from driftline.curate.fetch.run import FetchSettings, fetch
 from driftline.curate.fetch.settings import yfcc_hash
-from driftline.curate.fetch.shard import COLUMNS
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.local_files import cell_path
 from driftline.curate.images.shards import read_images, read_tar, write_tar

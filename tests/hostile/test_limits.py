@@ -215,22 +215,22 @@ class TestParquet:
         with BoundedParquet(path) as file, pytest.raises(BadInput, match=r"claims 10,000,000 rows in .* bytes"):
             next(file.batches(4096, ["a"]))
 
-    @pytest.mark.parametrize("kind", ["list", "shared beginnings", "page"])
+    @pytest.mark.parametrize("kind", ["list", "equal beginnings", "page"])
     def test_what_has_no_dictionary_is_counted_too(
         self, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("driftline.curate.core.outside.tables.UNPACKED", 1 << 20)
-        column: list[Any] = {"list": [[0] * 10**6], "shared beginnings": ["x" * 1000] * 5000, "page": ["x" * 10**7]}[
+        column: list[Any] = {"list": [[0] * 10**6], "equal beginnings": ["x" * 1000] * 5000, "page": ["x" * 10**7]}[
             kind
         ]
         ways: dict[str, Any] = {} if kind == "list" else {"use_dictionary": False}
-        if kind == "shared beginnings":
+        if kind == "equal beginnings":
             ways["column_encoding"] = {"a": "DELTA_BYTE_ARRAY"}
         pq.write_table(pa.table({"a": column}), tmp_path / "a.parquet", compression="zstd", **ways)
         assert (tmp_path / "a.parquet").stat().st_size < 6_000
         with pytest.raises(BadInput, match=r"would unpack to .* bytes. Expected at most 1,048,576"):
             read_parquet(tmp_path / "a.parquet")
-        if kind != "shared beginnings":  # a row of them is small
+        if kind != "equal beginnings":  # a row of them is small
             with BoundedParquet(tmp_path / "a.parquet") as file, pytest.raises(BadInput, match="would unpack to"):
                 next(file.batches(4096, ["a"]))
 

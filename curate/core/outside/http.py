@@ -23,7 +23,7 @@ from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from driftline.curate.core.errors import BadConfig, DriftlineError, shortened
+from driftline.curate.core.errors import BadConfig, DriftlineError, Unfinished, shortened
 from driftline.curate.core.outside.secrets import without_secrets
 
 T = TypeVar("T")
@@ -251,3 +251,23 @@ def _watched(refused: Callable[[str], bool]) -> dict[str, Any]:
         return type(pool.__name__, (pool,), {"ConnectionCls": Watched})
 
     return {"http": watched(connectionpool.HTTPConnectionPool), "https": watched(connectionpool.HTTPSConnectionPool)}
+
+
+def limit_hub() -> None:
+    """Let `huggingface_hub`, which sleeps for as long as a server asks, raise Unfinished where that is longer than
+    `Policy.patience`, from now on."""
+    from huggingface_hub import get_session
+
+    session = get_session()
+    hooks = session.event_hooks
+    if _not_longer not in hooks["response"]:
+        session.event_hooks = {**hooks, "response": [*hooks["response"], _not_longer]}
+
+
+def _not_longer(response: Any) -> None:
+    """Look at Retry-After, and at `t` of the header RateLimit [draft-ietf-httpapi-ratelimit-headers]."""
+    limits = re.findall(r"\bt=(\d+)", response.headers.get("RateLimit", ""))
+    wait = max(seconds_after(value, YEAR) for value in (response.headers.get("Retry-After"), *limits))
+    if response.status_code >= 400 and wait > Policy().patience:
+        problem = f"The Hub asks to wait for {wait:,.0f} seconds (status {response.status_code})."
+        raise Unfinished(problem, "", "Run the same command again later: it continues.")

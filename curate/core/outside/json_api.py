@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from driftline.curate.core.digests import installed_version
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.files.digests import installed_version
 from driftline.curate.core.outside.http import AGAIN, LARGEST, Client, Policy, PrivateAddress, Reply, Temporary, repeat
 
 REDIRECTS = 5

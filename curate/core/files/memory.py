@@ -76,7 +76,9 @@ def recall(memory: Path | None, table: str, stamps: Iterable[tuple[str, str]]) -
     of = dict(stamps)
     paths, values = [path for path in of if is_utf8(path)], dict[str, str]()
     with _opened(memory) as base, suppress(sqlite3.Error, BadInput):  # a damaged page, or somebody else's file
-        for start in range(0, 0 if base is None else len(paths), AT_ONCE):
+        if base is None:
+            return values
+        for start in range(0, len(paths), AT_ONCE):
             part = paths[start : start + AT_ONCE]
             query = f"SELECT path, stamp, {SCHEMA[table]} FROM {table} WHERE path IN ({', '.join('?' * len(part))})"
             there = base.execute(query, part)  # which may be somebody else's: SQLite has any type in any column
