@@ -195,7 +195,7 @@ def test_a_release_by_default_settings_holds_what_attribution_needs_and_no_canar
     for name in EXPORTS:
         EXPORTS[name](release, tmp_path / "exports" / name)
     from_release(release).save(tmp_path / "exports" / "stream")
-    place, pages = tmp_path / "exports" / "stream", tmp_path / "shared"
+    place, pages = tmp_path / "exports" / "stream", tmp_path / "pages"
     assert evaluate(Stream.load(place), "clear-iid", ["nearest-mean"], [0], {}, out=tmp_path / "rows")
     dl.report(tmp_path / "rows", pages / "report", stream=[place])
     pack([tmp_path / "rows"], "ours", pages / "ours.zip")
