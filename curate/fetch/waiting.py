@@ -29,7 +29,7 @@ class _Line:
 
     row: int
     url: str
-    bytes: Annotated[int, Field(ge=0)] = 0
+    bytes: Annotated[int, Field(ge=0, lt=1 << 40)] = 0
     sha256: str | None = None
     """of the bytes; None for a failure"""
     fault: str | None = None
