@@ -12,8 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
-from driftline.curate.core.file_memory import joined, keep, recall, stamp_of, walk
 from driftline.curate.core.outside.limits import SIDECAR
+from driftline.curate.core.system.file_memory import joined, keep, recall
+from driftline.curate.core.system.walk import stamp_of, walk
 
 MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
 LARGE = (".tar", ".npy")

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driftline.curate.core.digests import code_of
-from driftline.curate.core.file_memory import Entry, keep, recall, walk
 from driftline.curate.core.outside.image_kinds import HEAD, kind_of, missing_extra
 from driftline.curate.core.outside.names import one_form
+from driftline.curate.core.system.file_memory import keep, recall
+from driftline.curate.core.system.walk import Entry, walk
 from driftline.curate.images import camera_raw
 
 SUFFIXES = {
@@ -116,8 +117,8 @@ def _heads(folder: Path, entries: Mapping[str, Entry], memory: Path | None) -> d
     fresh = []
     for name, entry in entries.items():
         if (head := stored.get(f"{root}/{name}")) is not None:
-            kind, _, reason = head.partition(" ")
-            heads[name] = kind or None, reason or None
+            form, _, why = head.partition(" ")
+            heads[name] = form or None, why or None
             continue
         kind, reason = heads[name] = _judged(folder / name, name, entry)
         if name in stamps and reason != "file_unreadable":

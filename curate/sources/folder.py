@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from driftline.curate.core.digests import code_of
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.file_memory import joined, keep, recall
 from driftline.curate.core.outside.image_kinds import missing_extra
 from driftline.curate.core.outside.names import is_utf8, one_form
+from driftline.curate.core.system.file_memory import joined, keep, recall
 from driftline.curate.core.times.dates import Date, Tags, exif, from_exif, shown_date, sidecar_names
 from driftline.curate.core.times.path_dates import DATES
 from driftline.curate.images import camera_raw

@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.curate.core import digests, file_memory
+from driftline.curate.core import digests
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_bytes, sweep, write_bytes, writing
 from driftline.curate.core.digests import content_digest, full_digest, full_digests, listing, quick_digest
 from driftline.curate.core.errors import BadInput, DriftlineError, UnknownName, explained
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.core.system import file_memory
 from driftline.curate.images.shards import write_tar
 from driftline.curate.metadata.columns import ID, safe_id
 from driftline.curate.sources.folder import Folder

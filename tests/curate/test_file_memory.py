@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from driftline.curate.core import file_memory
+from driftline.curate.core.system import file_memory
 from driftline.curate.images import folder_files
 from driftline.curate.sources import folder
 from driftline.curate.sources.base import Workplace

@@ -12,8 +12,8 @@ from PIL import Image
 from support.console import document, handed, inside
 from support.helpers import album, yfcc_line
 
-from driftline.curate.core import file_memory
 from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.system import file_memory
 from driftline.pipelines.run.state import write_changes
 
 CONFIG = """\
