@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driftline.curate.core.files.digests import code_of
-from driftline.curate.core.files.memory import Entry, keep, recall, walk
+from driftline.curate.core.files.memory import keep, recall
+from driftline.curate.core.files.walk import Entry, walk
 from driftline.curate.core.outside.image_kinds import HEAD, kind_of, missing_extra
 from driftline.curate.core.outside.names import one_form
 from driftline.curate.images import camera_raw
@@ -54,7 +55,7 @@ class Files:
 
 def files_below(folder: Path, links: bool = False, memory: Path | None = None) -> Files:
     """Every file below a folder, also hidden ones and links that lead nowhere. links: also photos that links lead to
-    outside of it, which are else left out. memory: a file that keeps what was read (`file_memory`)."""
+    outside of it, which are else left out. memory: a file that keeps what was read (`files.memory`)."""
     root, entries = folder.resolve(), walk(folder)
     photos: dict[str, str | None] = {}
     others: dict[str, tuple[str, str]] = {}
@@ -116,8 +117,8 @@ def _heads(folder: Path, entries: Mapping[str, Entry], memory: Path | None) -> d
     fresh = []
     for name, entry in entries.items():
         if (head := stored.get(f"{root}/{name}")) is not None:
-            stored_kind, _, stored_reason = head.partition(" ")
-            heads[name] = stored_kind or None, stored_reason or None
+            form, _, why = head.partition(" ")
+            heads[name] = form or None, why or None
             continue
         kind, reason = heads[name] = _judged(folder / name, name, entry)
         if name in stamps and reason != "file_unreadable":

@@ -12,7 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
-from driftline.curate.core.files.memory import joined, keep, recall, stamp_of, walk
+from driftline.curate.core.files.memory import joined, keep, recall
+from driftline.curate.core.files.walk import stamp_of, walk
 from driftline.curate.core.outside.limits import SIDECAR
 
 MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
@@ -67,7 +68,7 @@ def quick_digest(path: Path, edge: int = 1 << 20) -> str:
 def full_digests(paths: Sequence[Path], memory: Path, in_part: Sequence[str] = ()) -> list[str]:
     """SHA-256 of each file; of a folder, the digest of the names and SHA-256 of its files.
 
-    memory: a file that keeps what was read (`file_memory`). in_part: suffixes of sidecars, of which only the beginning
+    memory: a file that keeps what was read (`files.memory`). in_part: suffixes of sidecars, of which only the beginning
     is read for a date: beyond `SIDECAR` their `quick_digest` counts.
     """
     folders = {path: _files(path) for path in paths if path.is_dir()}

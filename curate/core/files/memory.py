@@ -1,15 +1,13 @@
-"""What was read of files, kept by their stamps: a file is read again if its inode, size or time of change differs."""
+"""What was read of files, kept by their stamps (`walk.Entry`): a file is read again if its stamp is another one."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.databases import check_schema, connect
@@ -24,61 +22,20 @@ UNSETTLED = 2.0  # seconds: a file that was changed so recently may change again
 AT_ONCE = 500  # paths in a query
 
 
-class Entry(NamedTuple):
-    """What is below a folder, and no folder."""
-
-    stamp: str | None
-    """inode, size, times of content and inode (ns), one of which each change of a file changes; "": the system does not
-    say; None: it is no file"""
-    link: bool
-
-
-def stamp_of(facts: os.stat_result) -> str:
-    """As `Entry.stamp`."""
-    return f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
-
-
 def joined(stamps: Collection[str], *parts: str) -> str:
     """One stamp of several files, and of texts: another one if any of them changes."""
     digest = hashlib.sha256(repr((list(stamps), parts)).encode("utf-8", "surrogatepass")).hexdigest()
     return f"{digest} {max((int(time) for stamp in stamps for time in stamp.split()[-2:]), default=0)} 0"
 
 
-def walk(folder: Path) -> dict[str, Entry]:
-    """Name below the folder, with slashes → all that is no folder, in the order of paths. Links to folders are left
-    out, and folders that may not be read."""
-    entries: dict[str, Entry] = {}
-
-    def look(place: str, prefix: str) -> None:
-        try:
-            with os.scandir(place) as there:
-                inside = sorted(there, key=lambda one: one.name)
-        except PermissionError:
-            return
-        for one in inside:
-            name, link = prefix + one.name, one.is_symlink()
-            try:
-                if one.is_dir():
-                    if not link:
-                        look(one.path, f"{name}/")
-                    continue
-                stamp = stamp_of(one.stat()) if one.is_file() else None
-            except OSError:
-                stamp = ""
-            entries[name] = Entry(stamp, link)
-
-    look(os.fspath(folder), "")
-    return entries
-
-
 def recall(memory: Path | None, table: str, stamps: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Path → what is kept in a table of SCHEMA, for those of the (path, stamp) whose stamp is still the same."""
     of = dict(stamps)
     paths, values = [path for path in of if is_utf8(path)], dict[str, str]()
-    with _opened(memory) as base, suppress(sqlite3.Error, BadInput):  # a damaged page, or somebody else's file
-        if base is None:
-            return values
+    with _opened(memory) as base, suppress(sqlite3.Error):  # a damaged page
         for start in range(0, len(paths), AT_ONCE):
+            if base is None:
+                break
             part = paths[start : start + AT_ONCE]
             query = f"SELECT path, stamp, {SCHEMA[table]} FROM {table} WHERE path IN ({', '.join('?' * len(part))})"
             there = base.execute(query, part)  # which may be somebody else's: SQLite has any type in any column

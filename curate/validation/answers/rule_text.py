@@ -65,9 +65,8 @@ def agreement_texts(agreement: Mapping[str, Any] | None) -> list[str]:
     >>> agreement_texts({"judges": ["clip"], "unseen_labels": 1, "kept_labels": 2, "least_precision": None})
     ['Models answered, too: clip. No person saw 1 of the 2 accepted labels.']
     """
-    facts, texts = agreement or {}, []
-    texts += [_deletion_text(entry) for entry in facts.get("deleted", ())]
-    texts += _people_texts(facts)
+    facts = agreement or {}
+    texts = [*map(_deletion_text, facts.get("deleted", ())), *_people_texts(facts)]
     if "judges" in facts:
         text = f"Models answered, too: {', '.join(facts['judges'])}. No person saw {facts['unseen_labels']:,} of the "
         text += f"{facts['kept_labels']:,} accepted labels"
