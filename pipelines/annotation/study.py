@@ -27,7 +27,7 @@ PLACES = "?" + "&".join(f"{word}={{{{%{word}%}}}}" for word in WORDS)  # Prolifi
 ALARMS = ".alarms.json"  # ends a file beside the answers: people who share an address, a list each
 MANY = 4  # people at one address, such as a household, before it is said
 MOST_ASKED = 60  # questions to Prolific in a minute
-ENDED = ("RETURNED", "TIMED-OUT", "TIMED OUT", "REJECTED", "SCREENED OUT")
+OPEN = ("ACTIVE", "RESERVED")  # states of a submission that its participant works on
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ class Participants:
                 raise Unfinished("Prolific does not answer now.", "", "Try again in a minute.") from error
             except DriftlineError:
                 return None
-            if one.get("study_id", one.get("study", study)) != study or str(one.get("status")).upper() in ENDED:
+            if one.get("study_id") != study or one.get("status") not in OPEN:
                 return None
-            self.submissions[study, session] = str(one.get("participant_id", one.get("participant")))
+            self.submissions[study, session] = str(one.get("participant"))
         return self.submissions[study, session]
 
     def answered(self, name: str, request: Request) -> None:

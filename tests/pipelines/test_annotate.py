@@ -594,23 +594,24 @@ class TestStudy:
         assert paths[0] == paths[1], "a link stays valid when the server starts again"
 
     def test_who_has_no_open_submission_at_prolific_is_kept_out(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rules = study_of("DONE42", 2, "", "prolific")
         with pytest.raises(BadConfig, match="The variable PROLIFIC_TOKEN holds no token"):
-            Participants(rules, "b", "key", folder / "b.sqlite", str)
+            Participants(rules, "b", "key", tmp_path / "b.sqlite", str)
         monkeypatch.setenv("PROLIFIC_TOKEN", "another")
         said: list[str] = []
         with prolific_server() as service:
-            people = Participants(rules, "b", "key", folder / "b.sqlite", said.append, service.url)
+            people = Participants(rules, "b", "key", tmp_path / "b.sqlite", said.append, service.url)
             with pytest.raises(Unfinished, match="Prolific does not answer now. Try again in a minute"):
                 people.admitted(self.COMING)
             assert "refuses the token" in said[0]
             monkeypatch.setenv("PROLIFIC_TOKEN", service.token)
             for id_, status in (("x1", "ACTIVE"), ("x2", "RETURNED")):
-                row = {"id": id_, "participant_id": "p1", "status": status, "study": "s1", "started_at": "1"}
-                service.submissions[id_] = row
-            people = Participants(rules, "b", "key", folder / "b.sqlite", str, service.url)
+                row = dict.fromkeys(("started_at", "completed_at", "study_code"), "1")
+                own = {"id": id_, "participant_id": "p1", "status": status, "study_id": "s1", "bonus_payments": []}
+                service.submissions[id_] = row | own
+            people = Participants(rules, "b", "key", tmp_path / "b.sqlite", str, service.url)
             assert people.admitted(self.COMING) == "p1"
             for change in ({"PROLIFIC_PID": "p2"}, {"SESSION_ID": "x2"}, {"SESSION_ID": "x3"}, {"STUDY_ID": "s2"}):
                 with pytest.raises(BadInput, match="Prolific knows no open submission of this participant"):
