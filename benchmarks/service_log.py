@@ -1,10 +1,12 @@
 """Logs of models in service whose truth is known: how often `driftline age` is right, and how long it takes.
 
-    python benchmarks/service_log.py [coverage] [speed] [--logs 500] [--rows 10000000]
+    python benchmarks/service_log.py [coverage] [labels] [speed] [--logs 500] [--rows 10000000]
 
 `coverage`: the share of logs whose 95 % interval holds the true accuracy of a cell, curve by age, slope, half-life, and
 what the next three months show; how often no ageing is called ageing, and how often and when a fall of 8 points is
-named. `speed`: a log of so many rows, and the same with a month more.
+named. `labels`: with how many labels of a month an alarm names a fall of 5 points in 80 % of logs, over the number
+that theory asks for; and how many labels a month a sudden fall at an unknown month takes, over those of a test at the
+month, if that and the scatter were known. `speed`: a log of so many rows, and the same with a month more.
 
 Months differ in difficulty (sd 0.8 points). Versions follow each other with two months in common; one case has one
 version only. Clusters are 20 customers that differ among themselves and from month to month; selective labels are three
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
 import tempfile
 import time
@@ -22,6 +25,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -30,8 +34,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.eval.reporting.service_log.ages import Ages, age
+from driftline.eval.reporting.service_log.alarm import alarm_of
 from driftline.eval.scoring.decay import first_below
-from driftline.eval.service_log.trend import line
+from driftline.eval.service_log.trend import RARE, line
 
 Floats = npt.NDArray[np.float64]
 CLASSES, CHANCE, START, DAY = 4, 0.25, np.datetime64("2025-01", "M"), 86_400
@@ -82,7 +87,7 @@ CASES = (
     World(), World("linear"), World("exponential"), World("sudden"),
     World("linear", customers=20, apart=0.05), World("linear", selective=True),
     World("linear", late=True, months=12, versions=(0, 5)), World(versions=(0,)),
-    World("exponential", n=2000, months=24, versions=(0,)),
+    World("exponential", n=2000, months=24, versions=(0,)), World("exponential", n=60, months=30, versions=(0, 10)),
 )  # fmt: skip
 
 
@@ -176,6 +181,42 @@ def coverage(logs: int) -> None:
         print(json.dumps({"part": f"coverage {number}", "world": asdict(world), "logs": logs, **shares}), flush=True)
 
 
+def asked_for(before: float, after: float, level: float = 0.975, power: float = 0.8) -> float:
+    """Labels with which a test of one share against a known one names a fall [Fleiss, Levin & Paik 2003, eq. 2.14].
+
+    >>> round(asked_for(0.9, 0.85))
+    316
+    """
+    z, normal = [math.sqrt(p * (1 - p)) for p in (before, after)], NormalDist()
+    return ((normal.inv_cdf(level) * z[0] + normal.inv_cdf(power) * z[1]) / (before - after)) ** 2
+
+
+def labels(logs: int) -> None:
+    """Shares of logs in which a fall from 90 to 85 % is named, and the number of labels with 80 %."""
+    rng, p = np.random.default_rng(0), (0.9, 0.85)
+    # Four months before and after: a step has the variance 2 p (1 - p) / (4 n), its test the level of `RARE`.
+    of_step = (NormalDist().inv_cdf(1 - RARE / 2) + NormalDist().inv_cdf(0.8)) ** 2 * 0.5 * 0.109 / 0.05**2
+    for name, theory, months in (("alarm", asked_for(*p), 1), ("sudden fall", of_step, 4)):
+        shares = {}
+        for times in (0.8, 1.0, 1.2, 2.0, 3.0):
+            n, named = round(times * theory), 0
+            for _ in range(logs):
+                right = rng.binomial(n, np.repeat(p, (4, months)))
+                moment = (START + np.arange(4 + months)).astype("datetime64[s]").astype(np.int64)
+                rows = {
+                    "time": np.repeat(moment, n), "id": np.arange(n * (4 + months)), "label": ["a"] * n * (4 + months),
+                    "version": ["v"] * n * (4 + months),
+                    "prediction": np.where(np.arange(n) < right[:, None], "a", "b").ravel(),
+                }  # fmt: skip
+                aged = age(rows, versions={"v": str(START)}, period="month")
+                named += alarm_of(aged, "accuracy<0.9")["crossed"] if name == "alarm" else aged.change is not None
+            shares[times] = named / logs
+        enough = float(np.interp(0.8, list(shares.values()), list(shares)))
+        print(
+            json.dumps({"part": f"labels {name}", "theory": round(theory), "named": shares, "ratio": round(enough, 2)})
+        )
+
+
 def speed(rows: int) -> None:
     """A log of 23 months with a new version each three months, of which every fifth row has a label."""
     with tempfile.TemporaryDirectory() as folder:
@@ -215,13 +256,15 @@ def _large(rng: np.random.Generator, first: int, rows: int, days: int, path: Pat
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="coverage, speed (default: both)")
+    parser.add_argument("parts", nargs="*", help="coverage, labels, speed (default: all)")
     parser.add_argument("--logs", type=int, default=500)
     parser.add_argument("--rows", type=int, default=10**7)
     asked = parser.parse_args(arguments)
-    parts = asked.parts or ["coverage", "speed"]
+    parts = asked.parts or ["coverage", "labels", "speed"]
     if "coverage" in parts:
         coverage(asked.logs)
+    if "labels" in parts:
+        labels(asked.logs)
     if "speed" in parts:
         speed(asked.rows)
 

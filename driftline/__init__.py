@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from driftline.pipelines.face.runs import encode as encode
     from driftline.pipelines.face.runs import export as export
     from driftline.pipelines.face.runs import figure as figure
+    from driftline.pipelines.face.runs import forget as forget
     from driftline.pipelines.face.runs import grow as grow
     from driftline.pipelines.face.runs import heal as heal
     from driftline.pipelines.face.runs import init as init
@@ -113,6 +114,7 @@ else:
             "from_tic": "driftline.stream_builder.importers.tic:from_tic",
             "from_wild_time": "driftline.stream_builder.importers.wild_time:from_wild_time",
             "from_wilds": "driftline.stream_builder.importers.wilds:from_wilds",
+            "forget": "driftline.pipelines.face.runs:forget",
             "grow": "driftline.pipelines.face.runs:grow",
             "heal": "driftline.pipelines.face.runs:heal",
             "init": "driftline.pipelines.face.runs:init",

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,8 @@ PROTOCOLS = Registry(
     group="protocols",
     base="driftline.eval.protocol:Protocol",
 )
+OF_LOGS = "log"
+STORED = Registry("protocol of rows", {OF_LOGS: "driftline.eval.protocols.served:Served"})  # read, and not run
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,8 @@ def _current(kind: type[Protocol]) -> type[Protocol]:
 def stored_protocol(name: str) -> type[Protocol]:
     """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module; and
     BadPlugin as `protocol_named`."""
+    if name in STORED:
+        return cast(type[Protocol], STORED[name])
     if name not in PROTOCOLS:
         raise UnknownName(
             f"The rows are of the protocol {name!r}, which is not registered.",
@@ -250,7 +254,7 @@ def stored_protocol(name: str) -> type[Protocol]:
 
 def kind_of(document: Document) -> type[Protocol]:
     """The class of a document's protocol; the base class, with its default texts, if that is not known here."""
-    if document["protocol"] not in PROTOCOLS:
+    if document["protocol"] not in (*PROTOCOLS, *STORED):
         return Protocol
     return stored_protocol(document["protocol"])
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from driftline.curate.core.atomic_io import locked
-from driftline.curate.core.digests import code_of
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
+from driftline.curate.core.files.digests import code_of
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.abilities import metadata, stored_bytes

@@ -85,7 +85,7 @@ def test_one_module_alone_reads_and_writes_the_marks_of_a_run() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and node.value in MARKS
     }
-    assert named == {"pipelines/run/state.py", "curate/core/digests.py"}, "digests leaves them out of a listing"
+    assert named == {"pipelines/run/state.py", "curate/core/files/digests.py"}, "digests leaves them out of a listing"
 
 
 OPENER = {"curate/core/outside/images.py"}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from driftline.curate.core.atomic_io import TEMPORARY, read_json, remove_tree, write_json
-from driftline.curate.core.digests import files_of, quick_digest
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.files.digests import files_of, quick_digest
 from driftline.curate.core.system.calls import sync_folder
 
 T = TypeVar("T")

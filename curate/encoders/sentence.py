@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import fingerprint
-from driftline.curate.core.digests import content_digest, listing
 from driftline.curate.core.errors import BadConfig, not_loaded
+from driftline.curate.core.files.digests import content_digest, listing
 from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.network import resolve_device

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import socket
 import ssl
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
@@ -26,6 +27,7 @@ from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.metadata.column_mapping import printable
 
 REDIRECTS = 5
+SLOWER = 5  # times the seconds an answer of the other hosts: if all are slow, the cause is not the host
 AGENT = "driftline (image research; honours X-Robots-Tag and Retry-After)"
 Keep = Callable[[int, Download], None]
 
@@ -55,13 +57,35 @@ def _session(settings: FetchSettings, redirected: bool, contact: str) -> aiohttp
 
 @dataclass
 class _Host:
-    """The rate limit of one host."""
+    """The rate limit of one host, and how long its answers take."""
 
     free: float = 0.0
     """time of the next request, monotonic seconds"""
     waited: float = 0.0
     """seconds of waiting that it asked for since its last other answer"""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    answers: int = 0
+    seconds: float = 0.0
+    """of all answers"""
+    starts: list[float] = field(default_factory=list)
+    """of requests in progress, monotonic seconds"""
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Measure a request."""
+        start = time.monotonic()
+        self.starts.append(start)
+        try:
+            yield
+        finally:
+            self.starts.remove(start)
+            self.answers += 1
+            self.seconds += time.monotonic() - start
+
+    def spent(self) -> tuple[float, int]:
+        """Seconds and number of all requests, those in progress included."""
+        now = time.monotonic()
+        return self.seconds + sum(now - start for start in self.starts), self.answers + len(self.starts)
 
     async def turn(self, rate: float | None) -> None:
         """Wait until this host may be requested. rate: requests a second."""
@@ -95,17 +119,19 @@ class _Client:
     hosts: dict[str, _Host] = field(default_factory=lambda: defaultdict(_Host))
 
 
-def download(rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Keep, contact: str = "") -> None:
-    """Request every (row, url) once; `keep(row, outcome)` is called exactly once for each, in order of arrival.
+async def download(
+    rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Keep, contact: str = "", patience: float = math.inf
+) -> set[str]:
+    """Request every (row, url) once; `keep(row, outcome)` is called exactly once for each, in order of arrival, except
+    for the rest of the rows of slow hosts. Returns these hosts.
 
-    contact: e-mail or web page in the User-Agent."""
-    asyncio.run(_all(rows, settings, keep, contact))
-
-
-async def _all(rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Keep, contact: str) -> None:
+    contact: e-mail or web page in the User-Agent. patience: a host is slow if an answer takes more seconds, on average,
+    and much longer than those of other hosts, or if it asks to wait for longer.
+    """
     queues: dict[str, deque[tuple[int, str]]] = defaultdict(deque)
     for row, url in rows:
-        queues[_host(url) or ""].append((row, url))
+        queues[host_of(url)].append((row, url))
+    slow: set[str] = set()
     async with _session(settings, False, contact) as named, _session(settings, True, contact) as redirected:
         client = _Client(settings, named, redirected, asyncio.Semaphore(settings.threads))
 
@@ -114,10 +140,46 @@ async def _all(rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: K
                 row, url = queue.popleft()
                 keep(row, await _one(client, url))
 
-        async with asyncio.TaskGroup() as group:
-            for queue in queues.values():
-                for _ in range(min(settings.per_host, settings.threads, len(queue))):
-                    group.create_task(serve(queue))
+        async def watch(tasks: Mapping[str, Sequence[asyncio.Task[None]]]) -> None:
+            while left := {name: busy for name, ts in tasks.items() if (busy := [t for t in ts if not t.done()])}:
+                await asyncio.wait([task for busy in left.values() for task in busy], timeout=patience / 20)
+                for name in left.keys() & _slow(client.hosts, patience):
+                    if not all(task.done() for task in left[name]):
+                        slow.add(name)
+                    for task in left[name]:
+                        task.cancel()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    name: [
+                        group.create_task(serve(queue))
+                        for _ in range(min(settings.per_host, settings.threads, len(queue)))
+                    ]
+                    for name, queue in queues.items()
+                }
+                if patience < math.inf:
+                    group.create_task(watch(tasks))
+        except ExceptionGroup as errors:  # of `keep`: a full disk
+            raise errors.exceptions[0] from None
+    return slow
+
+
+def _slow(hosts: Mapping[str, _Host], patience: float) -> set[str]:
+    """The hosts that take more than `patience` seconds an answer, and SLOWER times as long as the others."""
+    spent = {name: host.spent() for name, host in hosts.items()}
+    seconds, answers = (sum(column) for column in zip(*spent.values(), strict=True)) if spent else (0.0, 0)
+    slow = {name for name, host in hosts.items() if host.waited > patience}
+    for name, (own, count) in spent.items():
+        others = (seconds - own) / max(answers - count, 1)
+        if own > count * max(patience, SLOWER * others):
+            slow.add(name)
+    return slow
+
+
+def host_of(url: str) -> str:
+    """The host of an address, "" if it has none: the name of its queue."""
+    return _host(url) or ""
 
 
 def _host(url: str) -> str | None:
@@ -131,6 +193,7 @@ def _host(url: str) -> str | None:
 
 async def _one(client: _Client, url: str) -> Download:
     settings, first = client.settings, url
+    named = client.hosts[host_of(first)]  # a redirect counts for the host that the collection names
     try:
         for _ in range(REDIRECTS + 1):
             name = _host(url)
@@ -144,7 +207,8 @@ async def _one(client: _Client, url: str) -> Download:
                 return Download(None, "http_429", f"not requested: {name} asks to wait for too long", host.waited)
             session = client.named if origin(url) == origin(first) else client.redirected
             async with client.connections, asyncio.timeout(settings.deadline):
-                answer = await _ask(session, url, settings, host)
+                with named.asked():
+                    answer = await _ask(session, url, settings, host)
             if isinstance(answer, Download):
                 return answer
             target = urljoin(url, answer)

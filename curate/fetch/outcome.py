@@ -14,6 +14,7 @@ LIMIT_REASONS = {"too_few_bytes", "too_many_bytes", "too_many_pixels", "too_smal
                  "needs_heic_extra", "needs_jxl_extra", "placeholder", "private_address"}  # fmt: skip
 # Reasons for which a smaller size of the same photo is asked for: Flickr no longer serves every original.
 GONE = {"http_403", "http_404", "http_410", "placeholder"}
+SMALLER = "smaller size"  # what the index calls it
 # Words in X-Robots-Tag that keep an image out of collections: the list of img2dataset, and `none`, which is `noindex,
 # nofollow`.
 OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none")

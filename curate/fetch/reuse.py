@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def shard_key(number: int, part: pa.Table, rules: bytes) -> bytes:
 
 def _stamp(path: str) -> list[int] | None:
     try:
-        s = Path(path.partition("#")[0]).stat()
+        s = os.stat(path.partition("#")[0])
     except (OSError, ValueError):
         return None
     return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]

@@ -7,7 +7,7 @@ shard's index marks it as done. Two downloaders share everything else: `native` 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -20,10 +20,12 @@ from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch.address_guard import mostly_private
+from driftline.curate.fetch.job import COLUMNS, Again, Shard
 from driftline.curate.fetch.outcome import NETWORK_REASONS
 from driftline.curate.fetch.reuse import rules_of, settle
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.fetch.shard import COLUMNS, INDEX, Again, Shard, counts_of, fetch_shard
+from driftline.curate.fetch.shard import INDEX, counts_of, fetch_group, fetch_shard
+from driftline.curate.fetch.waiting import PATIENCE, WAITS, groups, remove_answers
 from driftline.curate.images.shards import index_path, shard_path
 from driftline.curate.store.database import Place
 
@@ -72,16 +74,41 @@ def fetch(
             tick(sum(count for s in finished for _, _, count in s.pieces))
             todo = [s for s in wave if s not in finished]
             lost: Counter[str] = Counter()  # in a row of shards that an outage hit
-            for i, counts in executor.run_tasks(fetch_shard, todo):
+            for shard, counts in _finished(todo, executor):
                 tick(counts.total())
-                run_log.write("shard", shard=todo[i].number, faults={k or "kept": v for k, v in sorted(counts.items())})
+                run_log.write("shard", shard=shard.number, faults={k or "kept": v for k, v in sorted(counts.items())})
                 lost = lost + counts if is_outage(counts, max(settings.outage, 0.5)) else Counter()
                 if lost.total() >= OUTAGE_SHARDS * settings.shard_size:
                     raise outage(lost)
         counts = _close(shards, out, frontier, settings)
+    remove_answers(out)
     if store is not None and not NETWORK_REASONS.isdisjoint(counts):
         _settle(shards, store)
     return counts
+
+
+def _finished(todo: Sequence[Shard], executor: Executor) -> Iterator[tuple[Shard, Counter[str]]]:
+    """Yield (shard, rows by reason) as shards are finished: what waits for slow hosts comes after everybody else."""
+    tasks = [replace(shard, patience=PATIENCE[0]) for shard in todo]
+    done: Iterator[tuple[Shard, Counter[str]]]
+    done = ((tasks[i], counts) for i, counts in executor.run_tasks(fetch_shard, tasks))
+    for patience in (*PATIENCE[1:], None):
+        left: dict[int, Shard] = {}
+        waits: dict[int, int] = {}
+        for shard, counts in done:
+            if WAITS in counts:
+                left[shard.number], waits[shard.number] = shard, counts[WAITS]
+            else:
+                yield shard, counts
+        if not left or patience is None:
+            return
+        parts = groups([replace(shard, patience=patience) for _, shard in sorted(left.items())], waits)
+        done = _of_groups(parts, executor)
+
+
+def _of_groups(parts: Sequence[Sequence[Shard]], executor: Executor) -> Iterator[tuple[Shard, Counter[str]]]:
+    for i, counts in executor.run_tasks(fetch_group, parts):
+        yield from zip(parts[i], counts, strict=True)
 
 
 def _settle(shards: Sequence[Shard], store: Place) -> None:
@@ -199,7 +226,7 @@ def _close(shards: Sequence[Shard], out: Path, frontier: _Frontier, settings: Fe
                 waiting.clear()
 
         for shard in shards[:last]:
-            index = pq.read_table(index_path(out, shard.number), schema=INDEX)  # older ones lack a column
+            index = pq.read_table(index_path(out, shard.number))
             if cut is not None and shard.number == cut[0]:
                 index = pa.concat_tables([index.slice(0, cut[1] + 1), _surplus(shard, cut[1] + 1)])
             add(index)

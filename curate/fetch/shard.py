@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
-import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +16,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
-from driftline.curate.core.errors import Unfinished
-from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.outside.image_kinds import kind_of
-from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.fetch.asking import ask_all, take_up
+from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.outcome import (
     GONE,
     LIMIT_REASONS,
     NETWORK_REASONS,
-    TEMPORARY_REASONS,
+    SMALLER,
     Download,
-    refused_width,
 )
 from driftline.curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
 from driftline.curate.fetch.spool import Spool
+from driftline.curate.fetch.waiting import WAITS, Answers, answers_path
 from driftline.curate.images.changes import NONE, joined
 from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
-from driftline.curate.store.database import Place, open_store, reuse_part
+from driftline.curate.store.database import open_store, reuse_part
 from driftline.curate.store.photos import Asked, Outcome, outcomes
 
 INDEX = pa.schema(
@@ -59,63 +57,15 @@ INDEX = pa.schema(
         ("detail", pa.string()),
     ]
 )
-COLUMNS = ["id", "row", "url", "path", "uploaded", "until"]
 BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "needs_heic_extra", "needs_jxl_extra",
           "too_few_bytes", "not_rgb"}  # fmt: skip
 # The owner or the settings decided, not the state of one address: mirrors are not used.
 FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url"}
 
 
-@dataclass(frozen=True)
-class Again:
-    """Misses that are asked for once more."""
-
-    reasons: frozenset[str]
-    """reasons of such misses"""
-    earlier: Path
-    """folder with shards of the same rows, whose images and other misses are kept"""
-    before: int | None = None
-    """only addresses that were last asked before this time (seconds since 1970), by the store; None: all"""
-
-    def asks(self, index: pa.Table, rows: pa.Table) -> bool:
-        """Whether an earlier shard with this index lacks some of `rows`, or has such a miss."""
-        if index["row"].to_pylist() != rows["row"].to_pylist():
-            return True
-        return not self.reasons.isdisjoint(index["fault"].to_pylist())
-
-
-@dataclass(frozen=True)
-class Shard:
-    """What to fetch and where; plain data, so that it can be sent to workers."""
-
-    number: int
-    """position among the shards, from 0"""
-    pieces: tuple[tuple[Path, int, int], ...]
-    """(Parquet part, first row in it, number of rows), in order"""
-    out: Path
-    """folder of all shards"""
-    settings: FetchSettings
-    """those of one worker: private_addresses is "auto" only for a collection on the user's own network, rate is its
-    share"""
-    again: Again | None = None
-    """what is asked again; None: nothing, a finished shard is not touched"""
-    store: Place | None = None
-    """what is known from earlier fetches; None: no store"""
-    contact: str = ""
-    """e-mail or web page in the User-Agent of each request"""
-    others: bool = False
-    """whether `extra` may have another address, see `Source.lists_others`"""
-
-    def rows(self, columns: list[str] = COLUMNS) -> pa.Table:
-        """Its rows of the table."""
-        tables = [
-            pq.read_table(path, columns=columns).select(columns).slice(first, n) for path, first, n in self.pieces
-        ]
-        return pa.concat_tables(tables)
-
-
 def fetch_shard(shard: Shard) -> Counter[str]:
-    """Fetch, check and write one shard, unless it exists; returns rows by reason ("": kept).
+    """Fetch, check and write one shard, unless it exists; returns rows by reason ("": kept), or, for a shard that waits
+    for a slow host, the number of these rows as WAITS.
 
     Raises DriftlineError if the disk is full; no partial file remains.
     """
@@ -127,15 +77,21 @@ def fetch_shard(shard: Shard) -> Counter[str]:
                 return counts_of(index)
             part = shard.rows()
             rules = rules_of(shard.settings, shard.others)
-            if shard.again is None and reuse_part(shard.store, shard_key(shard.number, part, rules), shard.out):
+            key = shard_key(shard.number, part, rules)
+            if shard.again is None and reuse_part(shard.store, key, shard.out):
                 return counts_of(index)
             todo = _recall(shard, part, spool)
             most = shard.settings.max_bytes
             read_local(todo, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
             urls = _from_store(shard, todo, rules, spool)
-            _remote(urls, shard, spool)
+            answers = Answers(answers_path(shard.out, shard.number), key)
+            _remote(urls, shard, spool, answers)
+            if spool.waits:
+                answers.begin(key)
+                return Counter({WAITS: spool.store(answers)})
             _without_outages(urls, spool)
             _finish(shard, part, spool, urls, rules)
+            answers.path.unlink(missing_ok=True)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -143,6 +99,12 @@ def fetch_shard(shard: Shard) -> Counter[str]:
         finally:
             spool.close()
     return counts_of(index)
+
+
+def fetch_group(shards: Sequence[Shard]) -> list[Counter[str]]:
+    """Ask for what these shards wait for, then finish each, see `fetch_shard`."""
+    take_up(shards)
+    return [fetch_shard(shard) for shard in shards]
 
 
 def counts_of(index: Path) -> Counter[str]:
@@ -233,29 +195,30 @@ def _without_outages(urls: dict[int, str], spool: Spool) -> None:
             urls.pop(row, None)
 
 
-def _remote(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
+def _remote(urls: dict[int, str], shard: Shard, spool: Spool, answers: Answers) -> None:
+    """Ask the rows' own addresses, then others of those that gave no image; ends where one has to wait."""
     settings = shard.settings
-    _rounds(urls, shard, spool)
-    if shard.others:
+    _rounds(urls, shard, spool, answers)
+    if shard.others and not spool.waits:
         refused = ((row, _refusal(row, settings, spool)) for row in urls)
         gone = {row: failure for row, failure in refused if failure is not None and failure.fault in GONE}
         extras = rows_of(shard.rows(["row", "extra"]), "row", "extra") if gone else ()
         others = {row: json.loads(extra) for row, extra in extras if row in gone and "other_url" in (extra or "")}
         addresses = {row: other["other_url"] for row, other in others.items()}
-        for row in _instead(addresses, gone, "smaller size", shard, spool):
+        for row in _instead(addresses, gone, SMALLER, shard, spool, answers):
             spool.sizes[row] = others[row]["other_size"]
-    if settings.mirror is not None:
+    if settings.mirror is not None and not spool.waits:
         failures = ((row, _failure(row, settings, spool)) for row in urls)
         dead = {row: failure for row, failure in failures if failure is not None and failure.fault not in FINAL}
-        _instead({row: mirror_url(settings.mirror, urls[row]) for row in dead}, dead, "mirror", shard, spool)
+        _instead({row: mirror_url(settings.mirror, urls[row]) for row in dead}, dead, "mirror", shard, spool, answers)
 
 
 def _instead(
-    addresses: dict[int, str], failures: dict[int, Download], name: str, shard: Shard, spool: Spool
+    addresses: dict[int, str], failures: dict[int, Download], name: str, shard: Shard, spool: Spool, answers: Answers
 ) -> list[int]:
     """Ask other addresses of rows whose own gave no image; returns the rows that have one now. failures: of their own
     addresses. name: of the others, for people."""
-    _rounds(addresses, shard, spool)
+    _rounds(addresses, shard, spool, answers)
     rescued = []
     for row in addresses:
         first, second = failures[row], _failure(row, shard.settings, spool)
@@ -286,45 +249,16 @@ def _failure(row: int, settings: FetchSettings, spool: Spool) -> Download | None
     return Download(None, check.reason, check.detail) if check.reason in BROKEN else None
 
 
-def _rounds(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
-    """Download all; then, after a pause, again those with a temporary failure. Raises Unfinished where a server refuses
-    the width of a photo: it would refuse all others."""
-    left, settings = dict(urls), shard.settings
-    for attempt in range(settings.retries + 1):
-        if attempt:
-            # one server that asks to wait for long must not hold the shard
-            left = {row: url for row, url in left.items() if spool.failures[row].retry_after <= settings.deadline}
-            retry_after = max((spool.failures[row].retry_after for row in left), default=0.0)
-            time.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)) if left else 0.0)
-        _download(left, shard, spool)
-        refused = (row for row in left if row in spool.failures and refused_width(spool.failures[row].detail or ""))
-        if settings.outage < 1 and (row := next(refused, None)) is not None:
-            raise Unfinished(
-                f"{left[row]} is refused ({spool.failures[row].detail}): an outage, not a result.",
-                "Finished shards are kept.",
-                "Set collection.width to a width that https://w.wiki/GHai lists, or to null. If other photos come at "
-                "this width, add --set fetch.outage=1.",
-            )
-        temporary = {row for row, failure in spool.failures.items() if failure.fault in TEMPORARY_REASONS}
-        left = {row: url for row, url in left.items() if row in temporary}
-        if not left:
-            return
-
-
-def _download(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
-    rows = [(row, address) for row, url in urls.items() if (address := one_address(url))]
-    for row in urls.keys() - dict(rows).keys():
-        spool.keep(row, Download(None, "malformed_url", without_secrets(urls[row])[:200]))
-    if not rows:
-        return
-    if shard.settings.downloader == "native":
-        from driftline.curate.fetch import native
-
-        native.download(rows, shard.settings, spool.keep, shard.contact)
-    else:
-        from driftline.curate.fetch.img2dataset import client
-
-        client.download(rows, shard.settings, spool.keep, shard.out, shard.contact)
+def _rounds(urls: dict[int, str], shard: Shard, spool: Spool, answers: Answers) -> None:
+    """Ask every address that did not answer in an earlier turn."""
+    left = {}
+    for row, url in urls.items():
+        if (answer := answers.get(row, url)) is None:
+            left[row] = url
+        else:
+            spool.keep(row, answer)
+    waits = ask_all(left, shard, spool.failures, lambda row, outcome: spool.keep(row, outcome, left[row]))
+    spool.waits |= {(row, left[row]) for row in asyncio.run(waits)}
 
 
 def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], rules: bytes) -> None:

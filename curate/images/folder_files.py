@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from driftline.curate.core.files.digests import code_of
+from driftline.curate.core.files.memory import keep, recall
+from driftline.curate.core.files.walk import Entry, walk
 from driftline.curate.core.outside.image_kinds import HEAD, kind_of, missing_extra
 from driftline.curate.core.outside.names import one_form
 from driftline.curate.images import camera_raw
@@ -25,12 +30,14 @@ SHOWN = 6  # suffixes in a sentence
 
 @dataclass(frozen=True)
 class Files:
-    """The files below a folder, each in one place, in path order."""
+    """The files below a folder, by their names below it, each in one place, in path order."""
 
-    photos: dict[Path, str | None]
+    photos: dict[str, str | None]
     """photo → Pillow's name of its format; None: RAW, or damaged"""
-    others: dict[Path, tuple[str, str]]
+    others: dict[str, tuple[str, str]]
     """file → (reason why it is left out, its suffix)"""
+    entries: dict[str, Entry]
+    """photo or other file → what the system says of it"""
 
     def counts(self) -> dict[str, dict[str, int]]:
         """reason → suffix → files that are left out."""
@@ -46,31 +53,41 @@ class Files:
         return dict(Counter(name for name, *_ in names).most_common())
 
 
-def files_below(folder: Path, links: bool = False) -> Files:
+def files_below(folder: Path, links: bool = False, memory: Path | None = None) -> Files:
     """Every file below a folder, also hidden ones and links that lead nowhere. links: also photos that links lead to
-    outside of it, which are else left out."""
-    root = folder.resolve()
-    photos: dict[Path, str | None] = {}
-    others: dict[Path, tuple[str, str]] = {}
+    outside of it, which are else left out. memory: a file that keeps what was read (`files.memory`)."""
+    root, entries = folder.resolve(), walk(folder)
+    photos: dict[str, str | None] = {}
+    others: dict[str, tuple[str, str]] = {}
     names: set[str] = set()
-    for path in sorted(p for p in folder.rglob("*") if not p.is_dir()):
-        kind, reason = _judged(path, path.relative_to(folder))
-        if reason is None and not links and path.is_symlink() and not path.resolve().is_relative_to(root):
-            kind, reason = None, "link_outside"
-        name = one_form(path.as_posix())
-        if reason is None and name in names:
+    for name, (kind, reason) in _heads(folder, entries, memory).items():
+        if reason is None and not links and entries[name].link:
+            reason = None if (folder / name).resolve().is_relative_to(root) else "link_outside"
+        if reason is None and (form := one_form(name)) in names:
             reason = "name_in_two_forms"
         if reason is None:
-            names.add(name)
-            photos[path] = kind
+            names.add(form)
+            photos[name] = kind
         else:
-            others[path] = (reason, path.suffix.lower() or "no suffix")
-    raw = {path for path, kind in photos.items() if is_raw(path, kind)}
-    developed = {path.with_suffix("") for path in photos.keys() - raw}
-    for path in sorted(path for path in raw if path.with_suffix("") in developed):
-        del photos[path]
-        others[path] = ("raw_beside_photo", path.suffix.lower())
-    return Files(photos, others)
+            others[name] = (reason, suffix_of(name).lower() or "no suffix")
+    raw = {name for name, kind in photos.items() if is_raw(name, kind)}
+    developed = {name.removesuffix(suffix_of(name)) for name in photos.keys() - raw} if raw else set()
+    for name in sorted(raw, key=lambda name: name.split("/")):
+        if name.removesuffix(suffix_of(name)) in developed:
+            del photos[name]
+            others[name] = ("raw_beside_photo", suffix_of(name).lower())
+    return Files(photos, others, entries)
+
+
+def suffix_of(name: str) -> str:
+    """As `Path(name).suffix`, in a tenth of the time.
+
+    >>> suffix_of("a/b.c.JPG"), suffix_of("a.b/.c"), suffix_of("a.")
+    ('.JPG', '', '')
+    """
+    file = name[name.rfind("/") + 1 :]
+    dot = file.rfind(".")
+    return file[dot:] if 0 < dot < len(file) - 1 else ""
 
 
 def counts_text(counts: dict[str, dict[str, int]]) -> str:
@@ -86,21 +103,41 @@ def counts_text(counts: dict[str, dict[str, int]]) -> str:
     )
 
 
-def is_raw(path: Path, kind: str | None) -> bool:
+def is_raw(name: str, kind: str | None) -> bool:
     """Whether a photo is a RAW file of a camera. kind: of its first bytes."""
-    return kind in (None, "TIFF") and path.suffix.lower() in camera_raw.SUFFIXES
+    return kind in (None, "TIFF") and suffix_of(name).lower() in camera_raw.SUFFIXES
 
 
-def _judged(path: Path, inside: Path) -> tuple[str | None, str | None]:
+def _heads(folder: Path, entries: Mapping[str, Entry], memory: Path | None) -> dict[str, tuple[str | None, str | None]]:
+    """Name → as `_judged`; a head is read once."""
+    root, edition = os.fspath(folder.resolve()), code_of(("curate",))
+    stamps = {name: f"{edition} {entry.stamp}" for name, entry in entries.items() if entry.stamp}
+    stored = recall(memory, "heads", ((f"{root}/{name}", stamp) for name, stamp in stamps.items()))
+    heads: dict[str, tuple[str | None, str | None]] = {}
+    fresh = []
+    for name, entry in entries.items():
+        if (head := stored.get(f"{root}/{name}")) is not None:
+            form, _, why = head.partition(" ")
+            heads[name] = form or None, why or None
+            continue
+        kind, reason = heads[name] = _judged(folder / name, name, entry)
+        if name in stamps and reason != "file_unreadable":
+            fresh.append((f"{root}/{name}", stamps[name], f"{kind or ''} {reason or ''}"))
+    keep(memory, "heads", fresh)
+    return heads
+
+
+def _judged(path: Path, inside: str, entry: Entry) -> tuple[str | None, str | None]:
     """(format, why the file is left out); None, None: RAW, or a damaged photo."""
-    name, suffix = path.name.lower(), path.suffix.lower()
-    if any(part.lower() in THUMBNAILS for part in inside.parts[:-1]) or suffix == ".thm":
+    *folders, name = inside.lower().split("/")
+    suffix = suffix_of(name)
+    if suffix == ".thm" or not THUMBNAILS.isdisjoint(folders):
         return None, "thumbnail"
     if name in OF_SYSTEMS:
         return None, "of_the_system"
+    if entry.stamp is None:  # a pipe would let us wait for ever
+        return None, "file_unreadable" if entry.link else "not_a_photo"
     try:
-        if not path.is_file():  # a pipe would let us wait for ever
-            return None, "file_unreadable" if path.is_symlink() else "not_a_photo"
         with path.open("rb") as file:
             head = file.read(HEAD)
     except OSError:

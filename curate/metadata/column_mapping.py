@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
 from driftline.curate.core.errors import BadInput, did_you_mean
-from driftline.curate.core.outside.names import in_either_form
+from driftline.curate.core.outside.names import in_either_form, is_utf8
 from driftline.curate.metadata.column_survey import AS_IT_IS, Reading
 from driftline.curate.metadata.columns import COLUMNS, id_of_address, safe_id
 
@@ -155,11 +155,6 @@ def _read_times(record: dict[str, Any], reading: Reading) -> str | None:
     if record.get("until") is not None and record["until"] < record.get("uploaded", 0):
         return TIME_FAULTS["until"]
     return None
-
-
-def is_utf8(text: str) -> bool:
-    """False for text that was read with surrogate escapes from bytes that are not UTF-8."""
-    return not any("\ud800" <= c <= "\udfff" for c in text) if not text.isascii() else True
 
 
 def printable(text: str) -> str:

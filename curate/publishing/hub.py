@@ -6,6 +6,7 @@ visible, on top of the revision that was there when the upload began.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, reason
 from driftline.curate.core.outside.documents import sums_of
+from driftline.curate.core.outside.http import limit_hub
 from driftline.curate.publishing.plan import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content, token_of
 
 if TYPE_CHECKING:
@@ -41,8 +43,14 @@ def publish(plan: Plan, place: str, settings: Settings) -> Published:
     address = f"{api.endpoint}/datasets/{place}"
     _call(place, lambda: api.create_repo(place, repo_type=KIND, private=not settings.public, exist_ok=True))
     info = _call(place, lambda: api.repo_info(place, repo_type=KIND))
-    before, version = _published(api, place, info)
+    before, version = _call(place, lambda: _published(api, place, info.sha))
+    tag = f"v{plan.version}"
+
+    def mark() -> None:
+        _call(place, lambda: api.create_tag(place, tag=tag, repo_type=KIND, exist_ok=True))
+
     if before == plan.sums:
+        mark()  # a kill after the commit left it out
         return Published(address, 0, public=not info.private, note="This version is there already.")
     if version == plan.version:
         raise other_content(place, plan)
@@ -54,30 +62,32 @@ def publish(plan: Plan, place: str, settings: Settings) -> Published:
     title = f"{plan.name} {plan.version}"
 
     def commit() -> Any:
-        if _published(api, place, api.repo_info(place, repo_type=KIND))[0] == plan.sums:
+        if _published(api, place, "main")[0] == plan.sums:
             return None  # an earlier try arrived, only its answer was lost
         return api.create_commit(
             place, operations, commit_message=title, repo_type=KIND, parent_commit=info.sha, revision="main"
         )
 
     _call(place, commit)
-    tag = f"v{plan.version}"
-    _call(place, lambda: api.create_tag(place, tag=tag, repo_type=KIND, exist_ok=True))
+    mark()
     return Published(address, len(changed), len(gone), public=not info.private)
 
 
-def _published(api: HfApi, place: str, info: Any) -> tuple[dict[str, str], str | None]:
-    """Checksums of the version that is there, and its number; ({}, None) if there is none of driftline."""
-    names = {sibling.rfilename for sibling in info.siblings or ()}
-    if not {SUMS, "release.json"} <= names:
-        return {}, None
-    import json
+def _published(api: HfApi, place: str, revision: str) -> tuple[dict[str, str], str | None]:
+    """Checksums of the version that is there, and its number; ({}, None) if there is none of driftline.
+
+    The files are asked for by name: lists of a repository end somewhere.
+    """
+    from huggingface_hub.errors import RemoteEntryNotFoundError
 
     with tempfile.TemporaryDirectory() as folder:
-        paths = [
-            Path(api.hf_hub_download(place, name, repo_type=KIND, revision=info.sha, local_dir=folder))
-            for name in (SUMS, "release.json")
-        ]
+        try:
+            paths = [
+                Path(api.hf_hub_download(place, name, repo_type=KIND, revision=revision, local_dir=folder))
+                for name in (SUMS, "release.json")
+            ]
+        except RemoteEntryNotFoundError:
+            return {}, None
         try:
             version = json.loads(paths[1].read_text(encoding="utf-8")).get("version")
         except (ValueError, AttributeError):
@@ -93,15 +103,16 @@ def _call(place: str, function: Callable[[], Any]) -> Any:
     from huggingface_hub.errors import LocalTokenNotFoundError
 
     for number in range(TRIES):
+        limit_hub()
         try:
             return function()
-        except DriftlineError:
-            raise
         except LocalTokenNotFoundError:
             raise BadConfig("There is no access token.", "", "Set HF_TOKEN, or use --token-file FILE.") from None
         except Exception as raised:  # the client's, of its HTTP library, and of answers that are not what it expects
             inner = raised.__cause__ if type(raised) is RuntimeError else None  # around the upload of a file
             error = inner or raised
+            if isinstance(error, DriftlineError):
+                raise error from None
             status = getattr(getattr(error, "response", None), "status_code", None)
             if status in (401, 403):
                 raise BadConfig(
@@ -113,11 +124,14 @@ def _call(place: str, function: Callable[[], Any]) -> Any:
                 raise Unfinished(
                     f"{place} changed while the upload ran (status {status}).", "Nothing was published.", CONTINUE
                 ) from None
-            passes = status is None and (isinstance(error, OSError) or type(error).__module__.startswith("httpx"))
+            # Not JSON, or without the fields that the client reads: what a proxy says, or an error with status 200.
+            odd = isinstance(error, json.JSONDecodeError | KeyError | TypeError | AttributeError)
+            lost = isinstance(error, OSError) or type(error).__module__.startswith("httpx")
+            passes = status is None and (odd or lost)
             if not passes and (status is None or (status < 500 and status not in (408, 429))):
                 raise BadInput(f"The Hub refused {place} ({reason(error)}).") from None
             if number + 1 == TRIES:
-                why = f"status {status}" if status else reason(error)
-                raise Unfinished(f"The Hub cannot be reached ({why}).", "Nothing was published.", CONTINUE) from None
+                why = f"status {status}" if status else "an answer of another form" if odd else reason(error)
+                raise Unfinished(f"The Hub cannot be reached ({why}).", "", CONTINUE) from None
             time.sleep(PAUSES[number])
     raise AssertionError  # the loop returns or raises

@@ -6,10 +6,10 @@ from typing import Any
 
 from driftline.curate.core.errors import BadConfig, Unfinished, reason
 from driftline.curate.core.outside.documents import sums_of
-from driftline.curate.core.outside.s3 import S3, client
+from driftline.curate.core.outside.s3 import DENIED, S3, client, code_of
 from driftline.curate.publishing.plan import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content
 
-DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "403", "404"}
+NO_ACLS = "AccessControlListNotSupported"  # the setting of new buckets since April 2023
 
 
 def publish(plan: Plan, place: str, settings: Settings) -> Published:
@@ -42,15 +42,23 @@ def publish(plan: Plan, place: str, settings: Settings) -> Published:
             extra = {"Metadata": {"sha256": digest}} | ({"ACL": "public-read"} if settings.public else {})
             server.upload_file(str(plan.folder / name), bucket, root + name, ExtraArgs=extra)
             sent += 1
+        there = _there(server, bucket, root)  # of what a proxy took, nothing is there
+        if lost := [name for name, size in plan.files.items() if name != SUMS and there.get(name) != size]:
+            raise Unfinished(f"{lost[0]} was sent to s3://{bucket}/{root}, but is not there.", "", CONTINUE)
         public = {"ACL": "public-read"} if settings.public else {}
-        server.put_object(Bucket=bucket, Key=root + SUMS, Body=(plan.folder / SUMS).read_bytes(), **public)
-    except ClientError as error:
-        code = str(error.response.get("Error", {}).get("Code"))
+        stored = server.put_object(Bucket=bucket, Key=root + SUMS, Body=(plan.folder / SUMS).read_bytes(), **public)
+        if "ETag" not in stored:
+            raise Unfinished(f"s3://{bucket} did not confirm {root}{SUMS}.", "", CONTINUE)
+    except (ClientError, BotoCoreError, Boto3Error, OSError) as error:
+        code = code_of(error)
+        if code == NO_ACLS:
+            problem = f"s3://{bucket} has ACLs disabled, so that no single file can be made public."
+            way_out = "Run the same command without --public."
+            raise BadConfig(problem, "Expected a policy of the bucket that lets everybody read.", way_out) from None
         if code in DENIED:
             raise BadConfig(f"s3://{bucket} cannot be written ({code}).", "", "Check bucket and --profile.") from None
-        raise Unfinished(f"s3://{bucket}/{root} is not complete ({code}).", "", CONTINUE) from None
-    except (BotoCoreError, Boto3Error, OSError) as error:
-        raise Unfinished(f"s3://{bucket}/{root} is not complete ({reason(error)}).", "", CONTINUE) from None
+        why = code or reason(error)
+        raise Unfinished(f"s3://{bucket}/{root} is not complete ({why}).", "", CONTINUE) from None
     return Published(f"s3://{bucket}/{root}", sent + 1, public=settings.public)
 
 

@@ -99,7 +99,7 @@ class ReleaseDocument(Schema):
     features: list[PlainName]
     scores: dict[str, list[float]]
     licences: dict[str, int]
-    licence_list: list[Licence] = Field(default_factory=list)
+    licence_list: list[Licence]
     near_copies: dict[str, Any] | None
     answers: dict[str, dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], int]] = Field(default_factory=dict)
     file_changes: dict[str, int] = Field(default_factory=dict)

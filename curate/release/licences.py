@@ -47,10 +47,8 @@ def licence_list(licences: Iterable[tuple[str | None, str | None]]) -> list[dict
 
 
 def listed(facts: Mapping[str, Any]) -> Sequence[Entry]:
-    """`licence_list` of release.json; of one that is older, the names."""
-    names = ({"name": name, "url": None, "images": n} for name, n in facts["licences"].items())
-    entries: Sequence[Entry] = facts.get("licence_list") or list(names)
-    return entries or [{"name": NOT_STATED, "url": None, "images": 0}]
+    """`licence_list` of release.json; of a release without images, one entry."""
+    return facts.get("licence_list") or [{"name": NOT_STATED, "url": None, "images": 0}]
 
 
 def labels(entries: Iterable[Entry]) -> list[str]:

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from driftline.curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
 from driftline.curate.core.outside.escaping import no_formula
-from driftline.curate.core.parsing import rows_of
 from driftline.curate.images.near_duplicates import copy_report
 from driftline.curate.release.composing.credit import for_credit
 from driftline.curate.release.croissant import croissant_tars
@@ -158,8 +157,7 @@ def facts_of_export(release: Release, **other: Any) -> dict[str, Any]:
     """`release.json` of an export that holds no tombstones and not the same tars. other: what differs besides."""
     facts = release.facts
     changes = facts.get("changes") and {name: value for name, value in facts["changes"].items() if name != "tars"}
-    licences = licence_list(rows_of(release.table, "licence", "licence_url"))  # older releases list no addresses
-    return {**facts, "changes": changes, "tombstones": 0, "licence_list": licences, **other}
+    return {**facts, "changes": changes, "tombstones": 0, **other}
 
 
 def seal(folder: Path, computed: Mapping[str, str] | None = None) -> None:

@@ -31,6 +31,8 @@ class Workplace:
     """folder for downloads and for files that a source makes for itself"""
     threads: int = 1
     """cores that decoding may use; never changes a record"""
+    memory: Path | None = None
+    """file that keeps what was read of each photo (`core/files/memory.py`); None: all is read again"""
 
     def path(self, text: str) -> Path:
         """Where a path of the run file is on this machine; of an s3:// address, where its download is."""
@@ -51,6 +53,8 @@ class Source(Section):
     """rows that the source has no more when driftline grow reads it: they leave the run (drop) or stay (keep)"""
     records_version: ClassVar[int] = 1
     """raised when the same settings and content yield other records, so that runs read them again"""
+    sidecars: ClassVar[tuple[str, ...]] = ()
+    """suffixes of files of which only the beginning is read"""
 
     @abstractmethod
     def inputs(self, at: Workplace = HERE) -> list[Path]:

@@ -19,8 +19,9 @@ from pydantic import AfterValidator
 from driftline.curate.core.errors import BadInput, MissingFile, reason
 from driftline.curate.core.outside.documents import check_encoding, fitted
 from driftline.curate.core.outside.limits import CELL, ROW_LINES
+from driftline.curate.core.outside.names import is_utf8
 from driftline.curate.core.settings import PLACE, PathText
-from driftline.curate.metadata.column_mapping import check_columns, is_utf8, printable, record_of
+from driftline.curate.metadata.column_mapping import check_columns, printable, record_of
 from driftline.curate.metadata.column_survey import Reading
 from driftline.curate.sources.base import HERE, TableSource, Workplace
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig
@@ -37,22 +38,16 @@ PER_PAGE = 500
 READ = 4096  # photos that become records at a time
 MISSING = 0.05  # share of a window's total that may be missing before the window is halved
 SHORTEST = 60  # seconds: a shorter window that misses photos is not halved, because then the total is wrong
-EXTRAS = "date_upload,date_taken,license,owner_name,tags,geo,description,media,url_m,url_l,url_o"
-SIZES = {name: f"requested at no more than {n} pixels" for name, n in (("url_l", 1024), ("url_m", 500))}
-# Ids of flickr.photos.licenses.getInfo
-LICENCES: dict[str, tuple[str, str]] = {
-    "0": ("All Rights Reserved", ""),
-    "1": ("Attribution-NonCommercial-ShareAlike License", "https://creativecommons.org/licenses/by-nc-sa/2.0/"),
-    "2": ("Attribution-NonCommercial License", "https://creativecommons.org/licenses/by-nc/2.0/"),
-    "3": ("Attribution-NonCommercial-NoDerivs License", "https://creativecommons.org/licenses/by-nc-nd/2.0/"),
-    "4": ("Attribution License", "https://creativecommons.org/licenses/by/2.0/"),
-    "5": ("Attribution-ShareAlike License", "https://creativecommons.org/licenses/by-sa/2.0/"),
-    "6": ("Attribution-NoDerivs License", "https://creativecommons.org/licenses/by-nd/2.0/"),
-    "7": ("No known copyright restrictions", "https://www.flickr.com/commons/usage/"),
-    "8": ("United States Government Work", "https://www.usa.gov/government-copyright"),
-    "9": ("Public Domain Dedication (CC0)", "https://creativecommons.org/publicdomain/zero/1.0/"),
-    "10": ("Public Domain Mark", "https://creativecommons.org/publicdomain/mark/1.0/"),
+SIZES = {  # as misc.urls.html has them
+    "url_l": "requested at no more than 1024 pixels",
+    "url_c": "requested at no more than 800 pixels",
+    "url_z": "requested at no more than 640 pixels",
+    "url_m": "requested at no more than 500 pixels",
 }
+EXTRAS = f"date_upload,date_taken,license,owner_name,tags,geo,description,media,{','.join(SIZES)},url_o"
+WANTED = {"original": ("url_o", *SIZES), "large": tuple(SIZES), "medium": ("url_m",)}
+COMMONS = "creativecommons.org/"
+Licences = Mapping[str, Sequence[str]]  # Flickr's id → name and address
 
 
 @dataclass(frozen=True)
@@ -89,23 +84,18 @@ class Flickr(Source):
     """photos uploaded from this time on"""
     end: Time
     """photos uploaded before this time"""
-    licences: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 9, 10)
-    """Flickr's ids of the licences"""
+    licences: tuple[int, ...] | None = None
+    """Flickr's ids of the licences, as flickr.photos.licenses.getInfo lists them when the run begins (null: all of
+    Creative Commons)"""
     search: dict[str, str] = Field(default_factory=dict)
     """further arguments of the query, e.g. {text: bicycle}"""
     size: Literal["medium", "large", "original"] = "large"
-    """largest image address that is taken; where an original is gone, the next smaller one is"""
+    """largest image address that is taken; where an original is not served, the next smaller one is"""
     rate: Annotated[Positive, SPEED] = 3600
     """queries an hour"""
     endpoint: str = ENDPOINT
     """address of the API"""
-
-    @field_validator("licences")
-    @classmethod
-    def _are_known(cls, values: tuple[int, ...]) -> tuple[int, ...]:
-        if unknown := [n for n in values if str(n) not in LICENCES]:
-            raise ValueError(f"There is no licence {unknown[0]}. Available: {', '.join(LICENCES)}")
-        return values
+    records_version: ClassVar[int] = 2
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Flickr:
@@ -132,17 +122,38 @@ class Flickr(Source):
 
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
         api, ledger = Api(self.endpoint, self.rate), self.ledger(at)
-        windows = (photos for window in self._span(ledger) for photos in self._windows(api, window, ledger))
+        licences = self._licences(api, ledger)
+        spans = self._span(ledger, tuple(licences))
+        windows = (photos for window in spans for photos in self._windows(api, window, ledger))
         chunks = (photos[low : low + READ] for photos in windows for low in range(0, len(photos), READ))
-        yield from numbered(chunks, skip, self._record, empty_span("Flickr"))
+        yield from numbered(chunks, skip, partial(self._record, licences), empty_span("Flickr"))
+
+    def _licences(self, api: Api, ledger: Path) -> Licences:
+        """The licences whose photos are listed. Flickr is asked once a run, and again for an id that was not there.
+        Raises BadConfig for one that Flickr does not have."""
+        path = ledger / "licences.json"
+        listed: Licences = read_json(path) if path.is_file() else {}
+        wanted = [str(n) for n in self.licences or ()]
+        if not listed or not set(wanted) <= listed.keys():
+            listed = api.licences()
+            write_json(path, listed)
+        if unknown := [n for n in wanted if n not in listed]:
+            available = ", ".join(f"{n} ({listed[n][0]})" for n in sorted(listed, key=int))
+            raise BadConfig(f"Flickr has no licence {unknown[0]}.", f"It has {available}.", "Set collection.licences.")
+        if self.licences is None:
+            wanted = [n for n in sorted(listed, key=int) if COMMONS in listed[n][1]]
+        if not wanted:
+            named = f"Of {len(listed)} licences of {self.endpoint}, none is of Creative Commons."
+            raise BadConfig(named, "", "Set collection.licences.")
+        return {n: listed[n] for n in wanted}
 
     def ledger(self, at: Workplace = HERE) -> Path:
-        """Folder of the finished windows of this query, one JSON file each: photos that were promised and received."""
+        """Folder of Flickr's licences and of the finished windows of this query, one JSON file each: photos that were
+        promised and received."""
         return at.work / "flickr" / fingerprint([self.endpoint, dict(self.search)])[:16]
 
-    def _span(self, ledger: Path) -> list[Window]:
+    def _span(self, ledger: Path, licences: tuple[str, ...]) -> list[Window]:
         """Windows that cover the span: those that were read for an earlier `end`, then one for the rest."""
-        licences = tuple(str(n) for n in self.licences)
         names = [path.stem.split("-") for path in ledger.glob(f"*-{'_'.join(licences)}.json")]
         read = [(int(start), int(end)) for start, end, _ in names if start.isdecimal() and end.isdecimal()]
         windows, moment = [], self.start
@@ -202,7 +213,7 @@ class Flickr(Source):
         )
         return {"halved": False, "total": total, "returned": returned, "unique": len(seen), "photos": ordered}
 
-    def _record(self, photo: Any, row: int) -> dict[str, Any]:
+    def _record(self, licences: Licences, photo: Any, row: int) -> dict[str, Any]:
         def bad(fault: str) -> dict[str, Any]:
             return {"row": row, "fault": fault, "raw": json.dumps(photo)[:LONGEST_RAW]}
 
@@ -212,10 +223,11 @@ class Flickr(Source):
             uploaded = seconds_of(str(photo["dateupload"]))
         except (KeyError, ValueError, OverflowError):
             return bad("bad_upload_time")
+        if str(photo.get("license")) not in licences:
+            return bad("other_licence")
         owner = text_of(photo.get("owner"))
-        licence, licence_url = LICENCES.get(str(photo.get("license")), (f"Flickr licence {photo.get('license')}", ""))
-        wanted = {"medium": ("url_m",), "large": ("url_l", "url_m"), "original": ("url_o", "url_l", "url_m")}[self.size]
-        sizes = [(url, name) for name in wanted if (url := text_of(photo.get(name)))]
+        licence, licence_url = licences[str(photo["license"])]
+        sizes = [(url, name) for name in WANTED[self.size] if (url := text_of(photo.get(name)))]
         extra = None
         if len(sizes) > 1 and sizes[0][1] == "url_o":
             extra = json.dumps({"other_url": sizes[1][0], "other_size": SIZES[sizes[1][1]]})
@@ -244,15 +256,19 @@ class Flickr(Source):
 
 
 class Api:
-    """A small client: a steady rate, retries of temporary failures, and no key in any message."""
+    """A small client: a steady rate, retries of temporary failures, and no key in any message.
+
+    Documents, read on 2026-11-27: flickr.com/services/api/flickr.photos.search.html (errors 1 … 18 are of the query),
+    flickr.photos.licenses.getInfo.html, misc.urls.html; flickr.com/services/developer/api (3,600 queries an hour).
+    """
 
     def __init__(self, endpoint: str, rate: int) -> None:
-        self._key, self._endpoint = os.environ.get("FLICKR_API_KEY", "").strip(), endpoint
+        self._key, self._endpoint, self._holder = os.environ.get("FLICKR_API_KEY", "").strip(), endpoint, ""
         if not self._key:
             raise BadConfig(
                 "The environment variable FLICKR_API_KEY is not set.",
                 "Expected a key of Flickr's API.",
-                "Get one at https://www.flickr.com/services/apps/create/ and export it.",
+                "Get one at https://www.flickr.com/services/apps/create/ (Pro accounts only) and export it.",
             )
         self._api = JsonApi(
             "Flickr", rate, {}, self._busy, refused=leaves_public(endpoint), odd_again=True, secret=self._key
@@ -261,22 +277,39 @@ class Api:
     def photos(self, arguments: Mapping[str, str]) -> dict[str, Any]:
         """`flickr.photos.search` → its `photos`. Raises BadConfig for a refused key, DriftlineError where Flickr does
         not answer."""
-        fields = {"method": "flickr.photos.search", "api_key": self._key, "format": "json", "nojsoncallback": "1"}
+        return self._asked("flickr.photos.search", "photos", arguments)
+
+    def licences(self) -> Licences:
+        """`flickr.photos.licenses.getInfo`. Raises as `photos`."""
+        listed = self._asked("flickr.photos.licenses.getInfo", "licenses", {}).get("license")
+        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+        return {
+            number: (text_of(entry.get("name")) or f"Flickr licence {number}", text_of(entry.get("url")) or "")
+            for entry in entries
+            if is_count(number := str(entry.get("id")))
+        }
+
+    def _asked(self, method: str, holder: str, arguments: Mapping[str, str]) -> dict[str, Any]:
+        """holder: the key of the answer that has the result."""
+        fields = {"method": method, "api_key": self._key, "format": "json", "nojsoncallback": "1"}
+        self._holder = holder
         answer = self._api.get(self._endpoint, {**arguments, **fields})
         if answer.fault:
             raise BadConfig(f"{self._endpoint} is a {answer.fault}.", "", "Check collection.endpoint.")
-        photos: dict[str, Any] = answer.document["photos"]
-        return photos
+        result: dict[str, Any] = answer.document[holder]
+        return result
 
     def _busy(self, document: Any) -> str:
         if not isinstance(document, dict):
             return "JSON that is no object"
-        if document.get("stat") == "ok" and isinstance(document.get("photos"), dict):
+        if document.get("stat") == "ok" and isinstance(document.get(self._holder), dict):
             return ""
-        code, words = document.get("code"), str(document.get("message", ""))[:200].replace(self._key, "…")
+        code, words = document.get("code"), str(document.get("message", "")).replace(self._key, "…")[:200]
         if code in (100, 116, 96, 97, 98, 99):
-            raise BadConfig(f"Flickr refuses the key: {words}.", "", "Check FLICKR_API_KEY.")
-        if code in (1, 2, 4, 11, 14, 17, 18, 111, 112):
+            raise BadConfig(
+                f"Flickr refuses the key: {words}.", "", "Check FLICKR_API_KEY: only Pro accounts have keys."
+            )
+        if code in (1, 2, 3, 4, 5, 11, 12, 14, 17, 18, 111, 112):
             raise BadConfig(f"Flickr refuses the query: {words}.", "", "Check collection.search.")
         return f"error {code}: {words}"
 

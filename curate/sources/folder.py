@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.files.digests import code_of
+from driftline.curate.core.files.memory import joined, keep, recall
 from driftline.curate.core.outside.image_kinds import missing_extra
-from driftline.curate.core.times.dates import Date, Tags, exif, from_exif, shown_date
+from driftline.curate.core.outside.names import is_utf8, one_form
+from driftline.curate.core.times.dates import Date, Tags, exif, from_exif, shown_date, sidecar_names
 from driftline.curate.core.times.path_dates import DATES
 from driftline.curate.images import camera_raw
-from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw
-from driftline.curate.metadata.column_mapping import is_utf8, printable
+from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw, suffix_of
+from driftline.curate.metadata.column_mapping import printable
 from driftline.curate.metadata.columns import safe_id
 from driftline.curate.sources.base import HERE, FileSource, Workplace
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NAMED = 5  # photos that a warning names
+READ = {"uploaded": int, "until": int, "taken": int, "camera": str, "extra": str}
+"""columns that need the bytes of a photo and its sidecars"""
 
 
 class Folder(FileSource):
@@ -52,6 +59,7 @@ class Folder(FileSource):
     links: bool = False
     """read photos outside of the folder that links in it lead to; else they are left out, as `link_outside`"""
     records_version: ClassVar[int] = 3
+    sidecars: ClassVar[tuple[str, ...]] = (".json", ".xmp")
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The folder itself, and its XMP sidecars: named, so that runs that took a scan's date from them read again."""
@@ -80,7 +88,7 @@ class Folder(FileSource):
 
     def _photos(self, at: Workplace) -> Files:
         """Every file below the folder. Raises BadInput if none is a photo."""
-        files = files_below(root := self._root(at), self.links)
+        files = files_below(root := self._root(at), self.links, at.memory)
         if not files.photos:
             there = counts_text(files.counts())
             raise BadInput(
@@ -94,13 +102,44 @@ class Folder(FileSource):
         from driftline.curate.metadata.schema import batch_of
 
         root, photos = self._root(at), list(files.photos.items())
-        beside = {path.parent for path in files.others if path.suffix.lower() in (".json", ".xmp")}
+        real, sidecars = os.fspath(root.resolve()), _sidecars(files) if "sidecar" in self.dates else {}
+        stamps = self._stamps(real, [photos[i][0] for i in rows], files, sidecars)
+        stored = recall(at.memory, "records", stamps.values())
         warned: dict[str, list[str]] = {}
-        records = [self._record(root, *photos[i], i, photos[i][0].parent in beside, warned) for i in rows]
+        records, fresh = [], []
+        for i in rows:
+            (name, kind), (place, stamp) = photos[i], stamps[photos[i][0]]
+            record, texts = self._record(root, name, kind, stored.get(place), _parent(name) in sidecars)
+            for text in texts:
+                warned.setdefault(text, []).append(name)
+            if "fault" not in record:
+                if stamp and place not in stored and not texts:
+                    fresh.append((place, stamp, json.dumps([record[key] for key in READ])))
+                link = files.entries[name].link
+                record["path"] = os.fspath((root / name).resolve()) if link else os.path.join(real, name)
+            records.append({**record, "row": i})
+        keep(at.memory, "records", fresh)
         for text, names in warned.items():
             more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
             warnings.warn(f"{', '.join(names[:NAMED])}{more}: {text}", stacklevel=2)
         return batch_of(records)
+
+    def _stamps(
+        self, root: str, names: Sequence[str], files: Files, sidecars: Mapping[str, Mapping[str, Sequence[str]]]
+    ) -> dict[str, tuple[str, str]]:
+        """Photo → its absolute path, and a stamp of all that decides what is read of it: its file, its sidecars, the
+        code. The stamp is "" for a link, whose target may be another one."""
+        import PIL
+
+        edition = f"{code_of(('curate',))} {PIL.__version__} {self.dates}"
+        stamps = {}
+        for name in names:
+            entry, beside = files.entries[name], sidecars.get(_parent(name), {})
+            may_be = map(_any_form, chain(*sidecar_names(name[name.rfind("/") + 1 :]))) if beside else ()
+            there = [stamp for place in dict.fromkeys(may_be) for stamp in beside.get(place, ())]
+            stamp = "" if entry.link or not entry.stamp else joined([entry.stamp, *there], edition)
+            stamps[name] = f"{root}/{name}", stamp
+        return stamps
 
     def own_ids(self) -> bool:
         """They are paths."""
@@ -108,28 +147,39 @@ class Folder(FileSource):
 
     def left_out(self, at: Workplace = HERE) -> list[dict[str, Any]]:
         """id, fault and raw of every file that is no record."""
-        root, files = self._root(at), files_below(self._root(at), self.links)
-        names = {path: printable(path.relative_to(root).as_posix()) for path in files.others}
+        files = files_below(self._root(at), self.links, at.memory)
         return [
-            {"id": safe_id(names[path]), "fault": why, "raw": f"{names[path]} ({suffix})"}
-            for path, (why, suffix) in files.others.items()
+            {"id": safe_id(printable(name)), "fault": why, "raw": f"{printable(name)} ({suffix})"}
+            for name, (why, suffix) in files.others.items()
         ]
 
     def _record(
-        self, root: Path, path: Path, kind: str | None, row: int, sidecars: bool, warned: dict[str, list[str]]
-    ) -> dict[str, Any]:
-        """warned: warning of Pillow → names of photos, which it extends."""
-        name = path.relative_to(root).as_posix()
+        self, root: Path, name: str, kind: str | None, stored: str | None, sidecars: bool
+    ) -> tuple[dict[str, Any], Sequence[str]]:
+        """A record without row and path, and what Pillow warned of. stored: the values of READ as JSON, if they were
+        read before. sidecars: whether the folder has any."""
         if not is_utf8(name):
-            return {"id": safe_id(printable(name)), "row": row, "fault": "not_utf8", "raw": printable(name)}
+            return {"id": safe_id(printable(name)), "fault": "not_utf8", "raw": printable(name)}, ()
         if (missing := missing_extra(kind)) is not None:
-            return {"id": safe_id(name), "row": row, "fault": missing[0], "raw": f"{name}: {missing[1]}"}
+            return {"id": safe_id(name), "fault": missing[0], "raw": f"{name}: {missing[1]}"}, ()
+        texts: Sequence[str] = ()
         try:
-            tags = _exif(path, kind)
+            if (read := _as_read(stored)) is None:
+                read, texts = self._read(root / name, name, kind, sidecars)
         except Exception as error:  # Pillow raises many kinds for damaged files
-            return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
-        for text in tags.warned:
-            warned.setdefault(text, []).append(name)
+            return {"id": safe_id(name), "fault": "unreadable_image", "raw": f"{name}: {error}"}, ()
+        folder, _, file = name.rpartition("/")
+        return {
+            "id": safe_id(name),
+            "title": file.removesuffix(suffix_of(file)),
+            "media": "photo",
+            "label": folder.rpartition("/")[2] if self.label == "parent" and folder else None,
+            **read,
+        }, texts
+
+    def _read(self, path: Path, name: str, kind: str | None, sidecars: bool) -> tuple[dict[str, Any], Sequence[str]]:
+        """The columns of READ, and what Pillow warned of."""
+        tags = _exif(path, kind)
         witnesses = self._witnesses(path, name, tags, sidecars)
         place, date = next(iter(witnesses.items()), ("", None))
         extra: dict[str, Any] = {}
@@ -141,18 +191,12 @@ class Folder(FileSource):
             extra |= {"date_contradicted": others} if others else {}
         extra |= {"date_refused": tags.refused} if tags.refused and "exif" in self.dates else {}
         return {
-            "id": safe_id(name),
-            "row": row,
-            "path": str(path.resolve()),
             "uploaded": None if date is None else date.utc,
             "until": None if date is None or date.until == date.utc else date.until,
             "taken": None if date is None else date.taken,
-            "title": path.stem,
             "camera": tags.model,
-            "media": "photo",
             "extra": json.dumps(extra) if extra else None,
-            "label": path.parent.name if self.label == "parent" and path.parent != root else None,
-        }
+        }, tags.warned
 
     def _witnesses(self, path: Path, name: str, tags: Tags, sidecars: bool) -> dict[str, Date]:
         """Place → its date; the first counts. The time of the file is asked only if there is no other. sidecars:
@@ -167,8 +211,38 @@ class Folder(FileSource):
 
 
 def _exif(path: Path, kind: str | None) -> Tags:
-    if not is_raw(path, kind) and (kind is not None or path.suffix.lower() in SUFFIXES):
+    if not is_raw(path.name, kind) and (kind is not None or path.suffix.lower() in SUFFIXES):
         return exif(path)
     with path.open("rb") as file:
         tags = camera_raw.details(file)
     return Tags(None, None, {}, {}) if tags is None else from_exif(tags)
+
+
+def _as_read(stored: str | None) -> dict[str, Any] | None:
+    """The columns of READ from their values as JSON; None for what is not such."""
+    try:
+        read = dict(zip(READ, json.loads(stored or ""), strict=True))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    kinds = all(value is None or type(value) is READ[key] for key, value in read.items())
+    return read if kinds and all(abs(read[key] or 0) < 1 << 62 for key in ("uploaded", "until", "taken")) else None
+
+
+def _sidecars(files: Files) -> dict[str, dict[str, list[str]]]:
+    """Folder with sidecars → `_any_form` of their names → name and stamp of each."""
+    sidecars: dict[str, dict[str, list[str]]] = {}
+    for name in files.others:
+        if suffix_of(name).lower() in Folder.sidecars:
+            file = name[name.rfind("/") + 1 :]
+            beside = sidecars.setdefault(_parent(name), {}).setdefault(_any_form(file), [])
+            beside.append(f"{file} {files.entries[name].stamp or '0 0'}")
+    return sidecars
+
+
+def _parent(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _any_form(name: str) -> str:
+    """One form of the names that some file systems take for the same."""
+    return one_form(name).casefold()

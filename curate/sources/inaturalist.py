@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from driftline.curate.core.atomic_io import fingerprint, writing
-from driftline.curate.core.digests import full_digest
 from driftline.curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.files.digests import full_digest
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.settings import SPEED, Time
 from driftline.curate.core.times.dates import last_second, seconds_of

@@ -52,6 +52,8 @@ class Answers:
     """ids of photos of the run → their SHA-256, by id"""
     key: str
     """text for the keyed hash of worker ids"""
+    since: int = 0
+    """seconds since the epoch: `earlier` leaves out what was known before, whose verdicts stand without it"""
 
     def take_batch(self, facts: Mapping[str, Any]) -> None:
         """Record a batch (content of batch.json) before anybody answers it."""
@@ -88,7 +90,7 @@ class Answers:
                     reasons[f"{some[0][0]}: Input.batch is {name!r}, which this run never asked"] += len(some)
                     continue
                 facts, digest_of, then = _facts(row[0]), _hashes(row[1]), _hashes(row[2])
-                if changes := _changes(then, self.options):
+                if changes := page_changes(then, self.options):
                     reasons[f"the page was another one ({changes})"] += len(some)
                     continue
                 ids = [facts["items"].get(line.get("Input.item", "")) for _, line in some]
@@ -109,12 +111,12 @@ class Answers:
             for id_, digest in self.digests(ids).items() if anybody else ():
                 answers = store.base.execute(
                     "SELECT worker, options, assignment, labels, sensitive, seconds, fault FROM answers "
-                    "WHERE sha = ? AND batch <> ? ORDER BY batch, worker, number",
-                    (bytes.fromhex(digest), batch["batch"]),
+                    "WHERE sha = ? AND batch <> ? AND time >= ? ORDER BY batch, worker, number",
+                    (bytes.fromhex(digest), batch["batch"], self.since),
                 )
                 for worker, options, assignment, labels, sensitive, seconds, fault in answers:
                     if options not in fits:
-                        fits[options] = not _changes(_hashes(options), self.options)
+                        fits[options] = not page_changes(_hashes(options), self.options)
                     if not fits[options]:
                         continue
                     ticked = [label for label in labels_of(labels) if label in self.options]
@@ -142,10 +144,10 @@ def merged(own: pa.Table, earlier: pa.Table) -> pa.Table:
     return table_of(rows)
 
 
-def _changes(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+def page_changes(then: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Why an answer to a page with the options `then` does not answer the page of `now`; "" if it does.
 
-    >>> [_changes(then, {"car": "a", "bus": "b"}) for then in ({"car": "x"}, {"car": "a", "bus": "b", "van": "c"})]
+    >>> [page_changes(then, {"car": "a", "bus": "b"}) for then in ({"car": "x"}, {"car": "a", "bus": "b", "van": "c"})]
     ["'bus' is new, the text of 'car' has changed", '']
     """
     texts = {name: f"the text of {name!r} has changed" if name in then else f"{name!r} is new" for name in now}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import TEMPORARY
+from driftline.curate.core.outside.databases import purge
 from driftline.curate.store.database import OURS, Store
 
 
@@ -96,6 +97,19 @@ def remove(store: Store, names: Collection[str]) -> None:
     _forget(store, names)
     for path in paths:
         path.unlink(missing_ok=True)
+
+
+def answers_to(store: Store, batches: Collection[str]) -> int:
+    """How many answers to these batches a store holds."""
+    counts = dict(store.base.execute("SELECT batch, COUNT(*) FROM answers GROUP BY batch"))
+    return sum(counts.get(name, 0) for name in batches)
+
+
+def delete_answers(store: Store, batches: Collection[str]) -> None:
+    """Delete the answers to these batches for good. Raises Busy while another process reads the store."""
+    with store.transaction() as base:
+        base.executemany("DELETE FROM answers WHERE batch = ?", [(name,) for name in batches])
+    purge(store.base, store.folder / "index.sqlite")
 
 
 def _forget(store: Store, names: Collection[str]) -> None:

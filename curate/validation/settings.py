@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -13,8 +13,31 @@ ASK = Stages(("ask", "publish"))  # what workers see
 TALLY = Stages(("tally", "publish"))  # how their answers are counted
 
 
-# platform → (share of a reward that it adds as its fee, least US dollars for an answer); MTurk: what CLEAR paid
-FEES = {"prolific": (1 / 3, 0.0), "mturk": (0.2, 0.01), "turkle": (0.0, 0.0), "label-studio": (0.0, 0.0)}
+class Price(NamedTuple):
+    """What a platform takes and asks for, as its page said."""
+
+    share: float
+    """of a reward, added as its fee"""
+    least: float
+    """fee of an answer at least, US dollars"""
+    hourly: float
+    """pay of workers at least, US dollars an hour"""
+    source: str
+    """in words, with the page and the date of reading"""
+
+
+PRICES = {
+    "prolific": Price(
+        1 / 3, 0.0, 8.0, "33.3 % for universities and charities, 42.8 % for companies; prolific.com/pricing, read 20 "
+        "September 2026"
+    ),
+    "mturk": Price(
+        0.2, 0.01, 0.0, "20 %, at least $0.01, as CLEAR paid; closed on 30 September 2026: mturk.com/pricing, read 7 "
+        "October 2026"
+    ),
+    "turkle": Price(0.0, 0.0, 0.0, "none: your own people"),
+    "label-studio": Price(0.0, 0.0, 0.0, "none: your own people"),
+}  # fmt: skip
 
 
 class ValidationSettings(Section):
@@ -92,8 +115,8 @@ class ValidationSettings(Section):
 
     def price(self) -> float:
         """US dollars for the answers of `workers` people to one image, with the platform's fee."""
-        share, least = FEES[self.platform]
-        return self.workers * (self.reward_usd + max(share * self.reward_usd, least))
+        price = PRICES[self.platform]
+        return self.workers * (self.reward_usd + max(price.share * self.reward_usd, price.least))
 
     def identity(self, stage: str) -> dict[str, Any]:
         """As every section, and each judge's own."""

@@ -158,8 +158,8 @@ class Llm(Learner):
             )
         if reply.status != 200:
             raise reply.again(f"status {reply.status}")
-        try:
-            return self.number[_folded(str(json.loads(reply.body)["choices"][0]["message"]["content"]))]
+        try:  # content is null where the model refuses: no class, whatever classes are named
+            return self.number[_folded(json.loads(reply.body)["choices"][0]["message"]["content"])]
         except (ValueError, KeyError, IndexError, TypeError, RecursionError):
             raise Temporary("nonsense") from None
 

@@ -183,7 +183,7 @@ def _cost(document: Mapping[str, Any]) -> Figure | None:
     named = {r["label"]: r for r in document["results"]}
     whole = {name: r for name, r in named.items() if ranking.rank(score, r)[0] == 1}
     costs = {name: (1000 * seconds_of(r), mean_of(score, r)) for name, r in whole.items()}
-    places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None}
+    places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None and cost > 0}
     if len(places) < 2 or score.unit != "share":
         return None
     front = [

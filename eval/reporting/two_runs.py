@@ -13,7 +13,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
-from driftline.eval.protocol import Document, primary_of
+from driftline.eval.protocol import OF_LOGS, Document, primary_of
 from driftline.eval.reporting.compared import p_text
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import document_of, write
@@ -69,6 +69,7 @@ def documents_of_both(
     differences = []
     for key in sorted(common):
         shared, left_out = _of_common_seeds([of[key] for of in grouped])
+        shared = _of_common_tests(shared, paths)
         runs = [_named(run, name) for name, of in zip(NAMES, shared, strict=True) for run in of]
         document = document_of(runs, key, by_digest.get(key[0]), few=False)
         documents.append(document | {"skipped": [], "unread": [text for _, wrong in sides for text in wrong]})
@@ -95,6 +96,17 @@ def _of_common_seeds(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], d
         [run for run in side if run.about["seed"] not in left_out.get(run.about["learner"], ())] for side in sides
     ]
     return shared, left_out
+
+
+def _of_common_tests(sides: list[list[Run]], paths: Sequence[Path]) -> list[list[Run]]:
+    """Of versions of a log, which answer at other times, the tests of the periods that both answered in."""
+    if sides[0][0].about["protocol"] != OF_LOGS:
+        return sides
+    tested = [{row.tested_on for run in side for row in run.rows} for side in sides]
+    if not (common := set.intersection(*tested)):
+        problem = f"No period has labels of both {paths[0]} and {paths[1]}."
+        raise BadConfig(problem, "Expected one in which both versions answered.", "driftline age says how each ages.")
+    return [[replace(run, rows=[row for row in run.rows if row.tested_on in common]) for run in side] for side in sides]
 
 
 def _named(run: Run, name: str) -> Run:
@@ -136,7 +148,9 @@ def _differences(
         if tested is not None and whole:
             ends = [float(tested.difference.low[0, 1]), float(tested.difference.high[0, 1])]
             entry["interval"] = ends if np.isfinite(ends).all() else None
-            entry["p"] = float(tested.p_score[0, 1]) if np.isfinite(tested.p_score[0, 1]) else None
+            # The versions of a log are these trained models: no seed would make others.
+            p = (tested.p_outcomes if document["protocol"] == OF_LOGS else tested.p_score)[0, 1]
+            entry["p"] = float(p) if np.isfinite(p) else None
         entries.append(entry)
     rivals = [entry for entry in entries if entry["p"] is not None and not entry.pop("bound")]
     highest = 0.0

@@ -18,12 +18,12 @@ from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
 from driftline.eval.service_log.lost import Lost, lost_of
 from driftline.eval.service_log.parts import Confidence, Part, confidence_of, parts_of
 from driftline.eval.service_log.periods import DAY, Periods, periods_of
-from driftline.eval.service_log.reading import LATER, UNTIMED, Log, read_log
+from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log, read_log
 from driftline.eval.service_log.trend import Break, Decay, Line, Split, break_of, decay, line, split
 from driftline.eval.service_log.unlabelled import Estimates, estimates
 from driftline.eval.service_log.versions import Version, read_versions
 
-UNITS = ("month", "week", "day")
+UNITS = ("year", "month", "week", "day")
 FEWEST = 4  # periods of the unit that is chosen
 
 
@@ -87,7 +87,8 @@ def aged(
 
     log, labels: one or several files (Parquet, CSV, JSON lines), data frames, Arrow tables, rows, or columns by name,
     as `read_log` has them. versions: as `read_versions` has them. period: month, week, day, year, a number of parts, or
-    auto: the longest of which the log has four. until: a date; what came later is not used.
+    auto: the longest of month, week and day of which the log has four; year where most months lack ten labels.
+    until: a date; what came later is not used.
     cost_error, cost_retrain: of one wrong answer and of one training, in one currency.
 
     Raises MissingFile, BadInput and BadConfig.
@@ -129,7 +130,7 @@ def aged(
     return Aged(
         cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), since_first,
         cells, fit, decay(cells, fit, rng), change, causes, because, ahead,
-        advice(cells, fit, ahead, cost_error, cost_retrain), estimates(log, cells, rows, seed),
+        advice(cells, fit, ahead, cost_error, cost_retrain), estimates(log, cells, rows, sources, columns or {}, seed),
         parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),
         confidence_of(log, cells), audit_of(log, cells, rows), lost_of(log, cells, rows, sources, columns or {}),
         _counts(log, cells),
@@ -153,7 +154,17 @@ def _moment(until: str | int) -> int:
 
 
 def _unit(log: Log) -> str:
-    return next((unit for unit in UNITS[:-1] if len(periods_of(log.time, unit)) >= FEWEST), UNITS[-1])
+    """The longest of which the log has four; years only where cells with enough labels are fewer than half of the
+    months between the first label and the last."""
+    units = [unit for unit in UNITS[:-1] if len(periods_of(log.time, unit)) >= FEWEST] + [UNITS[-1]]
+    if units[0] != UNITS[0]:
+        return units[0]
+    months, there = periods_of(log.time, units[1]), log.label != NONE
+    if not there.any():
+        return units[1]
+    month = months.number(log.time[there])
+    counts = np.bincount(log.version[there] * len(months) + month)
+    return units[int(2 * (counts >= LEAST).sum() > np.ptp(month))]
 
 
 def _trained(log: Log, stated: Mapping[str, Version], version: int) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -49,8 +50,8 @@ class Cells:
     """(K,) Wilson's interval, 95 %"""
     pending: Bools
     """(K,) more labels are to come"""
-    chance: Floats
-    """(K,) share of the labels that are of the most frequent class of all"""
+    chance: float
+    """share of the labels, in cells that count, that are of the most frequent class: of one cell it is too uncertain"""
     selective: bool
     """whether some predicted classes are labelled more often than others"""
     likeness: float
@@ -99,10 +100,11 @@ def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
     low, high = wilson(accuracy, effective, clusters)
     often = int(np.bincount(log.label[labelled], minlength=1).argmax()) if labelled.any() else NONE
     common = np.bincount(of[labelled & (log.label == often)], minlength=size)
-    return Cells(
+    cells = Cells(
         version, period, period - trained[version], rows, n, right, accuracy, effective, low, high,
-        pending, _share(common, n), selective, likeness, of,
+        pending, math.nan, selective, likeness, of,
     )  # fmt: skip
+    return replace(cells, chance=float(common[cells.usable].sum() / max(n[cells.usable].sum(), 1)))
 
 
 def wilson(share: Floats, n: Floats, clusters: Floats | None = None) -> tuple[Floats, Floats]:

@@ -67,6 +67,7 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
     lags = dict(zip(cells.version[of].tolist(), cells.lag[of].tolist(), strict=True))
     longest, ahead = int(cells.lag[use].max()), []
     shapes: list[Line | Fading | Step] = [fit]
+    within = shapes
     if change is not None:
         after = (cells.period[use] >= change.period).astype(np.int64)
         step = line(cells.version[use], cells.period[use], after, cells.accuracy[use], cells.effective[use])
@@ -75,11 +76,12 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
         apart = int(use.sum()) * math.log(max(fit.loss, 1e-12) / max(fade.line.loss, 1e-12))
         shapes = [fade, fit] if apart > 0 else [fit, fade]
         shapes = shapes if abs(apart) < CLEAR else shapes[:1]
+        within = shapes if apart > 0 else shapes[:1]
     for period in range(last + 1, max(periods - 1, last) + HORIZON + 1):
         for version, lag in lags.items():
             age = lag + period - last
             beyond = age > longest
-            drawn = shapes if beyond or change is not None else shapes[:1]
+            drawn = shapes if beyond or change is not None else within
             spans = [one.at(version, age) for one in drawn]
             half = float(student(fit.free + 1))
             low, high = min(value - half * sd for value, sd in spans), max(value + half * sd for value, sd in spans)
@@ -107,8 +109,8 @@ def advice(
     gain = fresh - newest.value
     half = math.hypot((newest.high - newest.low) / 2, float(student(fit.free + 1)) * math.sqrt(of_fresh))
     interval = (gain, gain - half, gain + half)
-    span = f"{100 * interval[1]:+.1f} to {100 * interval[2]:+.1f}"
-    points = f"A fresh version would gain {100 * gain:+.1f} points ({span})"
+    gained, low, high = (f"{100 * end:+.1f}".replace("-", "−") for end in interval)
+    points = f"A fresh version would gain {gained} points ({low} to {high})"
     if cost_error is None or cost_retrain is None:
         return Advice(None, None, interval, f"{points}; no costs were given.")
     rows = float(np.mean(cells.rows[use & (cells.version == newest.version)]))

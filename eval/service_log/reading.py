@@ -236,11 +236,14 @@ def _moments(parts: list[tuple[Array, Array]], role: str, what: str, forms: set[
     if (form == 2).any():
         numbers = there & (form == 2)
         whole = values[numbers].astype(np.int64)
-        if (looks := not_seconds(whole)) or 0 <= int(whole.max()) < YEAR:
+        if ((whole >= 1000) & (whole < 3000)).all():  # years
+            values[numbers] = (whole - 1970).astype("datetime64[Y]").astype("datetime64[s]").astype(np.int64)
+        elif (looks := not_seconds(whole)) or 0 <= int(whole.max()) < YEAR:
             problem = f"{what}: the {role} is {whole[0]}; as seconds, all rows would lie in 1970."
             expected = "Expected dates, or seconds, milliseconds … since 1970."
             raise BadInput(f"{problem} It looks like {looks}." if looks else problem, expected)
-        values[numbers] = values[numbers] // per_second(int(np.abs(whole).max()))
+        else:
+            values[numbers] = values[numbers] // per_second(int(np.abs(whole).max()))
     forms |= {one for one in range(len(FORMS)) if (form[there] == one).any()}
     values[~there] = 0
     out = np.floor(values, out=values).astype(np.int64)

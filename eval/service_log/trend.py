@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -107,11 +108,21 @@ class Fading:
     def at(self, version: int, lag: float) -> tuple[float, float]:
         """As `Line.at`."""
         fit = self.line
+        x = self.design(np.array([version]), np.array([lag]))[0]
         level, rate = (float(fit.coefficients[k]) for k in (fit.places[version], -1))
-        left = math.exp(-rate * lag)
-        x = np.zeros(len(fit.coefficients))
-        x[fit.places[version]], x[-1] = left, -level * lag * left
-        return self.chance + level * left, math.sqrt(float(x @ fit.covariance @ x) + fit.variance)
+        return self.chance + level * math.exp(-rate * lag), math.sqrt(float(x @ fit.covariance @ x) + fit.variance)
+
+    def design(self, version: Ints, lag: npt.NDArray[Any]) -> Floats:
+        """(K, V + 1) change of the accuracy of versions (K,) at ages (K,) with each coefficient."""
+        place = np.array([self.line.places[v] for v in version.tolist()])
+        return _bent(place, lag, self.line.coefficients[:-1], float(self.line.coefficients[-1]))
+
+
+def _bent(place: Ints, lag: npt.NDArray[Any], levels: Floats, rate: float) -> Floats:
+    out = np.zeros((len(lag), len(levels) + 1))
+    left = np.exp(-rate * lag)
+    out[np.arange(len(lag)), place], out[:, -1] = left, -levels[place] * lag * left
+    return out
 
 
 def fading(cells: Cells, fit: Line) -> Fading | None:
@@ -119,7 +130,7 @@ def fading(cells: Cells, fit: Line) -> Fading | None:
     use = cells.usable
     version, lag = cells.version[use], cells.lag[use]
     accuracy, n = cells.accuracy[use], cells.effective[use]
-    chance = float(np.average(cells.chance[use], weights=n))
+    chance = cells.chance
     period = np.unique(cells.period[use], return_inverse=True)[1]
     place = np.array([fit.places[v] for v in version.tolist()])
     if not fit.slope < 0 or not (fit.coefficients[:-1] > chance).all():
@@ -131,10 +142,8 @@ def fading(cells: Cells, fit: Line) -> Fading | None:
     rate = -fit.slope / float(levels.mean())
     inverse, loss = np.zeros((0, 0)), math.inf
     for _ in range(STEPS):
-        left = np.exp(-rate * lag)
-        design = np.zeros((len(lag), len(levels) + 1))
-        design[np.arange(len(lag)), place], design[:, -1] = left, -levels[place] * lag * left
-        rest = accuracy - chance - levels[place] * left
+        design = _bent(place, lag, levels, rate)
+        rest = accuracy - chance - levels[place] * np.exp(-rate * lag)
         change, inverse, _ = _solved(design, period, rest, of_labels, between)
         loss = _solved(design[:, :0], period, rest, of_labels, between)[2]
         levels, rate = levels + change[:-1], rate + float(change[-1])
@@ -249,10 +258,9 @@ class Decay:
     high: Floats
     retained: Floats
     """(A,) share of the accuracy above chance that is left"""
-    retained_low: Floats
-    retained_high: Floats
     half_life: float
-    """lags until half of it is left; infinity: not reached; NaN: never above chance, or no second age"""
+    """lags until half of it is left, by the curve that only falls; infinity: not reached; NaN: never above chance, or
+    no second age"""
     half_life_low: float
     half_life_high: float
     versions: Ints
@@ -262,27 +270,42 @@ class Decay:
 def decay(cells: Cells, fit: Line, rng: np.random.Generator) -> Decay:
     """Replicates draw each cell again, with the scatter of labels and of periods."""
     use = cells.usable
-    r, chance = _placed(cells, use, cells.accuracy), _placed(cells, use, cells.chance)
+    r, n = (_placed(cells, use, values) for values in (cells.accuracy, cells.effective))
     lags = np.flatnonzero((~np.isnan(r)).any(0))
     drawn = np.stack([_placed(cells, use, _put(use, values)) for values in _drawn(cells, fit, rng)])
     values, count = _by_age(r[None], lags)
     draws, _ = _by_age(drawn, lags)
-    left, lefts = (_left(one, chance, lags) for one in (r[None], drawn))
+    left, lefts = (_left(one, cells.chance, lags) for one in (r[None], drawn))
     low, high = quantiles(draws, (0.025, 0.975))
-    left_low, left_high = quantiles(lefts, (0.025, 0.975))
-    since = (lags - lags[0]).astype(np.float64) if len(lags) else np.zeros(0)
-    if len(lags) < 2 or not np.isfinite(left[0]).all():
-        half = (math.nan,) * 3
-    else:
-        times = first_below(lefts, 0.5, since)
-        ends = quantiles(times, (0.025, 0.975))
-        half = (float(first_below(left, 0.5, since)[0]), float(ends[0]), float(ends[1]))
-    return Decay(lags, values[0], np.clip(low, 0, 1), np.clip(high, 0, 1), left[0], left_low, left_high, *half, count)
+    worth = count**2 / np.maximum(np.where(_both(r, lags), 1 / n[:, lags], 0).sum(0), EMPTY)
+    since = (lags - lags[0]).astype(np.float64)
+    half, times = (_half_life(one, worth, since) for one in (left, lefts))
+    ends = quantiles(times, (0.025, 0.975))
+    return Decay(
+        lags, values[0], np.clip(low, 0, 1), np.clip(high, 0, 1), left[0],
+        float(half[0]), float(ends[0]), float(ends[1]), count,
+    )  # fmt: skip
+
+
+def _half_life(left: Floats, worth: Floats, since: Floats) -> Floats:
+    """(B,) lags until half is left, of shares (B, A) of so many labels (A,), by the nearest curve that only falls
+    (isotonic): the first of many small cells that is low by chance ends nothing."""
+    from scipy.optimize import isotonic_regression
+
+    there = np.isfinite(left[0])
+    if there.sum() < 2 or not there[0]:
+        return np.full(len(left), math.nan)
+    out = np.full(len(left), math.nan)
+    for k in np.flatnonzero(np.isfinite(left[:, there]).all(1)).tolist():
+        falls = isotonic_regression(left[k, there], weights=worth[there], increasing=False).x
+        out[k] = first_below(falls / falls[0], 0.5, since[there])
+    return out
 
 
 def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
-    """(B, K) accuracies of the usable cells as other labels and other periods would have them. Where versions share
-    ages, what is special to periods is what an own level of each age leaves: a curve that bends is no scatter."""
+    """(B, K) accuracies of the usable cells as other labels and other periods would have them. What is special to
+    periods is what a curve leaves: an own level of each age where versions share ages, else a fall that slows down if
+    it fits better than the line. A curve that bends is no scatter."""
     use = cells.usable
     p, n = cells.accuracy[use], cells.effective[use]
     of_labels = np.maximum(p * (1 - p), 1 / (n + 4)) / n
@@ -290,10 +313,12 @@ def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
     ages = [np.unique(of[use], return_inverse=True)[1] for of in (cells.version, cells.lag)]
     design = np.concatenate([np.eye(int(of.max(initial=0)) + 1)[of] for of in ages], 1)
     free = len(p) - int(np.linalg.matrix_rank(design)) if len(p) else 0
-    between, more = fit.between, 1.0
+    between, more, above = fit.between, 1.0, p - cells.chance
+    if free < FREE and (bent := fading(cells, fit)) is not None and bent.line.loss < fit.loss:
+        design, free = bent.design(cells.version[use], cells.lag[use]), len(p) - len(fit.coefficients)
     if free >= FREE:
-        between = _between(design, period, p, _of_labels(p, n), free)
-        more = max(_solved(design, period, p, _of_labels(p, n), between)[2] / free, 1.0)
+        between = _between(design, period, above, _of_labels(p, n), free)
+        more = max(_solved(design, period, above, _of_labels(p, n), between)[2] / free, 1.0)
     wide = float(student((free if free >= FREE else fit.free) + 1)) / Z if fit.free > 0 else 1.0
     shared = rng.standard_normal((REPLICATES, int(period.max(initial=0)) + 1))[:, period] * math.sqrt(between) * wide
     return p + shared + rng.standard_normal((REPLICATES, len(p))) * np.sqrt(of_labels * more)
@@ -315,20 +340,20 @@ def _placed(cells: Cells, use: npt.NDArray[np.bool_], values: Floats) -> Floats:
 
 def _by_age(r: Floats, lags: Ints) -> tuple[Floats, Ints]:
     """r (B, V, L) → (B, A) accuracy by age, (A,) number of versions."""
-    if not len(lags):
-        return np.zeros((len(r), 0)), np.zeros(0, np.int64)
-    own = r[:, :, lags[0]]
-    both = ~np.isnan(r[0][:, lags]) & ~np.isnan(own[0])[:, None]
+    own, both = r[:, :, lags[0]], _both(r[0], lags)
     change = np.where(both, r[:, :, lags] - own[:, :, None], 0).sum(1) / np.where(both.any(0), both.sum(0), np.nan)
     return np.nanmean(own, 1)[:, None] + change, both.sum(0)
 
 
-def _left(r: Floats, chance: Floats, lags: Ints) -> Floats:
-    """r (B, V, L), chance (V, L) → (B, A) share above chance that versions have left: a ratio of sums."""
-    if not len(lags):
-        return np.zeros((len(r), 0))
-    above = (r - chance)[:, :, lags]
-    both = ~np.isnan(above[0]) & ~np.isnan(above[0][:, :1])
+def _both(r: Floats, lags: Ints) -> npt.NDArray[np.bool_]:
+    """r (V, L) → (V, A) whether a version was tested at an age and at the youngest of all."""
+    there = ~np.isnan(r[:, lags])
+    return there & there[:, :1]
+
+
+def _left(r: Floats, chance: float, lags: Ints) -> Floats:
+    """r (B, V, L) → (B, A) share above chance that versions have left: a ratio of sums."""
+    above, both = (r - chance)[:, :, lags], _both(r[0], lags)
     now, first = (np.where(both, one, 0).sum(1) for one in (above, above[:, :, :1]))
     return np.where(first > 0, now / np.where(first > 0, first, 1), np.nan)
 

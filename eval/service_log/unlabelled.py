@@ -6,7 +6,9 @@ by the time between, before it is shown where labels lack. All methods are blind
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +17,12 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.protocols.adaptation.estimates import atc, doc, gde
 from driftline.eval.scoring.bands import Floats
 from driftline.eval.service_log.cells import Cells
+from driftline.eval.service_log.class_scores import mlls, without
 from driftline.eval.service_log.reading import NONE, Log
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-METHODS = ("cbpe", "atc", "doc", "gde", "bbse")
+METHODS = ("cbpe", "atc", "doc", "gde", "bbse", "mlls")
 FOLDS, ECE_BINS = 10, 10  # when a calibration is used, as NannyML has it
 MOST = 200_000  # source scores that a calibration is fitted to
 DIFFERENT = 3  # scores: with fewer a confidence says nothing
@@ -39,8 +42,11 @@ class Estimates:
     """method → why it says nothing"""
 
 
-def estimates(log: Log, cells: Cells, rows: list[Ints], seed: int = 0) -> Estimates:
-    """Of each cell after the source of its version. rows: of each cell (`rows_of_cells`)."""
+def estimates(
+    log: Log, cells: Cells, rows: list[Ints], sources: Sequence[Any], columns: Mapping[str, str], seed: int = 0
+) -> Estimates:  # fmt: skip
+    """Of each cell after the source of its version. rows: of each cell (`rows_of_cells`). sources, columns: of the log,
+    for the scores of all classes."""
     size, use = len(cells), cells.usable
     source = np.full(size, NONE, np.int64)
     for version in np.unique(cells.version).tolist():
@@ -58,6 +64,10 @@ def estimates(log: Log, cells: Cells, rows: list[Ints], seed: int = 0) -> Estima
         if "cbpe" not in silent:
             _by_score(log, rows, first, later, value, rng_for(seed, "cbpe", str(first)))
         value["bbse"][later] = [_bbse(log, rows[first], rows[k]) for k in later.tolist()]
+    if why := without(sources, log.classes):
+        silent["mlls"] = why
+    else:
+        value["mlls"] = mlls(sources, columns, log, rows, source, np.flatnonzero((source >= 0) & (since > 0)), seed)
     value["gde"] = _agreement(log, cells, rows)
     if not np.isfinite(value["gde"]).any():
         silent["gde"] = "no two versions answered the same inputs"

@@ -16,12 +16,12 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import check_format, private
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.databases import check_schema, check_values, connect
+from driftline.curate.core.outside.databases import check_schema, check_values, connect, purge
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.store.answers import labels_of
 from driftline.curate.validation.answers.answers import hashed
 from driftline.curate.validation.asking.batches import NONE, write_results
-from driftline.pipelines.annotation.tables import PARTS, SCHEMA, VIEWS, with_parts
+from driftline.pipelines.annotation.tables import PARTS, SCHEMA, TABLES, VIEWS, with_parts
 
 FORMAT = 2
 OLD = "Export its answers with the driftline that wrote it (annotate DIR --export), then rename it: the CSV counts."
@@ -362,6 +362,19 @@ class AnswerStore:
             for i, who, text, flagged in self._database.execute(query)
             if i in self.batch["items"]  # it may have been withdrawn
         ]
+
+    def delete_all(self) -> None:
+        """Delete everything that annotators gave, and their names, for good; the file stays for the next answers."""
+        with self._lock:
+            with self._database:
+                self._database.execute("BEGIN IMMEDIATE")
+                for table in TABLES:
+                    self._database.execute(f"DELETE FROM {table}")
+            purge(self._database, self.path)
+
+    def is_empty(self) -> bool:
+        """Whether it holds nothing of anybody."""
+        return not any(self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in TABLES)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All answers as lines of a results file, cells of COLUMNS: also those that were taken back."""

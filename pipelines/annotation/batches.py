@@ -27,13 +27,14 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.store.answers import merged
 from driftline.curate.validation.answers.answers import read_answers, read_lines
+from driftline.curate.validation.answers.standing import deletions
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.judges import round_folder
 from driftline.curate.validation.asking.platforms import PLATFORMS
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import answers_of, results_files
+from driftline.pipelines.stages.ask import answers_of, results_files, standing_of
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
@@ -67,7 +68,8 @@ class OpenBatch:
 
 
 def open_batch(context: Context) -> OpenBatch:
-    """The batch of the last round, without photos that were withdrawn since. Raises MissingFile without a batch."""
+    """The batch of the last round, without photos that were withdrawn since or whose answers were deleted. Raises
+    MissingFile without a batch."""
     folder = folder_of(context.root, "ask")
     if not (folder / "batch.json").is_file():
         raise MissingFile(
@@ -85,7 +87,7 @@ def open_batch(context: Context) -> OpenBatch:
         if facts["after"] != last:  # it follows a batch of other settings
             break
         batch, last = _after(batch, later, batch.number + 1, facts), facts["batch"]
-    if gone := {one.id for one in withdrawals(context.root / NAME)}:
+    if gone := {one.id for one in withdrawals(context.root / NAME)} | standing_of(context).answered():
         items = {item: id_ for item, id_ in batch.facts["items"].items() if id_ not in gone}
         batch = replace(batch, facts=batch.facts | {"items": items})
     return batch
@@ -251,6 +253,7 @@ def prolific_action(
     """
     from driftline.curate.validation.asking.platforms import prolific_api as api
     from driftline.curate.validation.asking.platforms.prolific_bonus import bonus
+    from driftline.curate.validation.asking.platforms.prolific_service import ENDPOINT, Service
 
     batch, section = open_batch(context), context.config.validation
     if old := [p for p in (context.root / "prolific").glob("study*.jsonl") if re.fullmatch(r"study(-\d\d)?", p.stem)]:
@@ -258,10 +261,17 @@ def prolific_action(
     journal = api.Journal(context.root / "prolific" / f"{batch.name('study')}.jsonl")
     files = sorted(journal.path.parent.glob("study-*.jsonl"))
     studies = {path.stem.removeprefix("study-"): api.Journal(path) for path in files if path != journal.path}
-    studies = {name: one for name, one in studies.items() if "published" in one.done}
+    dates = {name: entry["date"] for entry in deletions(context.root) for name in entry["batches"]}
+    if action != "publish" and batch.facts["batch"] in dates:
+        raise BadConfig(
+            f"The answers to this study were deleted on {dates[batch.facts['batch']]}.",
+            "Expected a batch that is asked since then.",
+            "Prolific keeps its own copy: delete it there. Pay what is open there.",
+        )
+    studies = {name: one for name, one in studies.items() if "published" in one.done and name not in dates}
     if "published" in journal.done or not studies:
         studies[batch.facts["batch"]] = journal
-    service = api.Service(endpoint or api.ENDPOINT)
+    service = Service(endpoint or ENDPOINT)
     if action == "publish":
         plan = api.StudyPlan(
             TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group=group
@@ -273,8 +283,10 @@ def prolific_action(
         return {name: api.status(service, one) for name, one in studies.items()}
     if action == "collect":
         out = context.root / section.answers
-        n = sum(api.collect(service, one, name, out / f"prolific-{name}.csv") for name, one in studies.items())
-        return {"answers": n, "out": str(out)}
+        results = [api.collect(service, one, name, out / f"prolific-{name}.csv") for name, one in studies.items()]
+        left_out = sum((Counter(result["left_out"]) for result in results), Counter[str]())
+        answers = sum(result["answers"] for result in results)
+        return {"answers": answers, "left_out": dict(sorted(left_out.items())), "out": str(out)}
     if action == "bonus" and file is not None:
         return bonus(service, list(studies.values()), file, max_usd)
     rejected, counts = {} if file is None else api.read_rejections(file), Counter[str](approved=0, rejected=0)

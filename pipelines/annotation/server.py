@@ -28,20 +28,17 @@ from driftline.curate.validation.answers.answers import worker_key
 from driftline.curate.validation.asking.batches import NONE, expected_of, question_page
 from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
 from driftline.pipelines.annotation.batches import answers_so_far, grids_of, open_batch, opinions_of, unknown_judge
+from driftline.pipelines.annotation.study import Participants, Study, page_secret
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.web.local_server import LOOPBACK, guarded
 from driftline.pipelines.web.page import local_app
 from driftline.pipelines.web.rendering import template
 
 PACKAGE = "driftline.pipelines.annotation"
-NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
 PERSON = 80  # characters of a name
 GRID = 40  # images of a page in grid mode
 COMPLETE = "https://app.prolific.com/submissions/complete?cc="
-PLACES = (
-    "?PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"  # Prolific fills them in
-)
 
 
 def answer_store_of(context: Context) -> AnswerStore:
@@ -52,34 +49,6 @@ def answer_store_of(context: Context) -> AnswerStore:
     elsewhere = ((row["worker"], row["item"], row["labels"]) for row in rows)
     path = context.root / "annotate" / f"{facts['batch']}.sqlite"
     return AnswerStore(path, facts, context.config.seed, elsewhere, worker_key(context.root))
-
-
-@dataclass(frozen=True)
-class Study:
-    """The page as an external study of Prolific: participants come with PROLIFIC_PID, and leave with a code."""
-
-    code: str
-    """completion code of the study"""
-    images: int = 20
-    """images for one participant"""
-    hold: int = 3600
-    """seconds after which the unanswered images of a participant are given to others, too"""
-    public: str = ""
-    """address of the reverse proxy with TLS, such as https://labels.example.org"""
-
-
-def study_of(code: str, images: int, public: str) -> Study:
-    """A study. Raises BadConfig for a code or an address that Prolific would not accept."""
-    if not re.fullmatch(NAME, code):
-        raise BadConfig(f"The completion code is {code!r}.", "Expected 1 to 40 letters, digits, '-', '_' or '.'.")
-    if public and not re.fullmatch(r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?", public):
-        raise BadConfig(f"--public-url is {public!r}.", "Expected https://NAME, without a path.")
-    return Study(code, images, public=public)
-
-
-def study_address(url: str, study: Study) -> str:
-    """The address to enter at Prolific; url: of the page on this machine."""
-    return f"{study.public or url.rpartition('/')[0].rpartition('/')[0]}/{url.split('/')[3]}/{PLACES}"
 
 
 def suggestions(context: Context, judge: str) -> dict[str, str]:
@@ -113,9 +82,9 @@ def application(
 
     host: a name or address, besides loopback, under which the page may be opened. study: participants see their images
     one by one, without the grid, whose answers are not independent. suggest: a judge whose answer annotators see one by
-    one; the results file says where. say: called with the number of open images.
+    one; the results file says where. say: called with the number of open images, and with alarms.
     """
-    pages = Pages(context, study, suggest)
+    pages = Pages(context, study, suggest, say)
     say(pages.waiting())
 
     @asynccontextmanager
@@ -139,17 +108,26 @@ def application(
         app.on("POST", path)(getattr(pages, path[1:]))
     style = re.search(r"<style>(.*?)</style>", pages.question, re.S)
     digest = base64.b64encode(hashlib.sha256((style.group(1) if style else "").encode()).digest()).decode()
-    return guarded(app, port, "annotate", (f"'sha256-{digest}'",), host, study.public if study else "")
+    styles = (f"'sha256-{digest}'",)
+    if study is None:
+        return guarded(app, port, "annotate", styles, host)
+    secret = page_secret(pages.store.key, pages.store.batch["batch"])
+    return guarded(app, port, "annotate", styles, host, study.public, secret=secret)
 
 
 class Pages:
     """What the page shows, and what it stores. A method answers the path of its name."""
 
-    def __init__(self, context: Context, study: Study | None, suggest: str | None) -> None:
+    def __init__(
+        self, context: Context, study: Study | None, suggest: str | None, say: Callable[[str], object] = str
+    ) -> None:
         self.context, self.study, self.suggest = context, study, suggest
         self.suggested = {} if suggest is None else suggestions(context, suggest)
         self.store = answer_store_of(context)
         batch = open_batch(context)
+        name = batch.facts["batch"]
+        key, path = self.store.key, self.store.path
+        self.participants = None if study is None else Participants(study, name, key, path, say)
         self.images, self.before = batch.images(), len(batch.before)
         self.blurred = set(self.store.batch["blur"])
         self.results = context.root / context.config.validation.answers / f"{batch.name('annotate')}.csv"
@@ -171,16 +149,19 @@ class Pages:
         return text
 
     def _named(self, text: str) -> str:
-        """Who answers. Raises BadInput for what is no name, and in a study no id of Prolific."""
-        if self.study is None:
-            return person_name(text)
-        if not re.fullmatch(NAME, text):
-            raise BadInput(f"The participant is {text!r}.", "", "Open the study from Prolific again.")
-        return text
+        """Who answers. Raises BadInput for what is no name, and in a study for what it did not sign."""
+        return person_name(text) if self.participants is None else self.participants.named(text)
+
+    def _carried(self, annotator: str) -> str:
+        """The same, as pages and forms carry it."""
+        return annotator if self.participants is None else self.participants.carried(annotator)
 
     async def _form(self, request: Request) -> Form:
         values = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=1000)
-        return Form(self._named(values.get("annotator", [""])[0]), values)
+        annotator = self._named(values.get("annotator", [""])[0])
+        if self.participants is not None:
+            self.participants.answered(annotator, request)
+        return Form(annotator, self._carried(annotator), values)
 
     def export(self) -> int:
         """Write the results file; returns how many answers it has."""
@@ -194,7 +175,8 @@ class Pages:
     def _rendered(self, mode: str, annotator: str = "", concept: str = "", **values: Any) -> str:
         progress = self.store.progress(annotator) if annotator else None
         return self.page.render(
-            mode=mode, annotator=annotator, concept=concept, progress=progress, blurred=self.blurred, size=GRID,
+            mode=mode, annotator=self._carried(annotator) if annotator else "", shown=annotator, concept=concept,
+            progress=progress, blurred=self.blurred, size=GRID,
             begun=int(time.time()), background=concept == BACKGROUND,
             **({"grid": (), "marked": (), "answers": 0} | values),
             complete=f"{COMPLETE}{self.study.code}" if self.study else "",
@@ -204,7 +186,8 @@ class Pages:
         """The MTurk page with the first coming item's image, a form that posts to this server, and the next image
         preloaded. note: what others say of the image."""
         item, *after = coming
-        fields = {"item": item, "annotator": annotator, "begun": str(int(time.time())), "view": view}
+        carried = self._carried(annotator)
+        fields = {"item": item, "annotator": carried, "begun": str(int(time.time())), "view": view}
         progress = self.store.progress(annotator)
         flagged = self.store.flagged(annotator, item)
         bar = self.bar.render(fields=fields, annotator=annotator, progress=progress, note=note, flagged=flagged)
@@ -233,15 +216,13 @@ class Pages:
             self.store.assign(annotator, self.study.images, self.store.batch["workers"], self.study.hold)
 
     def start(self, request: Request) -> Response:
-        if self.study is None:
+        if self.participants is None:
             closed = self.store.closed()
             names = [*self.store.batch["concepts"], *({BACKGROUND} & self.candidates.keys())]
             left = [(name, sum(item not in closed for item in self.candidates.get(name, ()))) for name in names]
             return Response(self._rendered("start", open=left, waiting=self.waiting()), media_type="text/html")
-        words = [request.query_params.get(name, "") for name in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID")]
-        if not all(re.fullmatch(NAME, word) for word in words):
-            return PlainTextResponse("Open this page from Prolific: its address lacks PROLIFIC_PID.", 400)
-        return RedirectResponse(f"label?annotator={quote(words[0])}", 303)
+        name = self.participants.admitted(request.query_params)
+        return RedirectResponse(f"label?annotator={quote(self._carried(name))}", 303)
 
     def label(self, annotator: str) -> str:
         annotator = self._named(annotator)
@@ -290,7 +271,7 @@ class Pages:
         annotator, item = form.annotator, form.text("item")
         self._assign(annotator)
         if self.study is not None and item not in self.store.queue(annotator):
-            raise DriftlineError("This image was not given to you.", "", "Open the study from Prolific again.")
+            raise DriftlineError("This image was not given to you.", "", "Open your link again.")
         self.store.answer(annotator, item, form.texts("labels"), form.text("sensitive") == "yes", form.seconds)
         return form.back()
 
@@ -334,7 +315,7 @@ class Pages:
 def one_by_one(study: Study | None) -> None:
     """Raise DriftlineError in a study: its participants must not see the expected answer."""
     if study is not None:
-        raise DriftlineError("This page is not part of the study.", "", "Open the study from Prolific again.")
+        raise DriftlineError("This page is not part of the study.", "", "Open your link again.")
 
 
 def person_name(text: str) -> str:
@@ -365,6 +346,8 @@ class Form:
 
     annotator: str
     """who posts"""
+    carried: str
+    """the same, with the signature of a study"""
     values: dict[str, list[str]]
     """of each field"""
 
@@ -384,7 +367,7 @@ class Form:
 
     def back(self, concept: str = "") -> Response:
         """To the grid of a concept; without one to the page that the form came from: the conflicts, or one by one."""
-        annotator = quote(self.annotator)
+        annotator = quote(self.carried)
         view = "conflicts" if self.text("view") == "conflicts" else "label"
         place = f"grid?annotator={annotator}&concept={quote(concept)}" if concept else f"{view}?annotator={annotator}"
         return RedirectResponse(place, 303)

@@ -44,6 +44,7 @@ CREATE TABLE IF NOT EXISTS parts (
     undone INTEGER NOT NULL, PRIMARY KEY (annotator, item, page)
 );
 """  # answers on the grid of one concept, to images that stand in those of several
+TABLES = ("answers", "assigned", "skipped", "flagged", "shown", "parts")  # all of them hold names
 
 
 def with_parts(

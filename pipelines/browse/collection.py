@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -33,6 +33,7 @@ FACETS = {
 }
 LISTS = ("judge",)  # columns with several values for a photo
 COLUMNS = ("id", "uploaded", "precision", "title", "place", "page_url", "path", "shard", "member", "vector", *FACETS)
+OF_OWNERS = ("title", "place", "page_url", "path", "shard", "member", "vector", "uploader")  # of a withdrawn photo
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Source:
     """files on which the table depends"""
     settle: Callable[[str, str], None] | None = None
     """id and date → keeps the date of a photo that may be in several buckets"""
+    withdrawn: Callable[[], Container[str]] = frozenset
+    """ids of the photos that their owners have withdrawn by now"""
 
 
 class Collection:
@@ -127,7 +130,22 @@ class Collection:
         by_number = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
         for row in by_number.values():
             row |= {name: without_secrets(row[name]) for name in ("place", "page_url", "reason") if row[name]}
-        return [by_number[n] for n in numbers if n in by_number]
+        return self.hidden([by_number[n] for n in numbers if n in by_number])
+
+    def is_withdrawn(self, row: Row) -> bool:
+        """Whether the owner of a photo has withdrawn it, also while the page is open."""
+        return row["id"] in self.source.withdrawn()
+
+    def hidden(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows; of withdrawn photos only what counts need."""
+        withdrawn = self.source.withdrawn()
+        as_dropped = {"outcome": "dropped", "reason": "withdrawn"}
+        return [
+            row | dict.fromkeys(OF_OWNERS) | ({} if row["outcome"] == "dropped" else as_dropped)
+            if row["id"] in withdrawn
+            else row
+            for row in rows
+        ]
 
     def vector_rows(self) -> tuple[Ints, Ints]:
         """(photos that have a vector, the vectors' rows)."""

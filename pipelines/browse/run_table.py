@@ -16,6 +16,7 @@ from driftline.curate.encoders import Encoder
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import Reader
 from driftline.curate.metadata.released_ids import released_ids
+from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.retrieval.retrieve import FATES, text_encoder
 from driftline.curate.retrieval.vector_store import Store
 from driftline.curate.validation.answers.verdicts import BEST
@@ -136,11 +137,27 @@ def run_collection(context: Context) -> Collection:
         trace=lambda id_: trace(root, id_),
         inputs=inputs,
         settle=lambda id_, text: settle(settled_of(root), id_, text),
+        withdrawn=_withdrawn(root / NAME),
     )
     query = QUERY
     for name, order in (("$fates", FATES), ("$verdicts", BEST)):
         query = query.replace(name, "[" + ", ".join(f"'{value}'" for value in order) + "]")
     return Collection(source, database, query)
+
+
+def _withdrawn(path: Path) -> Callable[[], set[str]]:
+    """The ids of a list, which is read again when it has changed."""
+    stamps: list[tuple[int, int]] = []
+    ids: set[str] = set()
+
+    def now() -> set[str]:
+        if path.is_file() and (stamp := (path.stat().st_mtime_ns, path.stat().st_size)) not in stamps:
+            ids.clear()
+            ids.update(one.id for one in withdrawals(path))
+            stamps[:] = [stamp]
+        return ids
+
+    return now
 
 
 def _drops(root: Path) -> pa.Table:

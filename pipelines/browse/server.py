@@ -84,7 +84,8 @@ class Pages:
         return Asked.parse(words, self.collection.facets)
 
     def _row(self, number: int) -> dict[str, Any]:
-        rows = [self.seen[number]] if number in self.seen else self.collection.photos([number])
+        seen = [self.seen[number]] if number in self.seen else []
+        rows = self.collection.hidden(seen) or self.collection.photos([number])
         if not rows:
             raise BadInput(f"There is no photo {number}.")
         return rows[0]
@@ -141,6 +142,8 @@ class Pages:
 
     def thumb(self, number: int) -> Response:
         try:
+            if self.collection.is_withdrawn(self._row(number)):  # it may be in the cache
+                raise BadInput(f"The photo {number} was withdrawn.")
             picture = self.thumbnails.get(str(number), lambda: self._image(number))
         except BadInput as error:
             return JSONResponse({"error": str(error)}, 404)
@@ -171,7 +174,7 @@ class Pages:
 
     def trace(self, number: int) -> dict[str, Any]:
         """The history of one photo."""
-        if self.collection.source.trace is None:
+        if self.collection.source.trace is None or self.collection.is_withdrawn(self._row(number)):
             return {"lines": []}
         from driftline.pipelines.reporting.trace import text
 

@@ -54,7 +54,7 @@ def age(
         str | None, option("--columns", "YAML", "Columns with other names, as in '{time: ts, prediction: answer}'.")
     ] = None,
     period: Annotated[
-        str, option("--period", "UNIT", "month, week, day, year, N parts; auto: the longest of which there are four.")
+        str, option("--period", "UNIT", "month, week, day, year, N parts; auto: chosen by length and labels.")
     ] = "auto",
     until: Annotated[
         str | None, option("--until", "DATE", "Use only what was there on this day: predictions and labels.")
@@ -70,6 +70,9 @@ def age(
     ask: Annotated[
         int | None, option("--ask", "N", "Draw N predictions of the last period to label, into PAGE's folder.", min=1)
     ] = None,
+    runs: Annotated[
+        Path | None, option("--runs", "DIR", "Write each version as a run, which compare and report read.")
+    ] = None,
     title: Annotated[str, option("--title", None, "Title of the page.")] = "",
     as_json: Json = False,
 ) -> None:
@@ -82,6 +85,7 @@ def age(
     from driftline.eval.reporting.service_log.document import document
     from driftline.eval.reporting.service_log.metrics import metrics_text
     from driftline.eval.reporting.service_log.page import write
+    from driftline.eval.reporting.service_log.runs import write_runs
     from driftline.eval.reporting.service_log.sentences import answer
     from driftline.eval.service_log.age import aged as aged_of
 
@@ -89,6 +93,8 @@ def age(
         guarded_out(out, "age", ("", ".html"))
     if metrics is not None:
         guarded_out(metrics, suffixes=(".prom",), option="--metrics")
+    if runs is not None:
+        guarded_out(runs, "rows", option="--runs")
     if alarm is not None:
         limit_of(alarm)
     if ask is not None and out is None:
@@ -107,6 +113,10 @@ def age(
         if ask is not None:
             result["asked"], asked = _asked(aged, logs, mapped, page.parent, ask)
             text += asked
+    if runs is not None:
+        folders = [str(folder) for folder in write_runs(aged, runs)]
+        result["runs"] = folders
+        text.append(f"runs: {', '.join(folders)}")
     if metrics is not None:
         write_text(metrics, metrics_text(result))
     crossed = alarm is not None and result["alarm"]["crossed"]

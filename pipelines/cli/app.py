@@ -62,7 +62,7 @@ app = typer.Typer(
 def version(value: bool) -> None:
     """Print the version and exit."""
     if value:
-        from driftline.curate.core.digests import code_of
+        from driftline.curate.core.files.digests import code_of
 
         print(code_of())
         raise typer.Exit

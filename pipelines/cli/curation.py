@@ -107,7 +107,7 @@ def explore(
     "annotate",
     "driftline annotate photos2024 --open",
     panel="Label",
-    needs={"--count --public-url": "--study"},
+    needs={"--count --public-url --admit": "--study"},
 )
 def annotate(
     directory: RunFolder,
@@ -119,6 +119,9 @@ def annotate(
     ] = None,
     count: Annotated[int, option("--count", None, "--study: images for a participant.", min=1, max=500)] = 20,
     public_url: Annotated[str, option("--public-url", "URL", "--study: https address of the reverse proxy.")] = "",
+    admit: Annotated[
+        str, option("--admit", "WHO", "--study: all, links (one a participant), or prolific (whom its API knows).")
+    ] = "all",
     suggest: Annotated[str | None, option("--suggest", "JUDGE", "Show annotators what this judge says.")] = None,
     open_page: Open = False,
     sets: Sets = None,
@@ -130,7 +133,8 @@ def annotate(
     answers.
     """
     from driftline.pipelines.annotation.batches import export_all
-    from driftline.pipelines.annotation.server import application, study_address, study_of
+    from driftline.pipelines.annotation.server import application
+    from driftline.pipelines.annotation.study import study_address, study_of, write_links
     from driftline.pipelines.web.local_server import serve
 
     context = context_of_last(directory, sets, True)
@@ -141,13 +145,25 @@ def annotate(
             text = f"{n:,} answers in {path}\n{next_step('run', directory, *(f'--set={c}' for c in context.changes))}"
         show(as_json, {"answers": n, "out": str(path)}, text)
         return
-    rules, notes = None if study is None else study_of(study, count, public_url), list[str]()
+    rules = None if study is None else study_of(study, count, public_url, admit)
+    early, addressed = list[str](), False
+
+    def note(text: str) -> None:
+        """Print a line, after the address."""
+        if addressed:
+            print(text, file=sys.stderr)
+        else:
+            early.append(text)
 
     def say(url: str) -> None:
+        nonlocal addressed
         say_address(as_json, open_page)(url if rules is None else study_address(url, rules))
-        print(*notes, sep="\n", file=sys.stderr)
+        if rules is not None and admit == "links":
+            early.append(f"A link for each participant is in {write_links(context, url, rules)}; only you can read it.")
+        addressed = True
+        print(*early, sep="\n", file=sys.stderr)
 
-    serve(lambda taken: application(context, taken, host, rules, suggest, notes.append), port, say, host)
+    serve(lambda taken: application(context, taken, host, rules, suggest, note), port, say, host)
 
 
 @command(curation_app, "judges", "driftline judges photos2024", panel="Label", needs={"--port --host": "--serve"})
@@ -225,7 +241,8 @@ def batch(
     counts = write_batches(
         context, several(formats), out, images, hours, rules, predictions=predictions
     )  # fmt: skip
-    show(as_json, {"out": str(out), "batches": counts}, counts_text(counts, out))
+    notes = [path.read_text() for name in counts if (path := out / name / "README.txt").is_file()]
+    show(as_json, {"out": str(out), "batches": counts}, "\n".join([counts_text(counts, out), *notes]).rstrip())
 
 
 @command(

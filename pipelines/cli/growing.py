@@ -1,4 +1,4 @@
-"""`driftline grow`, `heal` and `withdraw`: a run whose source goes on, and whose photos may leave."""
+"""`driftline grow`, `heal`, `withdraw` and `forget`: a run whose source goes on, and what may leave it."""
 
 from __future__ import annotations
 
@@ -123,3 +123,35 @@ def withdraw_(
     if summary["release"] is not None:
         lines.append(f"Release {summary['release']} holds them: raise release.version before you publish again.")
     show(as_json, summary, "\n".join([*lines, next_step("run", directory)]))
+
+
+@command(living_app, "forget", "driftline forget photos2024 --yes", panel="Release")
+def forget_(
+    directory: RunFolder,
+    yes: Annotated[bool, option("--yes", None, "Delete what is listed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List what names the people who annotated, and their answers; after a release, delete it.
+
+    Nothing is deleted without --yes. Verdicts and counts stay: later releases have the same labels, and their card says
+    what was deleted. New answers count. After a kill the same command, or the next run, goes on.
+    """
+    from driftline.curate.validation.answers.standing import briefly
+    from driftline.pipelines.run.forgetting import forget
+
+    summary = forget(context_of_last(directory, None, as_json), yes)
+    lines = [f"{place['file']}  {place['holds']}" for place in summary["files"]]
+    what = f"{summary['answers']:,} answers of {summary['people']:,} people to {summary['images']:,} images"
+    if not lines:
+        lines = ["There is nothing to delete.", *briefly(directory)[1]]
+    elif yes:
+        lines += [f"deleted: {what}; verdicts and counts stay", next_step("run", directory)]
+    else:
+        lines += [f"to be deleted: {what}; verdicts and counts stay", "Add --yes to delete them."]
+    lines += [
+        f"{run} uses the same store: forget there first, or it asks again about images that only these people answered."
+        for run in summary["other_runs"]
+    ]
+    if summary["copy"] is not None:
+        lines.append(f"The copy in {summary['copy']} holds it until the next: driftline run {directory} --copy …")
+    show(as_json, summary, "\n".join(lines))

@@ -114,7 +114,7 @@ OURS = {
         "images, else text.",
         "driftline stream from-hub USER/NAME --time year --label kind --out S",
         {"config": None, "time_unit": "auto", **CUT},
-        ("time", "label", "x"),
+        ("time", "label", "x", "label_time"),
     ),
     "tic": Import(
         ("LISTS", "…_year2uids.json or .pkl, or a folder of YEAR.npy."),

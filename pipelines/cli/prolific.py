@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,10 +30,13 @@ MaxUsd = Annotated[float | None, option("--max-usd", "USD", "Refuse what costs m
 def _act(
     action: str, directory: Path, sets: list[str] | None, endpoint: str | None, as_json: bool, **more: Any
 ) -> None:
+    from driftline.curate.core.atomic_io import locked
     from driftline.pipelines.annotation.batches import prolific_action
 
-    result = prolific_action(context_of_last(directory, sets, as_json), action, endpoint=endpoint, **more)
-    facts = {n: ", ".join(f"{k} {v}" for k, v in value.items()) if action == "status" else value
+    context = context_of_last(directory, sets, as_json)
+    with nullcontext() if action == "status" else locked(directory / "prolific"):  # two commands would pay twice
+        result = prolific_action(context, action, endpoint=endpoint, **more)
+    facts = {n: ", ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else value
              for n, value in result.items()}  # fmt: skip
     lines = [f"{name}: {value}" for name, value in facts.items()]
     lines += [next_step("run", directory)] if action == "collect" else []

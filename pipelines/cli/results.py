@@ -34,7 +34,7 @@ def results(
     as_json: Json = False,
 ) -> None:
     """Write results for Every Eval Ever or Hugging Face's boards."""
-    from driftline.curate.metadata.column_mapping import is_utf8
+    from driftline.curate.core.outside.names import is_utf8
     from driftline.eval.reporting.files.result_formats import About, write_results
     from driftline.pipelines import VERSION
     from driftline.stream_builder.stream import Stream

@@ -256,7 +256,35 @@ def status(
         from driftline.curate.release.selection import few  # imports numpy
 
         lines.append(f"withdrawn: {len(withdrawn):,} photos, {few(withdrawn)} ({directory / NAME})")
-    show(as_json, document, "\n".join(lines))
+    people, more = _people(directory)
+    show(as_json, document | people, "\n".join([*lines, *more]))
+
+
+def _people(directory: Path) -> tuple[dict[str, Any], list[str]]:
+    """Alarms about participants, and what was deleted of people's answers or is being deleted: for --json, and as
+    lines."""
+    alarms: list[str] = []
+    if any((directory / "annotate").glob("*.alarms.json")):
+        from driftline.pipelines.annotation.study import alarms as of_study
+
+        alarms = of_study(directory)
+    deleted, lines = _deleted(directory)
+    return deleted | ({"alarms": alarms} if alarms else {}), [*alarms, *lines]
+
+
+def _deleted(directory: Path) -> tuple[dict[str, Any], list[str]]:
+    from driftline.curate.validation.answers import FORGOTTEN
+    from driftline.pipelines.run.state import INTENT
+
+    if (directory / INTENT).is_file():
+        line = f"answers are being deleted; that was interrupted. Go on: driftline forget {directory} --yes"
+        return {"deleting": True}, [line]
+    if not (directory / FORGOTTEN).is_file():
+        return {}, []
+    from driftline.curate.validation.answers.standing import briefly
+
+    entries, lines = briefly(directory)
+    return {"answers_deleted": entries}, lines
 
 
 @command(runs_app, "dropped", "driftline dropped photos2024 --stage filter", panel="Build")

@@ -173,6 +173,11 @@ def withdraw(run: Place, photos: Names, *, reason: str = "") -> Answer:
     return answer("withdraw", {"run": run, "photos": names, "reason": reason or None}, 2)
 
 
+def forget(run: Place, *, yes: bool = False) -> Answer:
+    """Names and answers of the people who annotated, listed; yes: deleted, while verdicts and counts stay."""
+    return _answered("forget", locals())
+
+
 def batch(
     run: Place, *, format: Names, out: str | Path, image_base_url: str | None = None, hours: float = 72.0,
     profile: str | None = None, endpoint: str | None = None, predictions: bool = False,

@@ -26,7 +26,7 @@ from driftline.curate.retrieval.candidates import check_enough
 from driftline.curate.retrieval.settings import BACKGROUND, RetrieveSettings
 from driftline.curate.sources.base import FileSource, TableSource, Workplace
 from driftline.curate.sources.folder import Folder
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.stage import MEMORY, Context
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.bucket import Bucket, settled_of
 
@@ -36,7 +36,7 @@ EXACT = ("minute", "second")  # precisions of a time that a clock showed
 
 def place_of(context: Context) -> Workplace:
     """Where the source works."""
-    return Workplace(context.root, context.root / "downloads")
+    return Workplace(context.root, context.root / "downloads", memory=context.root / MEMORY)
 
 
 def _here(context: Context) -> FileSource | None:

@@ -63,9 +63,17 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         people = f"{asked['images']:,} images × {asked['workers']} = {asked['answers']:,} answers"
         paid = f"${asked['usd']:,.2f} for paid workers with the fee of {asked['platform']}"
         add("people", f"{asked['word']} {people}, {duration(3600 * asked['hours'])}; {paid}, free by yourself")
+        least = f", less than the ${asked['least_an_hour']:,.2f} that it requires"
+        hourly = f"${asked['usd_an_hour']:,.2f} an hour{least if asked['usd_an_hour'] < asked['least_an_hour'] else ''}"
+        add("", f"pay: {hourly}; fee: {asked['fee']}")
         gold = f", gold {asked['gold']:,}" if asked["gold"] else ""
         routes = "".join(f", {route} {n:,}" for route, n in asked["routes"].items())
         add("", f"basis: {asked['known_by']}{routes}{gold}")
+        for judge in asked["judges"]:
+            price = (
+                "the first answers show the price" if judge["usd"] is None else f"{judge['word']} ${judge['usd']:,.2f}"
+            )
+            add("judge", f"{judge['name']}: {judge['questions']:,} questions; {price}")
     for line in lines_of(needs["again"]) if needs["again"] else ():
         add("again", line)
     if needs["reused"]:

@@ -25,12 +25,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from driftline.curate.core.atomic_io import check_format, json_value, read_object, sha256_file, write_json, writing
-from driftline.curate.core.digests import Content, files_of
 from driftline.curate.core.errors import BadConfig, BadInput, Busy, DriftlineError, IntegrityError, Unfinished, reason
+from driftline.curate.core.files.digests import Content, files_of
 from driftline.curate.core.outside.limits import DOCUMENT
 from driftline.curate.core.outside.names import inside
-from driftline.curate.core.outside.s3 import S3, client
+from driftline.curate.core.outside.s3 import DENIED, S3, client, code_of
 from driftline.pipelines.run.runner import alone
+from driftline.pipelines.run.stage import MEMORY
 from driftline.pipelines.run.state import done_marks
 
 FORMAT = 1
@@ -40,7 +41,6 @@ EVERY = 30.0  # seconds between two states of the copy; the end of a stage is on
 POLL = 0.5  # seconds between two looks at the stages
 TRIES = 5  # for a state that does not change while it is listed
 THREADS = 8  # requests at a time
-CACHE = "digests.sqlite"  # of this machine's files
 SHA256 = re.compile("[0-9a-f]{64}")
 GONE = ("NoSuchKey", "404")
 CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
@@ -108,7 +108,7 @@ class Copy:
             answer = self.server.put_object(Bucket=self.bucket, Key=self.prefix + LIST, Body=text.encode(), **condition)
             version = answer["ETag"]
         except ClientError as error:
-            if _code(error) not in CHANGED:
+            if code_of(error) not in CHANGED:
                 raise
             version, writer, files_there = self.read_list()
             if writer != self.writer:
@@ -133,7 +133,7 @@ class Copy:
         try:
             answer = self.server.get_object(Bucket=self.bucket, Key=self.prefix + LIST)
         except ClientError as error:
-            if _code(error) in GONE:
+            if code_of(error) in GONE:
                 return None, "", {}
             raise
         try:
@@ -156,7 +156,7 @@ class Copy:
         """Make the folder what the list says. Raises IntegrityError for other content, and errors of boto3."""
         wanted = {inside(self.folder, name, Path(LIST)): c for name, c in self.files.items()}
         for path in wanted:
-            if path.name.startswith(CACHE):
+            if path.name.startswith(MEMORY):
                 raise IntegrityError(f"{self.address} holds {path.name}, which is of one machine.", "", "Delete it.")
         for name in self._listed().keys() - self.files.keys():
             (self.folder / name).unlink()
@@ -186,7 +186,7 @@ class Copy:
         stamps = {}
         for path in files_of(self.folder):
             name = path.relative_to(self.folder)
-            if any(part.startswith(".") for part in name.parts) or name.name.startswith(CACHE):
+            if any(part.startswith(".") for part in name.parts) or name.name.startswith(MEMORY):
                 continue
             if self.leave is None or not path.is_relative_to(self.leave):
                 with suppress(FileNotFoundError):
@@ -341,10 +341,6 @@ def _stamp(path: Path) -> Stamp:
     return s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns
 
 
-def _code(error: Any) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
-
-
 @contextmanager
 def server_errors(copy: Copy) -> Iterator[None]:
     """Errors of the server and of the network as ours."""
@@ -354,7 +350,6 @@ def server_errors(copy: Copy) -> Iterator[None]:
     try:
         yield
     except (ClientError, BotoCoreError, Boto3Error) as error:
-        code = _code(error) if isinstance(error, ClientError) else ""
-        if code in ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "403"):
+        if (code := code_of(error)) in DENIED:
             raise BadConfig(f"{copy.address} cannot be used ({code}).", "", "Check the bucket and the keys.") from None
         raise Unfinished(f"{copy.address} is not up to date ({reason(error)}).", "", CONTINUE) from None

@@ -19,11 +19,13 @@ from typing import Any
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, no_link
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
 from driftline.curate.core.system.calls import lock
+from driftline.curate.validation.answers import FORGOTTEN
 from driftline.pipelines.run import attempt
 from driftline.pipelines.run.plan import FORCED, Plan, check_stages, confirm, damage_text, make, plan
 from driftline.pipelines.run.stage import Context, Stage
 from driftline.pipelines.run.state import (
     DONE,
+    INTENT,
     RECORD,
     StageState,
     begun_of,
@@ -36,7 +38,13 @@ from driftline.pipelines.run.state import (
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.bucket import Bucket
 
-OWN_FILES = (RECORD, "borders.json", "earlier.parquet")  # in the run folder, written under its lock only
+OWN_FILES = (
+    RECORD,
+    INTENT,
+    FORGOTTEN,
+    "borders.json",
+    "earlier.parquet",
+)  # in the run folder, written under its lock only
 
 
 @contextmanager
@@ -98,6 +106,10 @@ def run(
             settle(folder_of(context.root, stage.name))
         if others := left_over(context.root):
             run_log.say(others)
+        if (context.root / INTENT).is_file():
+            from driftline.pipelines.run.deleting import resume
+
+            resume(context)
         if before is not None:
             before()
         plans = plan(context, start, until)
@@ -145,10 +157,10 @@ def _stopped(stage: Stage) -> str:
 def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
     """planned: what was announced; None: to be skipped."""
     context, run_log = stage.context, stage.context.run_log
-    stage.prepare()
     forced = planned is not None and planned.because == FORCED
     if forced:
         stage = replace(stage, context=replace(context, fresh=True))
+    stage.prepare()
     retry = context.retry if stage.name == "fetch" else None
     state = StageState(stage)
     current = not forced and state.current

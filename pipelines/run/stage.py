@@ -17,6 +17,7 @@ from driftline.curate.fetch.outcome import NETWORK_REASONS
 from driftline.curate.store.database import Place
 from driftline.pipelines.config.schema import Config
 
+MEMORY = "digests.sqlite"  # in the run folder: what was read of files on this machine
 Records = tuple[tuple[str, str], ...]
 
 
@@ -98,7 +99,7 @@ class Context:
     retry: Retry | None = None
     """which misses of fetch are asked for again; None: those of an outage"""
     fresh: bool = False
-    """work as if the store were empty; what is new is kept in it"""
+    """work as if the store were empty and no file had been read; what is new is kept"""
 
     def store(self) -> Place | None:
         """The store of the run; None without one, and on a cluster, whose machines cannot share it."""
@@ -156,6 +157,10 @@ class Stage(ABC):
     def outside(self) -> list[Path]:
         """Files and folders outside the run that the output depends on."""
         return []
+
+    def sidecars(self) -> tuple[str, ...]:
+        """Suffixes of files below `outside` of which only the beginning decides."""
+        return ()
 
     def prepare(self) -> None:  # noqa: B027  most stages need nothing
         """Copy what `outside` names to this machine; runs before the fingerprint of the stage is computed."""

@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import check_version, fingerprint, read_json, sha256_file, sweep, write_json
-from driftline.curate.core.digests import Content, content_digest, files_of, full_digest, listing
 from driftline.curate.core.errors import DriftlineError, MissingFile
+from driftline.curate.core.files.digests import Content, content_digest, files_of, full_digest, full_digests, listing
 from driftline.curate.core.run_log import last_event
 from driftline.curate.core.system.own_code import codes_of
 from driftline.pipelines import VERSION
-from driftline.pipelines.run.stage import Stage
+from driftline.pipelines.run.stage import MEMORY, Stage
 from driftline.pipelines.stages import STAGES
 
 DONE, BEGUN, FILES, RECORD = "done.json", "begun.json", "files.json", "record.json"
+INTENT = "forgetting.json"  # in the run folder while answers are being deleted
 NUMBER = (int, float)
 # What done.json needs, its counts need, and begun.json may have.
 OF_DONE = {"stage": str, "fingerprint": str, "counts": dict, "seconds": NUMBER, "outside": list, "content": str}
@@ -155,11 +156,12 @@ class StageState:
     @cached_property
     def outside(self) -> Outside:
         """Name and digest of the files and folders outside the run that the output depends on. Raises MissingFile."""
-        paths, cache = self.stage.outside(), self.root / "digests.sqlite"
+        paths = self.stage.outside()
         if missing := [path for path in paths if not path.exists()]:
             name = missing[0].absolute()
             raise MissingFile(f"There is no {name}.", f"The stage {self.stage.name} reads it.", "Check the settings.")
-        return [[path.name, full_digest(path, cache)] for path in paths]
+        digests = full_digests(paths, self.root / MEMORY, self.stage.sidecars())
+        return [[path.name, digest] for path, digest in zip(paths, digests, strict=True)]
 
     @cached_property
     def mark(self) -> str | None:
@@ -220,7 +222,7 @@ class StageState:
                 if read_all:
                     return sha256_file(path) == content.sha256
                 is_later = done and facts.st_mtime_ns > done
-                return not is_later or full_digest(path, self.root / "digests.sqlite") == content.sha256
+                return not is_later or full_digest(path, self.root / MEMORY) == content.sha256
             except (OSError, ValueError):  # ValueError: a name that no file can have
                 return False
 
@@ -287,6 +289,13 @@ class StageState:
             shutil.rmtree(work, ignore_errors=True)
         write_json(work / BEGUN, begun)
         return work, spent
+
+    def amend(self) -> None:
+        """Take finished output as it is now, after it was changed on purpose: later stages are then done again."""
+        files = listing(self.folder)
+        write_json(self.folder / FILES, {name: [c.size, c.sha256] for name, c in files.items()})
+        if self.done is not None:
+            write_json(self.folder / DONE, {**self.done, "content": content_digest(files)})
 
     def stop(self, work: Path, because: str) -> None:
         """Write why unfinished work stopped."""

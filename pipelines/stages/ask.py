@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import BadInput
 from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.answers import FORGOTTEN
 from driftline.curate.validation.judging.settings import key_of
 from driftline.pipelines.run.stage import Context, Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.embed import spec_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from driftline.curate.store.answers import Answers
+    from driftline.curate.validation.answers.standing import Standing
     from driftline.curate.validation.judging.panel import Panel
 
 
@@ -214,6 +216,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     from driftline.curate.store.answers import Answers, options_of
     from driftline.curate.store.database import Place
     from driftline.curate.validation.answers.answers import worker_key
+    from driftline.curate.validation.answers.standing import deletions
 
     folder = context.root / "batches"
 
@@ -225,7 +228,22 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
 
     options = options_of(context.config.retrieve.complete_concepts())
     place = context.store() or Place(folder)
-    return Answers(place, folder, options, digests, worker_key(context.root, make))
+    since = max((entry["time"] for entry in deletions(context.root)), default=0)
+    return Answers(place, folder, options, digests, worker_key(context.root, make), since)
+
+
+def standing_of(context: Context) -> Standing:
+    """The verdicts whose answers were deleted, for the photos and the page of a run now."""
+    import pyarrow.parquet as pq
+
+    from driftline.curate.store.answers import options_of
+    from driftline.curate.validation.answers.standing import Standing, standing
+    from driftline.pipelines.run.state import folder_of
+
+    if not (context.root / FORGOTTEN).is_file():
+        return Standing()
+    photos = pq.ParquetFile(folder_of(context.root, "bucket") / "members.parquet").read(["id", "sha256"])
+    return standing(context.root, photos, options_of(context.config.retrieve.complete_concepts()))
 
 
 def gold_of(

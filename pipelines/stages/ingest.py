@@ -12,7 +12,7 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.outside.s3 import fetch
 from driftline.curate.sources.base import FileSource, Workplace
 from driftline.pipelines.run.attempt import earlier_of
-from driftline.pipelines.run.stage import Counts, Records, Stage
+from driftline.pipelines.run.stage import MEMORY, Counts, Records, Stage
 
 ROWS = 65_536  # records a part
 
@@ -40,12 +40,19 @@ class Ingest(Stage):
             return earlier
         return self.context.config.collection.inputs(self._place()) + earlier
 
+    def sidecars(self) -> tuple[str, ...]:
+        """Those of the source."""
+        return self.context.config.collection.sidecars
+
     def check(self) -> None:
         """The source is there."""
         self.outside()
 
     def prepare(self) -> None:
-        """Download the metadata from S3, unless it is here already; let a live source get ready."""
+        """Download the metadata from S3, unless it is here already; let a live source get ready. Begin without what was
+        read before, if the run does."""
+        if self.context.fresh:
+            (self.context.root / MEMORY).unlink(missing_ok=True)
         if (remote := self._remote()) is not None:
             fetch(remote.path, self._place().work, remote.s3, self.context.run_log)
         self.context.config.collection.prepare(self._place())
@@ -65,7 +72,7 @@ class Ingest(Stage):
 
     def _place(self) -> Workplace:
         root = self.context.root
-        return Workplace(root, root / "downloads", self.context.executor.workers)
+        return Workplace(root, root / "downloads", self.context.executor.workers, root / MEMORY)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet; rejects/left_out.parquet: files that are no

@@ -89,7 +89,7 @@ class Publish(Stage):
             store=context.store(),
             requested=config.collection.requested,
             names=self._names(inputs),
-            people=_people(inputs["tally"] / "answers.parquet"),
+            people=_people(inputs["tally"]),
         )
         return Counts(*compose(collection, config.seed, self._provenance(inputs), out))
 
@@ -151,7 +151,7 @@ class Publish(Stage):
             "prompts": {c.name: list(c.prompts) for c in config.retrieve.concepts},
             "near_copies": config.release.model_dump(include={"near_copies", "copy_bits", "copy_cosine"}),
             "validation": config.validation.model_dump(include=rules),
-            "agreement": _agreement(inputs["tally"] / "agreement.json"),
+            "agreement": agreement_of(inputs["tally"]),
             "contradicted_dates": self._contradicted(inputs["filter"]),
             "undecided": read_json(inputs["bucket"] / "undecided.json"),
             **joined,
@@ -176,25 +176,27 @@ class Publish(Stage):
         return contradicted(extra for table in tables for extra in table["extra"].to_pylist())
 
 
-def _people(path: Path) -> dict[str, int] | None:
-    """id → answers that count; None if no workers were asked."""
-    if not path.is_file():
+def _people(tallied: Path) -> dict[str, int] | None:
+    """id → answers that count, also deleted ones; None if no workers were asked."""
+    if not (tallied / "answers.parquet").is_file():
         return None
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from driftline.curate.core.parsing import rows_of
+    from driftline.curate.validation.answers.standing import people_of
 
-    answers = pq.read_table(path, columns=["id", "fault"])
-    counts = answers.filter(pc.is_null(answers["fault"])).group_by("id").aggregate([([], "count_all")])
-    return dict(rows_of(counts, "id", "count_all"))
+    counts = people_of(pq.read_table(tallied / "answers.parquet", columns=["id", "fault"]))
+    if (stood := tallied / "standing.parquet").is_file():
+        counts |= dict(rows_of(pq.read_table(stood), "id", "people"))
+    return counts
 
 
-def _agreement(path: Path) -> dict[str, Any] | None:
-    """κ, α, pairs and gold questions, without data of single workers; None if no workers were asked."""
-    if not path.is_file():
+def agreement_of(tallied: Path) -> dict[str, Any] | None:
+    """κ, α, pairs and gold questions, without data of single workers; None if no workers were asked. tallied: folder of
+    the stage tally."""
+    if not (tallied / "agreement.json").is_file():
         return None
-    summary = read_json(path)
+    summary = read_json(tallied / "agreement.json")
     workers = summary.pop("workers", [])
     gold = [(w["gold_answers"], w["gold_right"]) for w in workers if w.get("gold_answers")]
     answers = sum(n for n, _ in gold)

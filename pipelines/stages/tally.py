@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from driftline.curate.core.atomic_io import read_json, write_parquet
+from driftline.curate.validation.answers import FORGOTTEN
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
-from driftline.pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of, results_files
+from driftline.pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of, results_files, standing_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,8 +48,10 @@ class Tally(Stage):
         return 2 if other or section.workers >= 2 * section.agree else 1
 
     def outside(self) -> list[Path]:
-        """The answer files."""
-        return results_files(self.context)
+        """The answer files, and what stands of deleted ones."""
+        stands = self.context.root / FORGOTTEN
+        crowd = self.context.config.validation.method == "crowd"
+        return results_files(self.context) + ([stands] if crowd and stands.is_file() else [])
 
     def prepare(self) -> None:
         """Write the results files of the local page: a server that was killed did not."""
@@ -148,7 +151,7 @@ class Tally(Stage):
             return batch_of(context, items, inputs, folder, earlier, before)
 
         key = worker_key(context.root)
-        lines = read_lines(self.outside())
+        lines = read_lines(results_files(context))
         section = context.config.validation
         opinions = pq.read_table(inputs["ask"] / "opinions.parquet") if section.judges else None
         panel = None if opinions is None else panel_of(context, inputs, opinions)
@@ -157,5 +160,5 @@ class Tally(Stage):
         answers.take_lines(lines)
         return Crowd(
             context.root, inputs["ask"], section, key, lines, write_batch, run_log=context.run_log, stored=answers,
-            panel=panel,
+            panel=panel, standing=standing_of(context),
         )  # fmt: skip

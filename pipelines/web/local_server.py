@@ -39,6 +39,7 @@ def guarded(
     public: str = "",
     largest: int = BODY,
     programs: bool = False,
+    secret: str = "",
 ) -> tuple[ASGIApp, str]:
     """(app, path to open): all paths of `app` behind a new secret, which is the first part of the path.
 
@@ -48,8 +49,9 @@ def guarded(
     command: it printed the address. styles: hashes of allowed inline styles. host: a further name or address of this
     server. public: the address that a reverse proxy gives this server, such as https://labels.example.org; "": none.
     largest: bytes of a body. programs: programs write, too: they send no origin, as every browser does.
+    secret: of links that stay valid; "": a new one.
     """
-    secret = secrets.token_urlsafe(16)
+    secret = secret or secrets.token_urlsafe(16)
     policy = POLICY.replace("style-src 'self'", " ".join(("style-src 'self'", *styles)))
     hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost", host)}
     origins = {f"http://{host}" for host in hosts}

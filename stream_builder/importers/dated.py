@@ -48,6 +48,8 @@ class Dated:
     """(N,) samples with the same name are on one side; "" is a group of its own; None: not known"""
     classes: Sequence[str] | None = None
     """class names in the order of their labels; None: the labels that occur, sorted"""
+    label_time: npt.NDArray[np.int64] | None = None
+    """(N,) seconds UTC when labels come, as in `Split`; None: with their samples"""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,9 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
             rows = of_step[side[of_step] == part]
             if len(rows):
                 groups = None if group is None else group[rows]
-                splits[part] = Split(pick(data.x, order[rows]), y[rows], ids[rows], time[rows], groups)
+                late = None if data.label_time is None else data.label_time[order[rows]]
+                x = pick(data.x, order[rows])
+                splits[part] = Split(x, y[rows], ids[rows], time[rows], groups, label_time=late)
         steps.append(Step(index, name, splits))
     facts = {**facts, "period": cut.period, **drawn(cut.seed), **notes}
     return Stream(data.name, steps, names, facts=facts)
@@ -157,17 +161,20 @@ def times_of(values: Sequence[Any], what: Callable[[int], str], unit: str = "aut
 
 
 def seconds_of_column(
-    column: pa.ChunkedArray, row_of: Callable[[int], str], like: pa.ChunkedArray | None = None
+    column: pa.ChunkedArray, row_of: Callable[[int], str], like: pa.ChunkedArray | None = None, unit: str = "auto"
 ) -> npt.NDArray[np.int64]:
     """(N,) seconds UTC of a column of times of any kind: as `times_of`, and a column of whole numbers from 1000 to 2999
     has years. row_of: names a row, for messages. like: whole numbers in the same unit, which decide it in place of the
-    column's own. Raises BadInput for a row without time, and for numbers that are no seconds."""
+    column's own. unit: as for `times_of`. Raises BadInput for a row without time, and for numbers that are no
+    seconds."""
     if column.null_count:
         empty = pc.index(pc.is_null(column), True).as_py()
         raise BadInput(f"{row_of(empty)}: time is empty.", "Expected a value in every row.")
     if not pa.types.is_integer(column.type):
         moments = _moments(column)
-        return times_of(column.to_pylist(), row_of) if moments is None else moments
+        return times_of(column.to_pylist(), row_of, unit) if moments is None else moments
+    if unit != "auto":
+        return times_of(column.to_pylist(), row_of, unit)
     values = column.to_numpy().astype(np.int64)
     units = values if like is None else like.to_numpy().astype(np.int64)
     if not len(units) or (units.min() >= YEARS[0] and units.max() <= YEARS[1]):
@@ -202,11 +209,16 @@ def _check_seconds(values: npt.NDArray[np.int64], row_of: Callable[[int], str], 
 
 
 def label_times(
-    column: pa.ChunkedArray, times: pa.ChunkedArray, seconds: npt.NDArray[np.int64], row_of: Callable[[int], str]
+    column: pa.ChunkedArray,
+    times: pa.ChunkedArray,
+    seconds: npt.NDArray[np.int64],
+    row_of: Callable[[int], str],
+    unit: str = "auto",
 ) -> npt.NDArray[np.int64]:
     """(N,) seconds UTC when labels come; `NEVER` where the column has no time: null, NaT, NaN, infinity, or a text of
     `NO_TIME`. times: the column with the times of their samples, whose unit holds for numbers here, and (N,) seconds
-    of it. Raises BadInput naming the first row that has no such value, or one before its sample's time."""
+    of it. unit: that unit, if it was named. Raises BadInput naming the first row that has no such value, or one before
+    its sample's time."""
     none: Any = None
     if pa.types.is_floating(column.type):
         none = pc.or_(pc.is_nan(column), pc.equal(column, np.inf))
@@ -222,7 +234,7 @@ def label_times(
             there = pc.ceil(there).cast(pa.int64())
     late = np.full(len(seconds), NEVER)
     like = times if numbers and pa.types.is_integer(there.type) else None
-    late[rows] = seconds_of_column(there, lambda row: f"{row_of(int(rows[row]))}, label_time", like)
+    late[rows] = seconds_of_column(there, lambda row: f"{row_of(int(rows[row]))}, label_time", like, unit)
     if (early := late < seconds).any():
         row = int(early.argmax())
         problem = f"{row_of(row)}: label_time is {column[row].as_py()}, and its sample's time is {times[row].as_py()}."

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
+from driftline.curate.core.outside.http import limit_hub
 from driftline.curate.core.outside.tables import BoundedParquet, check_offsets, readable
-from driftline.stream_builder.importers.dated import Cut, Dated, stream_of, texts_of, times_of
+from driftline.stream_builder.importers.dated import Cut, Dated, label_times, stream_of, texts_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.stream import Array, Stream
 
@@ -40,11 +41,13 @@ def from_hub(
     test_share: float = 0.3,
     seed: int = 0,
     work: Path | None = None,
+    label_time: str | None = None,
 ) -> Stream:
     """A Hugging Face data set of images or texts with a date and a label column; shards are read one after the other.
 
     path: a folder of Parquet or Arrow files, or USER/NAME on the Hub (HF_ENDPOINT, HF_TOKEN as usual). time, label:
-    columns; x: the column of images or texts (default: the only column of images, else text). config: one of the data
+    columns; x: the column of images or texts (default: the only column of images, else text); label_time: of the times
+    when labels come (`dated.label_times`). config: one of the data
     set's configurations. Splits train, validation and test are kept if there is a test split. work: folder for the
     encoded images (default: a temporary one, until the process ends). Raises MissingFile, BadInput, BadConfig.
     """
@@ -54,7 +57,7 @@ def from_hub(
     folder.mkdir(parents=True, exist_ok=True)
     if work is None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    reader = _Reader(time, label, x, folder, size)
+    reader = _Reader(time, label, x, folder, size, label_time)
     for name, shard in _shards(path, config, folder):
         reader.read(name, shard)
     return reader.stream(
@@ -65,10 +68,11 @@ def from_hub(
 class _Reader:
     """Collects the columns of all shards; images go to one file per shard, texts stay in memory."""
 
-    def __init__(self, time: str, label: str, x: str | None, folder: Path, size: int) -> None:
-        self.time, self.label, self.x, self.folder, self.size = time, label, x, folder, size
+    def __init__(self, time: str, label: str, x: str | None, folder: Path, size: int, late: str | None) -> None:
+        self.time, self.label, self.x, self.folder, self.size, self.late = time, label, x, folder, size, late
         self.times: list[Any] = []
         self.labels: list[Any] = []
+        self.moments: list[tuple[pa.Array, pa.Array]] = []
         self.texts: list[str] = []
         self.ids: list[str] = []
         self.sides: list[str] = []
@@ -78,7 +82,7 @@ class _Reader:
     def read(self, name: str, shard: Path) -> None:
         """Add all rows of a shard. name: relative to the data set, for ids and the side."""
         schema, batches = _open_shard(shard)
-        for column in (self.time, self.label, *([self.x] if self.x else [])):
+        for column in (self.time, self.label, *filter(None, (self.x, self.late))):
             if (times := schema.names.count(column)) != 1:
                 many = "more than one" if times else "no"
                 raise BadInput(f"{name} has {many} column {column!r}.", f"It has {', '.join(schema.names)}.")
@@ -88,8 +92,10 @@ class _Reader:
         side = next((SIDES[p] for p in _words(name) if p in SIDES), "")
         row = 0
         with readable(shard, "Expected a shard of a Hugging Face data set."), _file(self, name, is_image) as images:
-            for batch in batches([self.time, self.label, self.x]):
+            for batch in batches([self.time, self.label, self.x, *([self.late] if self.late else [])]):
                 check_offsets(batch.columns)
+                if self.late:
+                    self.moments.append((batch.column(self.time), batch.column(self.late)))
                 self.times += batch.column(self.time).to_pylist()
                 self.labels += [_named(value, class_names) for value in batch.column(self.label).to_pylist()]
                 self._add(batch.column(self.x), images, name, row)
@@ -132,6 +138,15 @@ class _Reader:
             return f"{name}, {self.ids[row].rpartition('-')[0]}, row {self.ids[row].rpartition('-')[2]}"
 
         time = times_of(self.times, what, unit)
+        late = None
+        if self.late:
+            kinds = ", ".join(sorted({str(column.type) for pair in self.moments for column in pair}))
+            try:
+                times, comes = (pa.chunked_array(list(columns)) for columns in zip(*self.moments, strict=True))
+            except pa.ArrowInvalid:
+                problem = f"{name}: {self.time} or {self.late} is of another type in another shard ({kinds})."
+                raise BadInput(problem, "Expected one type for each.") from None
+            late = label_times(comes, times, time, what, unit)
         labels = texts_of(self.labels, what, self.label)
         longest = max(map(len, self.texts), default=0)
         if longest * 4 * len(self.texts) > MOST_TEXT:
@@ -150,7 +165,9 @@ class _Reader:
             "licence": "see the data set's card",
             "columns": f"time {self.time}, label {self.label}, samples {self.x}",
         }
-        return stream_of(Dated(name.replace("/", "-"), samples, labels, self.ids, time, side), cut, facts)
+        return stream_of(
+            Dated(name.replace("/", "-"), samples, labels, self.ids, time, side, label_time=late), cut, facts
+        )
 
 
 def _file(reader: _Reader, name: str, is_image: bool) -> Any:
@@ -184,10 +201,14 @@ def _shards(path: Path, config: str | None, folder: Path) -> Iterator[tuple[str,
 
     repo, api = str(path), HfApi(os.environ.get("HF_ENDPOINT"))
     try:
-        files, revision = api.list_repo_files(repo, repo_type="dataset"), None
-        if not any(name.endswith(".parquet") for name in files):
-            files, revision = api.list_repo_files(repo, repo_type="dataset", revision=CONVERTED), CONVERTED
-        for name in _of_config(sorted(name for name in files if name.endswith(".parquet")), config, repo):
+        limit_hub()
+        for branch in (None, CONVERTED):
+            # One commit throughout, of which each name counts once, whatever pages the list has.
+            revision = api.repo_info(repo, repo_type="dataset", revision=branch).sha
+            files = sorted(set(api.list_repo_files(repo, repo_type="dataset", revision=revision)))
+            if shards := [name for name in files if name.endswith(".parquet")]:
+                break
+        for name in _of_config(shards, config, repo):
             local = api.hf_hub_download(repo, name, repo_type="dataset", revision=revision, local_dir=folder / "shards")
             yield name, Path(local)
             Path(local).unlink()

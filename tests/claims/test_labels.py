@@ -14,7 +14,7 @@ from support.campaigns import Campaign, answers_table, coverage
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.store.answers import _changes, options_of
+from driftline.curate.store.answers import options_of, page_changes
 from driftline.curate.validation.answers.agreement import Answers, dawid_skene, one_coin, worker_table
 from driftline.curate.validation.answers.answers import ANSWERS, read_answers
 from driftline.curate.validation.answers.verdicts import agreement, people_say, tally, verdict
@@ -271,13 +271,13 @@ class TestPages:
 
     def test_who_did_not_see_an_option_has_not_answered_it(self) -> None:
         old, new = options_of(self.CONCEPTS[:1]), options_of(self.CONCEPTS)
-        assert _changes(old, new) == "'car' is new"
-        assert not _changes(new, new)
-        assert not _changes(new, old), "ticks of an option that is gone are left out"
+        assert page_changes(old, new) == "'car' is new"
+        assert not page_changes(new, new)
+        assert not page_changes(new, old), "ticks of an option that is gone are left out"
 
     def test_another_text_is_another_option(self) -> None:
         other = options_of((self.CONCEPTS[0], Concept(name="car", prompts=("car",), examples=("taxi",))))
-        assert _changes(other, options_of(self.CONCEPTS)) == "the text of 'car' has changed"
+        assert page_changes(other, options_of(self.CONCEPTS)) == "the text of 'car' has changed"
 
 
 class TestStudent:

@@ -25,6 +25,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.pipelines.cli.imports import OURS, _function, import_app
 from driftline.stream_builder.importers import IMPORTERS
 from driftline.stream_builder.importers.dated import Cut, Dated, stream_of, times_of
+from driftline.stream_builder.step import NEVER
 from driftline.stream_builder.stream import SPLITS, Stream
 
 YEARS = (2012, 2013, 2015)
@@ -502,3 +503,25 @@ def test_a_hub_data_sets_column_unit_and_configuration_are_chosen(tmp_path: Path
     ]
     document(*words, *chosen[:4], "--time-unit", "us", "--out", tmp_path / "us")
     assert [step.name for step in Stream.load(tmp_path / "us").steps] == ["1970"]
+
+
+@pytest.mark.parametrize("unit", ["auto", "ms"])
+def test_a_hub_data_set_says_when_its_labels_come(unit: str, tmp_path: Path) -> None:
+    """In the unit of the times; a label without a time never comes. Two shards: the order of time is not theirs."""
+    per = 1 if unit == "auto" else 1000
+    (tmp_path / "data").mkdir()
+    rows = [(1_500_000_000, None), (1_400_000_000, 1_400_000_500), (1_450_000_000, 2_000_000_000)]
+    for number, part in enumerate((rows[:1], rows[1:])):
+        checked = pa.array([late and late * per for _, late in part], pa.int64())
+        times = {"text": [str(when) for when, _ in part], "when": [when * per for when, _ in part]}
+        columns = times | {"topic": ["x"] * len(part), "checked": checked}
+        pq.write_table(pa.table(columns), tmp_path / "data" / f"{number}.parquet")
+    words = ("stream", "from-hub", tmp_path / "data", "--time", "when", "--label", "topic", "--test-share", 0)
+    document(*words, "--time-unit", unit, "--label-time", "checked", "--out", tmp_path / "out")
+    split = Stream.load(tmp_path / "out").flat("train")
+    assert split.label_time is not None
+    late = {str(when): NEVER if late is None else late for when, late in rows}
+    assert dict(zip(split.x.tolist(), split.label_time.tolist(), strict=True)) == late
+    pq.write_table(pa.table(columns | {"when": [1_500_000_000 * per] * 2}), tmp_path / "data" / "0.parquet")
+    with pytest.raises(BadInput, match=r"0\.parquet, row 0: label_time is 14.*, and its sample's time is 15"):
+        IMPORTERS["hub"](tmp_path / "data", "when", "topic", label_time="checked", time_unit=unit)

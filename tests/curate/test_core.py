@@ -15,15 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.curate.core import digests
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_bytes, sweep, write_bytes, writing
-from driftline.curate.core.digests import content_digest, full_digest, listing, quick_digest
 from driftline.curate.core.errors import BadInput, DriftlineError, UnknownName, explained
+from driftline.curate.core.files import digests
+from driftline.curate.core.files import memory as file_memory
+from driftline.curate.core.files.digests import content_digest, full_digest, full_digests, listing, quick_digest
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.shards import write_tar
 from driftline.curate.metadata.columns import ID, safe_id
+from driftline.curate.sources.folder import Folder
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_a_full_digest_sees_every_byte_of_a_file_and_a_folder(tmp_path: Path) ->
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, False]
 
 
-@pytest.mark.parametrize("name", ["a.xmp", "b.XMP"])
+@pytest.mark.parametrize("name", ["a.xmp", "b.XMP", "a.jpg.json"])
 def test_of_a_huge_sidecar_the_beginning_and_the_size_are_its_digest(name: str, tmp_path: Path) -> None:
     """Its date is read from there. A hole on the disk: reading it all would take seconds."""
     path, photo = tmp_path / "photos" / name, tmp_path / "photos" / "a.jpg"
@@ -102,7 +104,7 @@ def test_of_a_huge_sidecar_the_beginning_and_the_size_are_its_digest(name: str, 
     path.write_bytes(b"<x/>")
 
     def both() -> list[str]:
-        return [full_digest(place, tmp_path / "cache") for place in (path, path.parent)]
+        return full_digests([path, path.parent], tmp_path / "cache", Folder.sidecars)
 
     assert both()[0] == sha256_bytes(b"<x/>"), "an ordinary one is read whole"
     results = [both()]
@@ -115,13 +117,14 @@ def test_of_a_huge_sidecar_the_beginning_and_the_size_are_its_digest(name: str, 
     assert len({of_file for of_file, _ in results}) == len({of_folder for _, of_folder in results}) == 4
     other = tmp_path / "photos" / "large.jpg"
     write_bytes(other, b"x" * (3 << 20))
-    assert full_digest(other, tmp_path / "cache") == sha256_bytes(b"x" * (3 << 20)), "other files are read whole"
+    (digest,) = full_digests([other], tmp_path / "cache", Folder.sidecars)
+    assert digest == sha256_bytes(b"x" * (3 << 20)), "other files are read whole"
 
 
 def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "photo"
     write_bytes(path, b"1")
-    monkeypatch.setattr(digests, "UNSETTLED", -60.0)  # as if it had been written long ago
+    monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)  # as if it had been written long ago
     first = full_digest(path, tmp_path / "cache")
     monkeypatch.setattr(digests, "sha256_file", lambda path: pytest.fail("it was read again"))
     assert full_digest(path, tmp_path / "cache") == first
@@ -136,7 +139,7 @@ def test_a_cache_that_cannot_be_used_costs_time_only(cache: str, tmp_path: Path)
 
 
 def test_a_cache_that_a_full_disk_cannot_hold_costs_time_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digests, "UNSETTLED", -60.0)
+    monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)
     cache = tmp_path / "cache"
     for i in range(100):
         write_bytes(tmp_path / "photos" / f"{'a long name ' * 15}{i}", b"1")

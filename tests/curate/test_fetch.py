@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -20,10 +21,10 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import native
 from driftline.curate.fetch.img2dataset import client
+from driftline.curate.fetch.job import COLUMNS
 from driftline.curate.fetch.outcome import Download
 from driftline.curate.fetch.run import FetchSettings, fetch
 from driftline.curate.fetch.settings import yfcc_hash
-from driftline.curate.fetch.shard import COLUMNS
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.local_files import cell_path
 from driftline.curate.images.shards import read_images, read_tar, write_tar
@@ -222,7 +223,7 @@ def test_a_host_that_lets_us_wait_holds_up_no_other(server: FaultServer, tmp_pat
         arrived.append(row)
         assert (outcome.fault is None) == (row >= 30)
 
-    native.download([(i, str(url)) for i, url in enumerate(urls)], rules, keep)
+    asyncio.run(native.download([(i, str(url)) for i, url in enumerate(urls)], rules, keep))
     assert sorted(arrived) == list(range(60))
     assert all(row >= 30 for row in arrived[4:34]), "four are asked at once, then their host is left alone"
     asked = sum(server.asked[f"/later/{i}"] for i in range(30))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import flickr_server
 from support.faults import FaultServer, picture
-from support.flickr_server import FlickrServer, photo
+from support.flickr_server import FlickrServer, failed, photo
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
 from driftline.curate.core.outside import http
@@ -53,7 +55,7 @@ def read(server: FlickrServer, work: Path, **more: Any) -> pa.Table:
 
 def ledger(made: Flickr, work: Path) -> list[dict[str, Any]]:
     folder = made.ledger(Workplace(work=work))
-    found = [json.loads(path.read_text()) for path in sorted(folder.iterdir())]
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
     return [entry for entry in found if not entry["halved"]]
 
 
@@ -108,6 +110,18 @@ def test_what_even_that_cannot_show_is_on_record(serve: Serve, tmp_path: Path) -
     assert (entry["total"], entry["unique"]) == (5000, 4000)
 
 
+def test_a_page_that_is_missing_costs_no_photo(serve: Serve, tmp_path: Path) -> None:
+    empty = {"photos": {"page": 2, "pages": 3, "perpage": 500, "total": 1200, "photo": []}, "stat": "ok"}
+    server = serve([photo(i, START + i % 1000) for i in range(1200)], fail={2: (200, json.dumps(empty).encode())})
+    assert len(set(read(server, tmp_path)["id"].to_pylist())) == 1200
+
+
+def test_totals_that_change_under_way_cost_no_photo(serve: Serve, tmp_path: Path) -> None:
+    changing = itertools.cycle((-900, 0, 700, -1))
+    server = serve([photo(i, START + i % 1000) for i in range(3200)], lie=lambda n: max(0, n + next(changing)))
+    assert len(set(read(server, tmp_path)["id"].to_pylist())) == 3200
+
+
 def test_pages_that_come_twice_give_each_photo_once(serve: Serve, tmp_path: Path) -> None:
     server = serve([photo(i % 600, START + i % 600) for i in range(1200)])
     table = read(server, tmp_path)
@@ -152,7 +166,11 @@ def test_a_busy_server_is_asked_again(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "message"), [("", "FLICKR_API_KEY is not set"), ("stolen-key", "refuses the key: Invalid API Key …")]
+    ("key", "message"),
+    [
+        ("", "FLICKR_API_KEY is not set"),
+        ("stolen-key", r"refuses the key: Invalid API Key \(Key has invalid format\) …"),
+    ],
 )
 def test_the_key_comes_from_the_environment_and_is_in_no_message(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, message: str
@@ -170,7 +188,103 @@ def test_case_28_a_key_that_has_expired_is_one_sentence(serve: Serve, tmp_path: 
     answer = json.dumps({"stat": "fail", "code": code, "message": words}).encode()
     with pytest.raises(BadConfig) as refusal:
         read(serve([photo(1, START)], fail={1: (200, answer)}), tmp_path)
-    assert str(refusal.value) == f"Flickr refuses the key: {words}. Check FLICKR_API_KEY."
+    assert str(refusal.value) == (
+        f"Flickr refuses the key: {words}. Check FLICKR_API_KEY: only Pro accounts have keys."
+    )
+
+
+def test_a_key_that_expires_halfway_keeps_what_was_read(serve: Serve, tmp_path: Path) -> None:
+    server = serve([photo(i, START + i % 1000) for i in range(7000)])
+    server.fail = {9: (200, json.dumps({"stat": "fail", "code": 100, "message": "Invalid API Key"}).encode())}
+    with pytest.raises(BadConfig, match="refuses the key"):
+        read(server, tmp_path)
+    windows = {path.name for path in tmp_path.rglob("*-*.json")}
+    assert windows
+    before = len(server.queries)
+    assert len(read(server, tmp_path)) == 7000
+    asked = {f"{q['min_upload_date']}-{int(q['max_upload_date']) + 1}-" for q in server.queries[before:]}
+    assert not {name for name in windows if name.startswith(tuple(asked))}
+
+
+BAD = {  # answer to a search → what ends the run; "" for one after which it goes on
+    "html": ((200, b"<!DOCTYPE html><html>"), r"6 times in a row \(not_json\)"),
+    "an error inside": ((200, json.dumps(failed(105, "unavailable")).encode()), r"6 times .*error 105: unavailable"),
+    "a refused query": ((200, json.dumps(failed(18, "Illogical arguments")).encode()), "refuses the query: Illogical"),
+    "another document": ((200, b'{"stat": "ok", "photos": [1]}'), "6 times in a row"),
+    "429": ((429, b""), r"6 times in a row \(status 429\)"),
+    "503": ((503, b"later"), r"6 times in a row \(status 503\)"),
+    "404": ((404, b""), "6 times in a row"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_answer_that_is_none_ends_in_a_sentence_and_the_same_command_goes_on(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(http.time, "sleep", lambda seconds: None)
+    answer, sentence = BAD[name]
+    server = serve([photo(i, START + i) for i in range(3)])
+    server.fail = dict.fromkeys(range(1, 99), answer)
+    with pytest.raises(DriftlineError, match=sentence):
+        read(server, tmp_path)
+    server.fail = {}
+    assert len(read(server, tmp_path)) == 3
+
+
+@pytest.mark.parametrize("text", [None, "", "\x00", "a\u202eb\ud800", "𝕏" * 3000, 7, ["x"], {"_content": None}])
+def test_any_text_field_may_hold_anything(serve: Serve, tmp_path: Path, text: Any) -> None:
+    fields = ("owner", "ownername", "title", "description", "tags", "latitude", "longitude", "datetaken", "url_m")
+    table = read(serve([photo(i, START + i, **{name: text}) for i, name in enumerate(fields)]), tmp_path)
+    table.validate(full=True)
+    assert len(table) == len(fields)
+    assert table["fault"].null_count == len(fields)
+
+
+class TestLicences:
+    def test_flickr_is_asked_once_and_its_names_are_taken(self, serve: Serve, tmp_path: Path) -> None:
+        server = serve([photo(i, START + i, licence) for i, licence in enumerate((4, 11, 1))])
+        rows = [read(server, tmp_path).to_pylist() for _ in range(2)][1]
+        assert [row["licence"] for row in rows] == [
+            "Attribution License", "CC BY 4.0", "Attribution-NonCommercial-ShareAlike License",
+        ]  # fmt: skip
+        assert rows[1]["licence_url"] == "https://creativecommons.org/licenses/by/4.0/"
+        assert (server.licence_queries, server.queries[0]["license"]) == (1, "1,2,4,11")
+
+    def test_an_id_that_flickr_does_not_have_is_refused(self, serve: Serve, tmp_path: Path) -> None:
+        server = serve([photo(1, START)])
+        with pytest.raises(BadConfig, match=r"has no licence 99\. It has 0 \(All Rights Reserved\), 1 .*licences\."):
+            read(server, tmp_path, licences=(4, 99))
+        assert server.queries == []
+
+    def test_an_id_that_is_new_is_asked_for_again(
+        self, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server = serve([photo(1, START, 21)])
+        with pytest.raises(BadConfig, match="no licence 21"):
+            read(server, tmp_path, licences=(21,))
+        new = [*flickr_server.LICENCES, {"id": 21, "name": None, "url": None}, {"id": "x"}, 3]
+        monkeypatch.setattr(flickr_server, "LICENCES", new)
+        assert read(server, tmp_path, licences=(21,))["licence"].to_pylist() == ["Flickr licence 21"]
+
+    @pytest.mark.parametrize("licence", [0, 99, None])
+    def test_a_photo_of_another_one_is_a_reject(self, serve: Serve, tmp_path: Path, licence: Any) -> None:
+        rows = read(serve([photo(1, START), photo(2, START, license=licence, elsewhere=True)]), tmp_path).to_pylist()
+        assert [row["fault"] for row in rows] == [None, "other_licence"]
+
+    def test_none_at_all_is_named(self, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(flickr_server, "LICENCES", flickr_server.LICENCES[:1])
+        with pytest.raises(BadConfig, match="Of 1 licences of .*, none is of Creative Commons"):
+            read(serve([photo(1, START)]), tmp_path)
+
+
+def test_case_28_the_largest_size_that_is_served_is_the_next_that_is_listed(serve: Serve, tmp_path: Path) -> None:
+    sizes = [{f"url_{letter}": f"https://h/{letter}.jpg" for letter in letters} for letters in ("olczm", "oczm", "ozm")]
+    server = serve([photo(i, START + i, url_m=None) | listed for i, listed in enumerate(sizes)])
+    others = [json.loads(row["extra"]) for row in read(server, tmp_path, size="original").to_pylist()]
+    assert [(other["other_url"], other["other_size"].split()[-2]) for other in others] == [
+        ("https://h/l.jpg", "1024"), ("https://h/c.jpg", "800"), ("https://h/z.jpg", "640"),
+    ]  # fmt: skip
+    assert [row["url"][-5] for row in read(server, tmp_path, size="large").to_pylist()] == ["l", "c", "z"]
 
 
 def test_the_key_is_in_no_file(serve: Serve, tmp_path: Path) -> None:
@@ -223,7 +337,7 @@ def test_case_28_a_smaller_size_is_fetched_where_the_original_is_gone(serve: Ser
             f"placeholders: [{hashlib.sha256(picture(seed=6)).hexdigest()}]}}\n"
         )
         config = load(root / "driftline.yaml", ())
-        run(Context(root, config, RunLog(quiet=True), changes=()), until="fetch")
+        run(Context(root, config, RunLog(root / "log.jsonl", quiet=True), changes=()), until="fetch")
     finally:
         images.close()
     index = pq.read_table(folder_of(root, "fetch") / "index.parquet").to_pylist()
@@ -234,4 +348,6 @@ def test_case_28_a_smaller_size_is_fetched_where_the_original_is_gone(serve: Ser
     assert [(row["fault"], row["changes"]) for row in index] == [(fault, said) for fault, said, _ in SIZES.values()]
     assert asked == {path for *_, paths in SIZES.values() for path in paths.split()}
     assert index[0]["detail"] == "from the smaller size; http_403 at its own address"
+    sizes = "requested at no more than 1024 pixels 3, requested at no more than 500 pixels 1"
+    assert f"4 photos are not served in the size that was asked for: {sizes}." in (root / "log.jsonl").read_text()
     assert index[5]["detail"] == "404 X; smaller size: 410 X"

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+import socket
 import time
+import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from support.published import exported
 from support.serving import serving
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
@@ -29,6 +36,18 @@ from driftline.curate.core.outside.http import (
 )
 from driftline.curate.core.outside.json_api import JsonApi
 from driftline.curate.fetch.address_guard import leaves_public
+from driftline.curate.publishing import zenodo
+from driftline.curate.publishing.plan import Settings
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.sources.base import Workplace
+from driftline.curate.sources.flickr import Flickr
+from driftline.curate.sources.iiif import Iiif
+from driftline.curate.validation.asking.platforms import prolific_api
+from driftline.curate.validation.judging.cache import AnswerCache
+from driftline.curate.validation.judging.endpoint import ask_endpoint
+from driftline.curate.validation.judging.question import question_of
+from driftline.curate.validation.judging.settings import JudgeSettings
+from driftline.eval.learners.llm import Llm
 
 QUICK = Policy(3, 0.001)
 HOSTILE = ["9" * 400, "1e999", "-1", "nan", "inf", "²", "", "0x10", "Fri, 31 Dec 9999 23:59:59 -2359", "Mon", "\x00"]
@@ -189,6 +208,48 @@ def test_a_redirect_to_another_private_server_is_refused() -> None:
         assert secret == []
 
 
+def test_a_redirect_to_a_name_of_a_private_network_is_refused_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    public = {"museum.example": "127.0.0.1", "inside.example": "127.0.0.1"}
+    looked_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **named: looked_up(public[host], *more, **named))
+    with server(lambda handler, n: says(handler, 200)) as (inside, secret):
+        target = inside.replace("127.0.0.1", "inside.example")
+        with server(lambda handler, n: says(handler, 302 if n else 200, Location=target)) as (address, asked):
+            home = address.replace("127.0.0.1", "museum.example")
+            api = JsonApi("Museum", 10**9, {}, refused=leaves_public(home))
+            assert [api.get(home).fault for _ in range(2)] == ["", "private_address"], "its own server may be private"
+    assert (len(asked), secret) == (2, [])
+
+
+REQUESTS = re.compile(
+    r"^\s*(?:import|from) (requests|httpx|aiohttp|urllib3|urllib\.request|http\.client|boto3|botocore)\b"
+)
+OWN = {  # modules that send requests without `Client`, each with its reason
+    "core/outside/http.py": "it is the client",
+    "core/outside/s3.py": "boto3 signs, resumes and pauses",
+    "publishing/s3.py": "boto3",
+    "run/bucket_copy.py": "boto3",
+    "fetch/native.py": "images from many hosts at once: aiohttp",
+    "fetch/img2dataset/opener.py": "img2dataset asks by urllib",
+    "judging/endpoint.py": "many requests in flight: aiohttp, with Policy",
+    "encoders/weights.py": "only reads the settings of proxies",
+}
+
+
+def test_one_client_sends_all_requests_but_those_that_are_named() -> None:
+    top = Path(http.__file__).parents[3]
+    senders = [
+        path.as_posix()
+        for folder in ("curate", "stream_builder", "eval", "pipelines")
+        for path in (top / folder).rglob("*.py")
+        if any(map(REQUESTS.match, path.read_text().splitlines()))
+    ]
+    assert [path for path in senders if not path.endswith(tuple(OWN))] == []
+    assert [name for name in OWN if not any(path.endswith(name) for path in senders)] == []
+
+
 @pytest.mark.parametrize("address", ["http://", "http://[", "http://a b/"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises((BadConfig, Temporary)):
@@ -198,9 +259,81 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 def test_no_message_holds_a_secret() -> None:
     client = Client(secret="KEY")
     assert client.hidden("https://me:pass@example.org/a?key=KEY") == "https://…@example.org/a"
+    assert Client(secret="a/b+").hidden("at a/b+ and a%2Fb%2B") == "at … and …"
     with pytest.raises(BadConfig) as error:
         client.send("GET", "http://me:KEY@[/")
     assert "KEY" not in str(error.value)
+
+
+PLANTED = "pl4nted/t0ken+"
+
+
+def _flickr(address: str, folder: Path) -> None:
+    collection = Flickr(start=0, end=99, endpoint=f"{address}/", rate=10**9)
+    list(collection.batches(at=Workplace(work=folder)))
+
+
+def _museum(address: str, folder: Path) -> None:
+    collection = Iiif(manifest=f"{address}/all?token={PLANTED}", rate=10**9)
+    with TemporaryDirectory() as documents:  # as the museum wrote them
+        records = [batch.to_pylist() for batch in collection.batches(at=Workplace(work=Path(documents)))]
+    (folder / "records").write_text(str(records))
+
+
+def _zenodo(address: str, folder: Path) -> None:
+    zenodo.publish(exported(folder / "export"), "", Settings(endpoint=address))
+
+
+def _prolific(address: str, folder: Path) -> None:
+    prolific_api.Service(address).call("GET", "/studies/")
+
+
+def _judge(address: str, folder: Path) -> None:
+    concepts = [Concept(name="bus", prompts=("bus",))]
+    judge = JudgeSettings(name="j", url=address, model="m", key_variable="PLANTED", retries=0)
+    question, cache = question_of(concepts, "What is it?"), AnswerCache(folder / "answers.jsonl")
+    ask_endpoint(judge, question, {"p": "sha"}, lambda id_: (b"x", "jpg"), cache, lambda n: None)
+
+
+def _model(address: str, folder: Path) -> None:
+    learner = Llm(endpoint=address, model="m", key_env="PLANTED", retries=0)
+    learner._open()
+    learner.number, learner.counts = {}, Counter()
+    try:
+        learner._label(b"{}")
+    finally:
+        (folder / "counts").write_text(str(learner.metadata()))
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 401, 404, 429, 500])
+@pytest.mark.parametrize("ask", [_flickr, _museum, _zenodo, _prolific, _judge, _model])
+def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
+    ask: Callable[[str, Path], None],
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for variable in ("FLICKR_API_KEY", "PROLIFIC_TOKEN", "ZENODO_TOKEN", "PLANTED"):
+        monkeypatch.setenv(variable, PLANTED)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+    def repeats(handler: BaseHTTPRequestHandler, n: int) -> None:
+        alone = PLANTED * (not handler.path.startswith("/all"))  # a museum's client has no key, only an address
+        words = f"{'x' * 185} {alone} {handler.path} {handler.headers.get('Authorization')}"
+        choice = {"message": {"content": f'{{"labels": ["bus"], "why": "{words}"}}'}}
+        body = {"stat": "fail", "code": 0, "message": words, "detail": words, "model": alone, "choices": [choice]}
+        says(handler, status, json.dumps(body).encode(), Location=f"/again?{words}".replace(" ", "-"))
+
+    with server(repeats) as (address, asked):
+        said = ""
+        try:
+            ask(address, tmp_path)
+        except (DriftlineError, Temporary) as error:
+            said = "".join(traceback.format_exception(error))
+    assert asked
+    texts = [said, *capsys.readouterr(), *(p.read_text() for p in tmp_path.rglob("*") if p.is_file())]
+    assert [t for t in texts if PLANTED.partition("/")[0] in t] == []
 
 
 class Steps(Journal):

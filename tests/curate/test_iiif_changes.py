@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from support.document_server import DocumentServer
+from support.stand_ins import check_shape, example
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.json_api import Answer
@@ -19,6 +20,7 @@ from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.stage import Context
 
 HOME = "http://museum"
+CONTEXT = "http://iiif.io/api/discovery/1/context.json"
 Change = tuple[str, str, str | None]  # type, manifest, year
 
 
@@ -43,14 +45,26 @@ def pages(changes: Sequence[Change], home: str = HOME, size: int = 2) -> dict[st
     parts = [changes[i : i + size] for i in range(0, len(changes), size)]
     documents: dict[str, Any] = {
         f"/page{i}": {
+            "@context": CONTEXT,
+            "id": f"{home}/page{i}",
             "type": "OrderedCollectionPage",
+            "partOf": {"id": f"{home}/changes", "type": "OrderedCollection"},
+            "startIndex": i * size,
             "orderedItems": [activity(change, home) for change in part],
             **({"prev": {"id": f"{home}/page{i - 1}", "type": "OrderedCollectionPage"}} if i else {}),
         }
         for i, part in enumerate(parts)
     }
     last = {"id": f"{home}/page{len(parts) - 1}", "type": "OrderedCollectionPage"}
-    return documents | {"/changes": {"type": "OrderedCollection", "last": last}}
+    entry = {"@context": CONTEXT, "id": f"{home}/changes", "type": "OrderedCollection", "last": last}
+    return documents | {"/changes": entry | {"totalItems": len(changes)}}
+
+
+def test_the_lists_of_these_tests_are_as_the_document_says() -> None:
+    """iiif.io/api/discovery/1.0, sections 2.1, 3.1 and 3.2, read on 2026-11-27."""
+    documents = pages([("Create", "a", "2001"), ("Update", "b", "2002"), ("Delete", "a", "2003")])
+    check_shape(example("iiif", "list of changes"), documents["/changes"])
+    check_shape(example("iiif", "page of changes"), documents["/page1"])
 
 
 def read(changes: Sequence[Change], known: Any = None) -> tuple[dict[str, Any], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -143,7 +144,9 @@ def test_a_refusal_is_no_answer(tmp_path: Path, values: dict[str, Any], fault: s
         assert ask(tmp_path, vision, 1)["p0"]["fault"] == fault
 
 
-@pytest.mark.parametrize("mood", ["500", "503", "408", "slow", "cut", "html", "protocol", "stream"])
+@pytest.mark.parametrize(
+    "mood", ["500", "503", "408", "429 bare", "slow", "cut", "broken", "protocol", "list", "error in 200", "stream"]
+)
 def test_a_passing_fault_is_asked_again(tmp_path: Path, mood: str) -> None:
     with vision_server(moods=[mood]) as vision:
         assert ask(tmp_path, vision, 1, timeout=0.4)["p0"]["labels"] == ["bus"]
@@ -156,6 +159,59 @@ def test_retry_after_stops_all_requests(tmp_path: Path) -> None:
     assert vision.times[1] - vision.times[0] >= 0.95
 
 
+def test_no_request_waits_longer_than_two_minutes_whatever_the_server_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    slept = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await slept(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with vision_server(moods=["429 absurd"]) as vision:
+        assert ask(tmp_path, vision, 1)["p0"]["labels"] == ["bus"]
+    assert 100 < max(waits) <= 120
+
+
+def test_an_account_without_credit_is_one_sentence_and_the_answers_so_far_stay(tmp_path: Path) -> None:
+    with vision_server(moods=["", "quota"]) as vision:
+        with pytest.raises(Unfinished, match=r"no credit left \(HTTP 429, insufficient_quota\)\. Add credit, then run"):
+            ask(tmp_path, vision, 3, in_flight=1)
+        assert len(ask(tmp_path, vision, 3)) == 3
+        assert len(vision.bodies) == 2 + 2, "the answer before was not paid again"
+
+
+def test_a_key_that_expires_halfway_keeps_the_answers_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLM_KEY", "sk-secret")
+    with vision_server(key="sk-secret", moods=["", "401"]) as vision:
+        with pytest.raises(BadConfig, match="refuses the key of the variable VLM_KEY"):
+            ask(tmp_path, vision, 3, in_flight=1, key_variable="VLM_KEY")
+        assert len(ask(tmp_path, vision, 3, key_variable="VLM_KEY")) == 3
+        assert len(vision.bodies) == 2 + 2
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"model": None}, None),
+        ({"model": "v\x00\u202e"}, None),
+        ({"usage": {"prompt_tokens": None, "completion_tokens": "7"}}, None),
+        ({"moods": ["null"]}, "not_json"),
+        ({"sees": lambda image: GOOD | {"labels": [None]}}, "other_schema"),
+        ({"sees": lambda image: GOOD | {"labels": ["bus\x00"]}}, "unknown_label"),
+        ({"sees": lambda image: '{"labels": ["\\ud800"], "sensitive": false, "confidence": 0.9}'}, "not_json"),
+    ],
+)
+def test_nulls_and_odd_unicode_in_an_answer_are_kept_as_what_they_are(
+    tmp_path: Path, values: dict[str, Any], fault: str | None
+) -> None:
+    with vision_server(**values) as vision:
+        assert ask(tmp_path, vision, 1)["p0"]["fault"] == fault
+    assert ask(tmp_path, vision, 1)["p0"]["fault"] == fault, "from the cache: the server is gone"
+
+
 def test_a_lasting_fault_names_what_is_missing_and_keeps_the_rest(tmp_path: Path) -> None:
     with vision_server(moods=["500", "500"]) as vision:
         with pytest.raises(Unfinished, match=r"1 of 3 images have no answer of the judge 'vlm' \(1 HTTP 500\)"):
@@ -166,7 +222,7 @@ def test_a_lasting_fault_names_what_is_missing_and_keeps_the_rest(tmp_path: Path
 
 def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(Unfinished, match="3 connections lost"):
-        ask(tmp_path, Vision("http://127.0.0.1:9/v1"), retries=0)
+        ask(tmp_path, Vision(address="http://127.0.0.1:9"), retries=0)
 
 
 def test_a_refused_key_is_named_by_its_variable_and_never_shown(
@@ -178,7 +234,7 @@ def test_a_refused_key_is_named_by_its_variable_and_never_shown(
     assert "sk-secret" not in str(caught.value)
     with vision_server(key="sk-secret") as vision:
         ask(tmp_path, vision, key_variable="VLM_KEY")
-        with pytest.raises(BadConfig, match="HTTP 400.*model 'other' not found"):
+        with pytest.raises(BadConfig, match="HTTP 404.*model 'other' does not exist"):
             ask(tmp_path, vision, key_variable="VLM_KEY", model="other")
     assert "sk-secret" not in (tmp_path / "answers.jsonl").read_text()
 

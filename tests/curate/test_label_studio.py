@@ -80,6 +80,16 @@ def test_case_35_a_person_has_one_vote_for_a_task_the_newest(tmp_path: Path, cha
     assert sorted(votes(tmp_path)) == sorted(counted), "a second export that has them again adds nothing"
 
 
+def test_answers_of_deleted_accounts_are_those_of_different_people(tmp_path: Path) -> None:
+    """Nulls and any Unicode in the fields of an export."""
+    people = [one(3, "bus", 1, 1) | {"completed_by": None}, one(3, "car", 2, 2) | {"completed_by": {"email": None}}]
+    odd = {"lead_time": None, "updated_at": None}
+    people += [one(3, "car", 2, n) | odd | {"completed_by": f"Zoë\x00\u202e{n}"} for n in (8, 9)]
+    task = written(tmp_path / "batch")[0] | {"annotations": people, "predictions": None, "meta": None}
+    (tmp_path / "a.json").write_text(json.dumps([task]))
+    assert sorted(votes(tmp_path)) == [("i1", ["bus"]), *[("i1", ["car"])] * 3]
+
+
 @pytest.mark.parametrize("earlier", ["a.json", "z.json"])
 def test_case_35_an_answer_that_was_changed_between_two_exports_counts_as_changed(tmp_path: Path, earlier: str) -> None:
     task = written(tmp_path / "batch")[0]
@@ -136,6 +146,9 @@ def test_a_skipped_task_is_no_answer_and_an_odd_result_does_not_count(tmp_path: 
     ("text", "message"),
     [
         ("no", "is not JSON"),
+        ("<!doctype html><title>Log in</title>", "is not JSON"),
+        ('{"detail": "Invalid token.", "status_code": 401}', "holds no list"),
+        ("[null]", "task 1 has no data.batch and data.item"),
         ("{}", "holds no list"),
         ('[{"data": {"image": "x"}, "annotations": []}]', "task 1 has no data.batch and data.item"),
         ('[{"data": {"batch": "b1", "item": "i1"}}]', "has no annotations"),

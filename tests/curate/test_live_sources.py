@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
+import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,8 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from pydantic import ValidationError
 from support.document_server import DocumentServer
+from support.flickr_server import FlickrServer, photo
+from support.iiif_server import ImageServer, canvas, canvas_of_2, manifest
+from support.inaturalist_tables import TABLES, tables
 from support.wikimedia_server import STEPS, Thumbnails, WikimediaServer, error, file, thumbnails
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, Unfinished
@@ -26,7 +31,9 @@ from driftline.curate.fetch.run import fetch as fetch_images
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.sources import wikimedia
 from driftline.curate.sources.base import Source, Workplace
+from driftline.curate.sources.flickr import Flickr
 from driftline.curate.sources.iiif import Iiif
+from driftline.curate.sources.iiif.sizes import size_of
 from driftline.curate.sources.inaturalist import INaturalist
 from driftline.curate.sources.wikimedia import Wikimedia
 
@@ -183,6 +190,42 @@ class TestWikimedia:
             server.close()
         assert len(server.queries) == wikimedia.EMPTY + 1
 
+    @pytest.mark.parametrize(
+        ("answer", "sentence"),
+        [
+            ((200, {}, b"<!DOCTYPE html>"), "answers with not_json"),
+            (error("internal_api_error_DBQueryError", "lost"), r"6 times in a row \(error internal_api_error"),
+            (error("readonly", "The wiki is in read-only mode"), r"6 times in a row \(error readonly"),
+            (error("permissiondenied", "No."), r"refuses the query \(permissiondenied: No\.\)"),
+            ((429, {}, b""), r"6 times in a row \(status 429\)"),
+            ((429, {"Retry-After": "9" * 40}, b""), "asks to wait for"),
+            ((503, {"Retry-After": "soon"}, b""), r"6 times in a row \(status 503\)"),
+            ((200, {}, b'{"batchcomplete": true, "query": {"pages": {"1": {}}}}'), "an answer without a list"),
+        ],
+    )
+    def test_an_answer_that_is_none_ends_in_a_sentence_and_the_same_command_goes_on(
+        self, serve: Serve, tmp_path: Path, waits: list[float], answer: Any, sentence: str
+    ) -> None:
+        server = serve(
+            [file(i, START + i) for i in range(5)], page=2, fail=(fail := dict.fromkeys(range(2, 99), answer))
+        )
+        with pytest.raises(DriftlineError, match=sentence):
+            read(commons(server), tmp_path)
+        assert all(0 <= wait <= 600 for wait in waits)
+        fail.clear()
+        assert len(read(commons(server), tmp_path)) == 5
+        assert [query.get("gaicontinue") for query in server.queries].count(None) == 1, "the first page is kept"
+
+    @pytest.mark.parametrize("text", [None, "", "\x00", "a\u202eb\ud800", "𝕏" * 3000, 7, ["x"], {"value": None}])
+    def test_any_text_field_may_hold_anything(self, serve: Serve, tmp_path: Path, text: Any) -> None:
+        fields = ("user", "url", "descriptionurl", "width", "size", "extmetadata")
+        parts = ("Artist", "LicenseShortName", "LicenseUrl", "ImageDescription", "Categories", "GPSLatitude",
+                 "DateTimeOriginal")  # fmt: skip
+        files = [file(i, START + i, **{name: text}) for i, name in enumerate(fields)]
+        files += [file(20 + i, START + i, extmetadata={part: {"value": text}}) for i, part in enumerate(parts)]
+        rows = read(commons(serve(files)), tmp_path)
+        assert [row["fault"] for row in rows] == [None] * len(files)
+
     def test_hostile_entries_are_rejects_in_their_place(self, serve: Serve, tmp_path: Path) -> None:
         bad = [
             file(0, START),
@@ -199,12 +242,14 @@ class TestWikimedia:
         assert rows[4]["nickname"] is rows[4]["licence"] is None
 
     def test_who_does_not_say_who_asks_is_refused(self, serve: Serve, tmp_path: Path) -> None:
+        refusal = (403, {}, b"Please set a user-agent and respect our robot policy")
         with pytest.raises(BadConfig, match=r"answers with http_403.*collection\.contact"):
-            read(commons(serve([file(1, START)]), contact="nobody"), tmp_path)
-        with pytest.raises(ValidationError, match="contact"):
-            Wikimedia(start=0, end=1)
+            read(commons(serve([file(1, START)], fail={1: refusal})), tmp_path)
+        for contact in (None, "", "nobody", "a@b.org\nX: 1", "ü@b.org", "@ b"):
+            with pytest.raises(ValidationError, match="contact"):
+                Wikimedia.model_validate({"start": 0, "end": 1} | ({} if contact is None else {"contact": contact}))
         with pytest.raises(ValidationError, match="is empty"):
-            Wikimedia(start=1, end=1, contact="x")
+            Wikimedia(start=1, end=1, contact="a@b.org")
 
 
 class TestAFileWithSeveralVersions:
@@ -262,22 +307,6 @@ class TestAFileWithSeveralVersions:
     def test_whose_cursor_gives_nothing_is_named(self, serve: Serve, tmp_path: Path) -> None:
         with pytest.raises(DriftlineError, match="gives no new version"):
             read(commons(serve([file(1, START)], room=0)), tmp_path)
-
-
-def canvas(address: str, number: int, **more: Any) -> dict[str, Any]:
-    """A canvas of version 3 whose image has a service."""
-    service = [{"id": f"{address}/iiif/{number}", "type": "ImageService3", "profile": "level2"}]
-    body = {"id": f"{address}/{number}.jpg", "type": "Image", "format": "image/jpeg", "service": service}
-    page = {"type": "AnnotationPage", "items": [{"type": "Annotation", "motivation": "painting", "body": body}]}
-    return {"id": f"{address}/canvas/{number}", "type": "Canvas", "items": [page], **more}
-
-
-def canvas_of_2(address: str, number: int, level: int = 0) -> dict[str, Any]:
-    """One of version 2."""
-    profile = f"http://iiif.io/api/image/2/level{level}.json"
-    resource = {"@id": f"{address}/{number}.jpg", "@type": "dctypes:Image",
-                "service": {"@id": f"{address}/iiif/{number}", "profile": profile}}  # fmt: skip
-    return {"@id": f"{address}/canvas/{number}", "@type": "sc:Canvas", "images": [{"resource": resource}]}
 
 
 def iiif(server: DocumentServer, path: str = "/all", **more: Any) -> Iiif:
@@ -362,6 +391,49 @@ class TestThumbnails:
         assert "thumbnail steps" in pq.read_table(tmp_path / "fetched" / "index.parquet")["detail"][0].as_py()
 
 
+class Clock:
+    """Time that passes only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += max(0.0, seconds)
+
+
+class TestSpeed:
+    @pytest.mark.parametrize("latency", [0.05, 0.28])
+    def test_a_walk_of_commons_comes_near_200_queries_a_minute_and_asks_none_twice(
+        self, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latency: float
+    ) -> None:
+        clock, server = Clock(), serve([file(i, START + i * 900) for i in range(300)], page=3)
+        monkeypatch.setattr(http, "time", clock)
+        answer = server.answer
+        monkeypatch.setattr(server, "answer", lambda *query: clock.sleep(latency) or answer(*query))
+        read(Wikimedia(start=START, end=START + 300_000, contact="a@b.org", endpoint=server.address), tmp_path)
+        assert len(server.queries) == len({json.dumps(query, sort_keys=True) for query in server.queries})
+        assert 100 <= (len(server.queries) - 1) / clock.now * 60 <= 200
+
+    @pytest.mark.parametrize("latency", [0.05, 0.9])
+    def test_a_walk_of_flickr_comes_near_3600_queries_an_hour_and_asks_none_twice(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latency: float
+    ) -> None:
+        monkeypatch.setenv("FLICKR_API_KEY", "secret-key")
+        clock, server = Clock(), FlickrServer([photo(i, START + i) for i in range(4500)])
+        monkeypatch.setattr(http, "time", clock)
+        written = server.written
+        monkeypatch.setattr(server, "written", lambda query: clock.sleep(latency) or written(query))
+        try:
+            read(Flickr(start=START, end=START + 4500, endpoint=server.address), tmp_path)
+        finally:
+            server.close()
+        assert len(server.queries) == len({json.dumps(query, sort_keys=True) for query in server.queries})
+        assert 1800 <= len(server.queries) / clock.now * 3600 <= 3600
+
+
 class TestIiif:
     def test_a_canvas_becomes_a_record(self, museum: DocumentServer, tmp_path: Path) -> None:
         museum.documents["/one"] = {
@@ -401,7 +473,7 @@ class TestIiif:
             museum.documents[f"/m{i}"] = {
                 "@type": "sc:Manifest", "label": "A thing", "license": "http://rightsstatements.org/vocab/NoC-US/1.0/",
                 "attribution": ["The museum"], "navDate": "1850-01-01T00:00:00Z",
-                "sequences": [{"canvases": [canvas_of_2(at, i, level=i - 1)]}],
+                "sequences": [{"canvases": [canvas_of_2(at, i, level=2 * i - 2)]}],
             }  # fmt: skip
         rows = read(iiif(museum), tmp_path)
         assert [r["url"] for r in rows] == [f"{at}/1.jpg", f"{at}/iiif/2/full/!1024,1024/0/default.jpg"]
@@ -437,6 +509,88 @@ class TestIiif:
         assert [r["row"] for r in rows] == list(range(len(rows)))
         assert all(r["raw"] for r in rows if r["fault"])
 
+    @pytest.mark.parametrize("shape", [(3000, 2000), (2000, 3000), (1024, 700), (640, 480)], ids=str)
+    @pytest.mark.parametrize("level", [0, 1, 2])
+    @pytest.mark.parametrize("version", [2, 3])
+    def test_an_image_is_asked_for_in_a_form_that_its_server_has(
+        self, tmp_path: Path, version: int, level: int, shape: tuple[int, int]
+    ) -> None:
+        server = ImageServer(shape, level, version)
+        try:
+            server.documents["/one"] = manifest(server.address, [server.canvas()], version)
+            source = iiif(server, "/one")
+            (row,) = read(source, tmp_path)
+            status, _, body = server.reply(row["url"].removeprefix(server.address))
+        finally:
+            server.close()
+        assert status == 200
+        with Image.open(io.BytesIO(body)) as image:
+            assert max(image.size) == (max(shape) if level == 0 else min(1024, max(shape)))
+            assert image.size[0] * shape[1] == pytest.approx(image.size[1] * shape[0], rel=0.01)
+        scaled = level == 2 or (level == 1 and max(shape) > 1024)
+        assert source.requested(row["url"]) == ("requested at no more than 1024 pixels" if scaled else "")
+
+    @pytest.mark.parametrize(
+        ("service", "size"),
+        [
+            ({"profile": "level1"}, None),
+            ({"profile": "level1", "width": 3000, "height": 2000}, "1024,"),
+            ({"profile": "level0", "extraFeatures": ["sizeByConfinedWh"]}, "!1024,1024"),
+            ({"profile": ["http://iiif.io/api/image/2/level1.json", {"supports": ["sizeByConfinedWh"]}]}, "!1024,1024"),
+            ({"profile": "http://library.stanford.edu/iiif/image-api/1.1/compliance.html#level2"}, None),
+            ({"profile": [7, {"supports": 3}], "extraFeatures": "all", "width": "wide"}, None),
+            ({"profile": None}, None),
+        ],
+    )
+    def test_sizes_follow_from_what_a_service_says(self, service: dict[str, Any], size: str | None) -> None:
+        assert size_of(service, {}, 1024) == size
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            (200, {}, b"<!DOCTYPE html>"),
+            (401, {}, b""),
+            (403, {}, b""),
+            (404, {}, b""),
+            (302, {"Location": "/all"}, b""),
+        ],
+    )
+    def test_a_first_document_that_cannot_be_read_is_asked_for_again(
+        self, museum: DocumentServer, tmp_path: Path, answer: Any
+    ) -> None:
+        museum.documents["/all"] = answer
+        for _ in range(2):
+            with pytest.raises(BadInput, match=r"/all cannot be read \(.*the same command again"):
+                read(iiif(museum), tmp_path)
+        museum.documents["/all"] = manifest(museum.address, [canvas(museum.address, 1)])
+        assert len(read(iiif(museum), tmp_path)) == 1
+
+    def test_what_could_not_be_read_is_asked_for_again_by_grow(self, museum: DocumentServer, tmp_path: Path) -> None:
+        at = museum.address
+        museum.documents |= {
+            "/all": {"type": "Collection", "items": [{"id": f"{at}/good"}, {"id": f"{at}/bad"}]},
+            "/good": manifest(at, [canvas(at, 1)]),
+            "/bad": (200, {}, b"<html>maintenance"),
+        }
+        assert [row["fault"] for row in read(iiif(museum), tmp_path)] == [None, "not_json"]
+        museum.documents["/bad"] = manifest(at, [canvas(at, 2)])
+        assert [row["fault"] for row in read(iiif(museum), tmp_path)] == [None, "not_json"], "rows keep their numbers"
+        iiif(museum).prepare(Workplace(work=tmp_path), again=True)
+        assert [row["fault"] for row in read(iiif(museum), tmp_path)] == [None, None]
+        assert dict(museum.asked) == {"/all": 1, "/good": 1, "/bad": 2}
+
+    @pytest.mark.parametrize("text", [None, "", "\x00", "a\u202eb\ud800", "𝕏" * 3000, 7, ["x"], {"en": [None]}, [[]]])
+    def test_any_text_field_may_hold_anything(self, museum: DocumentServer, tmp_path: Path, text: Any) -> None:
+        at = museum.address
+        fields = ("label", "summary", "metadata", "requiredStatement", "rights", "homepage", "navDate", "items")
+        for field in fields:
+            museum.documents[f"/{field}"] = manifest(at, [canvas(at, 1)]) | {field: text}
+        entry = {"label": text, "value": text}
+        museum.documents["/pair"] = manifest(at, [canvas(at, 1)]) | {"metadata": [entry], "requiredStatement": entry}
+        museum.documents["/all"] = {"type": "Collection", "items": [{"id": f"{at}/{f}"} for f in (*fields, "pair")]}
+        rows = read(iiif(museum), tmp_path)
+        assert [row["fault"] for row in rows if row["fault"] != "no_image"] == [None] * (len(fields) - 1 + 1)
+
     def test_a_collection_without_end_stops_at_the_limit(self, museum: DocumentServer, tmp_path: Path) -> None:
         class Endless(DocumentServer):
             def reply(self, path: str) -> Any:
@@ -465,45 +619,6 @@ class TestIiif:
         assert len(rows) == 3
         assert (museum.asked["/all"], museum.asked["/m0"]) == (1, 1)
         assert read(iiif(museum), tmp_path, 1) == rows[1:]
-
-
-TABLES = {
-    "observations": [
-        "observation_uuid\tobserver_id\tlatitude\tlongitude\tpositional_accuracy\ttaxon_id\tquality_grade\tobserved_on\tanomaly_score",
-        "o1\t7\t50.5\t8.25\t10\t31\tresearch\t2019-06-01\t1.0",
-        "o2\t7\t\t\t\t21\tresearch\t2020-06-01\t",
-        "o3\t8\t99\t8\t\t31\tneeds_id\t2020-07-01\t",
-        "o4\t8\t1\t1\t\t31\tresearch\t2020-13-01\t",
-        "o5\t8\t1\t1\t\t40\tresearch\t\t",
-    ],
-    "photos": [
-        "photo_uuid\tphoto_id\tobservation_uuid\tobserver_id\textension\tlicense\twidth\theight\tposition",
-        "u1\t11\to1\t7\tjpg\tCC-BY-NC\t9\t9\t1",
-        "u2\t10\to1\t7\tjpeg\tCC0\t9\t9\t0",
-        "u3\t12\to2\t7\tpng\tCC-BY\t9\t9\t0",
-        "u4\t13\to3\t8\tjpg\tCC-BY\t9\t9\t0",
-        "u5\t14\to4\t8\tjpg\tCC-BY\t9\t9\t0",
-        "u6\t15\tnowhere\t8\tjpg\tCC-BY\t9\t9\t0",
-        "u7\tx\to5\t8\tjpg\tCC-BY\t9\t9\t0",
-    ],
-    "taxa": [
-        "taxon_id\tancestry\trank_level\trank\tname\tactive",
-        "1\t\t70\tkingdom\tAnimalia\ttrue",
-        "21\t1\t20\tgenus\tApis\ttrue",
-        '31\t1/21\t10\tspecies\tApis "mellifera" d\'Azara\ttrue',
-        "40\t1\t10\tspecies\tCanis lupus\ttrue",
-    ],
-    "observers": ["observer_id\tlogin\tname", "7\tnino\tNino N.", "8\tada\t"],
-}  # fmt: skip
-
-
-def tables(folder: Path, compressed: bool = False, **changes: list[str] | bytes) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, lines in {**TABLES, **changes}.items():
-        data = lines if isinstance(lines, bytes) else "".join(f"{line}\n" for line in lines).encode()
-        path = folder / f"{name}.csv{'.gz' if compressed else ''}"
-        path.write_bytes(gzip.compress(data) if compressed else data)
-    return folder
 
 
 class TestINaturalist:
@@ -540,6 +655,29 @@ class TestINaturalist:
     def test_settings_choose_photos(self, tmp_path: Path, settings: dict[str, Any], ids: list[str]) -> None:
         rows = read(INaturalist(path=tables(tmp_path / "t"), **settings), tmp_path)
         assert [r["id"] for r in rows if r["fault"] is None] == ids
+
+    def test_ancestors_are_joined_by_either_slash(self, tmp_path: Path) -> None:
+        """The document says backslashes; published tables had slashes."""
+        taxa = [line.replace("\\", "/") for line in TABLES["taxa"]]
+        rows = [read(INaturalist(path=tables(tmp_path / n, **t), rank="kingdom"), tmp_path / n)
+                for n, t in (("a", {}), ("b", {"taxa": taxa}))]  # fmt: skip
+        assert [[row["label"] for row in table[:2]] for table in rows] == [["Animalia"] * 2] * 2
+
+    def test_any_text_field_may_hold_anything(self, tmp_path: Path) -> None:
+        """A row with a value that cannot be read is a reject, and no other row is lost."""
+        header, first, *others = TABLES["photos"]
+        odd = []
+        for text in ("", "\\N", "a\u202eb", "𝕏" * 300, '"', "'", ",", "\x00"):
+            for name in ("observer_id", "extension", "license", "width", "position"):
+                cells = first.split("\t")
+                cells[1], cells[header.split("\t").index(name)] = str(1000 + len(odd)), text
+                odd.append("\t".join(cells))
+        folder = tables(tmp_path / "t", photos=[header, first, *odd, *others])
+        shown = [(row["id"] or "", row["raw"] or "") for row in read(INaturalist(path=folder, photos="all"), tmp_path)]
+        assert [id_ for id_, _ in shown if len(id_) == 2] == ["10", "11", "12"]
+        number = re.compile(r'(?:u1\t|"photo_id": ")(\d+)')
+        named = Counter(name for id_, raw in shown for name in {id_, *number.findall(raw)})
+        assert [line for i, line in enumerate(odd) if named[str(1000 + i)] != 1] == []
 
     def test_the_label_may_be_of_another_rank(self, tmp_path: Path) -> None:
         rows = read(INaturalist(path=tables(tmp_path / "t"), rank="genus"), tmp_path)

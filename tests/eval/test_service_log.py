@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ import driftline as dl
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval import outcomes
 from driftline.eval.protocols.adaptation.estimates import atc, doc
+from driftline.eval.protocols.served import Served
 from driftline.eval.reporting.files.logs import write_logs
+from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
 from driftline.eval.service_log.cells import wilson
@@ -326,3 +329,144 @@ def test_intervals_hold_the_truth_in_simulated_logs() -> None:
             out.append(fit.low <= slope <= fit.high)
     assert np.mean(holds) >= 0.93
     assert 1 - np.mean(ageing) <= 0.07
+
+
+def test_one_month_of_few_labels_that_is_low_by_chance_is_no_half_life() -> None:
+    rows = [row for month in range(1, 13) for row in rows_of("v1", month, 0.5 if month == 5 else 0.88, 50)]
+    assert aged(rows, period="month")["half_life_days"] is None
+
+
+def test_logs_of_many_years_with_few_labels_a_month_are_cut_into_years() -> None:
+    years = [row | {"time": f"{2000 + year}{row['time'][4:]}", "id": f"{year}-{row['id']}"}
+             for year in range(6) for month in range(1, 13) for row in rows_of("v1", month, 0.8, 5)]  # fmt: skip
+    assert aged(years, versions={"v1": "2000"})["period"] == "year"
+    numbers = [row | {"time": int(row["time"][:4])} for row in years]
+    assert aged(numbers, versions={"v1": "2000"}, period="year")["cells"][0]["from"] == "2000-01-01"
+    twice = [row | {"id": f"{k}-{row['id']}"} for k in range(2) for row in years]
+    assert aged(twice, versions={"v1": "2000"})["period"] == "month"
+
+
+def test_a_curve_that_bends_is_no_difference_of_months() -> None:
+    rows = [row for k in range(12) for row in rows_of("v1", 1 + k, 0.25 + 0.63 * 0.5 ** (k / 4), 400)]
+    aged = dl.age(pd.DataFrame(rows), versions=VERSIONS)
+    assert aged.decay.half_life == pytest.approx(4, abs=0.05)
+    assert 0.5 < aged.decay.half_life_high - aged.decay.half_life_low < 1.5
+
+
+def in_shadow() -> Rows:
+    """Two versions that answer the same 300 inputs in each of four months; of v1 one month more."""
+    rng, rows = np.random.default_rng(0), []
+    for month in (1, 2, 3, 4, 5):
+        hard, label = rng.random(300), rng.integers(0, 4, 300)
+        for version, skill in (("v1", 0.80), ("v2", 0.86)):
+            right = hard < skill
+            rows += [{"time": f"2026-0{month}-10", "id": f"{month}-{i}", "version": version, "label": str(label[i]),
+                      "prediction": str(label[i] if right[i] else (label[i] + 1) % 4)}
+                     for i in range(300) if version == "v1" or month < 5]  # fmt: skip
+    return rows
+
+
+def test_two_versions_of_a_log_are_compared_on_the_inputs_that_both_answered(tmp_path: Path) -> None:
+    pd.DataFrame(in_shadow()).to_parquet(tmp_path / "log.parquet")
+    (tmp_path / "versions.csv").write_text("version,trained_to\nv1,2026-01-01\nv2,2026-01-01\n")
+    words = ("age", "log.parquet", "--versions", "versions.csv", "--runs", "runs")
+    assert driftline(*words, here=tmp_path).returncode == 0
+    done = driftline("compare", "runs/v1", "runs/v2", "--json", here=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (difference,) = json.loads(done.stdout)["differences"]
+    rows = pd.DataFrame(in_shadow())
+    right = (rows["prediction"] == rows["label"])[rows["time"] < "2026-05"].groupby(rows["version"]).mean()
+    assert [difference[side] for side in ("a", "b")] == pytest.approx(right.tolist())
+    assert difference["settings"] == {"version": ["v1", "v2"]}
+    assert difference["p"] < 1e-6
+    low, high = difference["interval"]
+    own = (right["v2"] - right["v1"]) * (1 - right["v2"] + right["v1"]) / 1200  # v2 is right where v1 is
+    assert high - low == pytest.approx(2 * 1.96 * own**0.5, rel=0.02)
+    assert driftline("report", "runs", "--out", "report", here=tmp_path).returncode == 0
+
+
+def test_the_runs_of_a_log_age_as_the_log_does(tmp_path: Path) -> None:
+    rows = [row for k in range(8) for row in rows_of("v1", 1 + k, 0.25 + 0.63 * 0.5 ** (k / 4), 400)]
+    aged = dl.age(pd.DataFrame(rows), versions=VERSIONS)
+    (folder,) = aged.runs(tmp_path)
+    report = ageing([outcomes.load(folder)[0]])[0]
+    assert report is not None
+    assert report.half_life.value * 365.2425 / 12 == pytest.approx(
+        aged.decay.half_life * aged.days_a_period, rel=0.02
+    )  # February is short
+
+
+def test_rows_of_other_steps_are_refused() -> None:
+    for row in (Row("9", 5, 3, learned_to=0), Row("x", 5, 3, learned_to=0), Row("0", 0, 0, learned_to=0)):
+        with pytest.raises(DriftlineError, match="A run of 3 steps has rows of others, or of no samples"):
+            Served().score([row], 3)
+
+
+def test_versions_that_never_answered_in_one_month_are_not_compared(tmp_path: Path) -> None:
+    dl.age(pd.DataFrame(example(without=("v1", 4))), versions=VERSIONS).runs(tmp_path)
+    done = driftline("compare", "v1", "v2", here=tmp_path)
+    assert done.returncode == 2
+    assert "No period has labels of both v1 and v2." in done.stderr
+
+
+def test_a_fall_of_five_points_is_named_within_the_labels_that_theory_asks_for() -> None:
+    """One share against a known one, level 5 %, power 80 % [Fleiss, Levin & Paik 2003, eq. 2.14]; an alarm is
+    `accuracy<0.9`, of which the whole interval must lie below."""
+    before, after, normal, rng = 0.9, 0.85, NormalDist(), np.random.default_rng(0)
+    parts = [normal.inv_cdf(q) * (p * (1 - p)) ** 0.5 for q, p in ((0.975, before), (0.8, after))]
+    theory = (sum(parts) / (before - after)) ** 2
+    assert round(theory) == 316
+    for times, enough in ((0.8, False), (1.2, True)):
+        n = round(times * theory)
+        named = wilson(rng.binomial(n, after, 4000) / n, np.full(4000, float(n)))[1] < before
+        assert (named.mean() >= 0.8) == enough
+
+
+@pytest.mark.shared(twin="tests/eval/test_service_log.py::test_rows_in_any_order_and_form_say_the_same")
+def test_the_log_of_another_librarys_model_goes_through_by_the_guide_alone(shared: Path, tmp_path: Path) -> None:
+    """Two models of scikit-learn on the USDA pictures, a table with names of its own and years for times."""
+    from sklearn.linear_model import RidgeClassifier
+
+    with np.load(shared / "usda" / "usda_mnv1_embeddings_u8.npz", allow_pickle=False) as arrays:
+        x, fruit, year = arrays["embedding_u8"][:, ::8].astype(np.float32), arrays["label"].astype(str), arrays["year"]
+    parts = []
+    for name, last in (("spring", 1904), ("summer", 1911)):
+        later = np.flatnonzero(year > last)
+        model = RidgeClassifier(1e4).fit(x[year <= last], fruit[year <= last])
+        margins = np.sort(model.decision_function(x[later]), 1)
+        columns = {"taken": year[later], "picture": later, "model": name, "answer": model.predict(x[later])}
+        parts.append(pd.DataFrame(columns | {"sure": 1 / (1 + np.exp(-margins[:, -1])), "truth": fruit[later]}))
+    pd.concat(parts).to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "versions.csv").write_text("version,trained_to\nspring,1904\nsummer,1911\n")
+    names = "{time: taken, id: picture, version: model, prediction: answer, score: sure, label: truth}"
+    done = driftline("age", "log.csv", "--versions", "versions.csv", "--columns", names, "--json", here=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["period"] == "year"
+    assert result["counts"]["read"] == result["counts"]["labelled"] == sum(map(len, parts))
+    of_1918 = {cell["version"]: cell for cell in result["cells"] if cell["from"] == "1918-01-01"}
+    assert of_1918["spring"]["age_days"] - of_1918["summer"]["age_days"] == round(7 * 365.25)
+    assert of_1918["spring"]["accuracy"] < of_1918["summer"]["accuracy"]
+    assert result["split"]["older"] > 0
+    assert result["lost"]["old"] == "spring"
+
+
+def test_scores_of_all_classes_see_that_classes_became_more_frequent() -> None:
+    """A month in which a class that is often missed is most of the inputs, without labels."""
+    rng, rows = np.random.default_rng(0), []
+    for month, share in ((1, 0.2), (2, 0.5), (3, 0.8)):
+        label = (rng.random(1500) < share).astype(int)
+        logit = np.where(label, rng.normal(0.5, 1.5, 1500), rng.normal(-2.5, 1.0, 1500))
+        for i in range(1500):
+            p = 1 / (1 + np.exp(-logit[i]))
+            rows.append({"time": f"2026-0{month}-15", "id": f"{month}-{i}", "version": "v1", "score_cat": p,
+                         "prediction": "cat" if p > 0.5 else "dog", "score_dog": 1 - p,
+                         "label": ("dog", "cat")[label[i]] if month < 3 else None})  # fmt: skip
+    frame = pd.DataFrame(rows)
+    result = aged(rows, period="month")["estimates"]["mlls"]
+    truth = 0.2 * 0.994 + 0.8 * 0.63  # recalls of dog and cat
+    assert result["cells"][0]["value"] == pytest.approx(truth, abs=0.04)
+    assert result["past_error_by_periods"]["1"] < 0.04
+    assert aged(frame.drop(columns="score_cat").to_dict("records"), period="month")["estimates"]["mlls"]["because"] == (
+        "the log has no column score_cat"
+    )

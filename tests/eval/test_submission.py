@@ -22,8 +22,8 @@ from support.helpers import drifting
 from support.worlds import across_seeds
 
 from driftline.curate.core.atomic_io import sha256_file
-from driftline.curate.core.digests import code_of
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, IntegrityError, MissingFile
+from driftline.curate.core.files.digests import code_of
 from driftline.eval.leaderboard import verification
 from driftline.eval.leaderboard.board import board
 from driftline.eval.leaderboard.isolation import Limits, isolated

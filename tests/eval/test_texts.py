@@ -464,6 +464,10 @@ class TestLlm:
             (["broken"], {"nonsense": 1, "requests": 2, "retries": 1}),
             (["503"], {"status 503": 1, "requests": 2, "retries": 1}),
             (["slow"], {"timeouts": 1, "requests": 2, "retries": 1}),
+            (["error in 200"], {"nonsense": 1, "requests": 2, "retries": 1}),
+            (["list"], {"nonsense": 1, "requests": 2, "retries": 1}),
+            (["429 bare"], {"status 429": 1, "requests": 2, "retries": 1}),
+            (["429 absurd"], {"status 429": 1, "requests": 1, "given up": 1}),
             (["nonsense"] * 3, {"nonsense": 3, "requests": 3, "retries": 2, "given up": 1}),
         ],
     )

@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from contracts.test_importers import BUILT
 from hostile.readers import Make, drained, files, reader
+from pyarrow import csv
 
 from driftline.curate.core.atomic_io import write_json
+from driftline.curate.core.errors import BadInput
+from driftline.curate.fetch.outcome import Download
+from driftline.curate.fetch.waiting import Answers
 from driftline.stream_builder.importers import IMPORTERS
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -75,6 +81,7 @@ def prolific_answers(folder: Path) -> None:
     said = {"instruction_id": "q1", "answer": [{"value": "bus"}]}
     response = {"id": "r", "metadata": {"item": "i1"}, "response": said, "submission_id": "s", "participant_id": "p"}
     write_json(folder / "submissions.json", {"results": [{"id": "s", "status": "AWAITING REVIEW", "time_taken": 40}]})
+    write_json(folder / "counts.json", {"AWAITING REVIEW": 1, "TOTAL": 1})
     write_json(folder / "responses.json", {"results": [response], "meta": {"count": 1}})
     steps = [{"format": 1}, {"step": "study", "result": "x"}, {"step": "published", "result": True},
              {"step": "batch", "result": {"id": "b", "labels": "q1", "sensitive": "q2"}}]  # fmt: skip
@@ -86,13 +93,17 @@ def prolific(folder: Path) -> None:
     """The lists that Prolific answers with, and the journal."""
     from driftline.curate.core.outside.http import Reply
     from driftline.curate.validation.asking.platforms import prolific_api
+    from driftline.curate.validation.asking.platforms.prolific_service import Service
 
     class Pool:
         def ask(self, method: str, address: str, read: Any, *more: Any, **request: Any) -> Any:
-            name = "submissions.json" if "submissions" in address else "responses.json"
-            return read(Reply(200, {}, (folder / name).read_bytes()))
+            name = next(name for name in ("counts", "submissions", "responses") if name in address)
+            return read(Reply(200, {}, (folder / f"{name}.json").read_bytes()))
 
-    service = prolific_api.Service.__new__(prolific_api.Service)
+        def hidden(self, text: str) -> str:
+            return text
+
+    service = Service.__new__(Service)
     vars(service).update(endpoint="", _headers={}, _client=Pool())
     prolific_api.collect(service, prolific_api.Journal(folder / "journal.jsonl"), "b1", folder / "out.csv")
 
@@ -149,3 +160,83 @@ def inaturalist(folder: Path) -> None:
     from driftline.curate.sources.inaturalist import INaturalist
 
     drained(INaturalist(path="."), folder)
+
+
+# --- the log of a model in service, lists of withdrawn photos, answers that wait ------------------------------------
+
+LOG = [{"time": f"2026-0{1 + i % 6}-03T10:00:0{i % 10}Z", "id": f"p{i}", "version": f"v{i % 2}",
+        "prediction": "cat" if i % 3 else "dog", "score": i / 100, "label": "cat"} for i in range(40)]  # fmt: skip
+
+
+def logs(folder: Path) -> None:
+    """A log in each form, and labels that came later."""
+    table = pa.Table.from_pylist(LOG)
+    pq.write_table(table, folder / "log.parquet")
+    csv.write_csv(table, folder / "log.csv")
+    lines = (json.dumps({"id": row["id"], "label": "dog", "label_time": "2026-07-01"}) for row in LOG[:9])
+    (folder / "labels.jsonl").write_text("\n".join(lines) + "\n")
+
+
+@reader(logs)
+def service_log(folder: Path) -> None:
+    from driftline.eval.service_log.reading import read_log
+
+    for name in ("log.parquet", "log.csv"):
+        read_log([folder / name], labels=[folder / "labels.jsonl"])
+
+
+@reader(
+    files(
+        {
+            "withdrawn.csv": 'id,url,reason,date\np1,http://a/1,"asked, twice",2026-01-01\np2,,,\n',
+            "WITHDRAWN.csv": "salt,digest,since\n" + "ab,cd,1.0\n" * 3,
+        }
+    )
+)
+def withdrawn(folder: Path) -> None:
+    from driftline.curate.metadata.withdrawals import listed, listed_withdrawals, withdrawn_ids
+
+    withdrawn_ids(folder / "withdrawn.csv")
+    listed(["p1"], [(salt, digest) for salt, digest, _ in listed_withdrawals(folder)])
+
+
+def answers_that_wait(folder: Path) -> None:
+    from driftline.curate.fetch.waiting import add_slow
+
+    waiting = Answers(folder / "00000.waiting", b"key")
+    waiting.begin(b"key")
+    waiting.add((0, "http://a/0"), Download(b"body\n" * 9, validator="v"))
+    waiting.add((1, "http://a/1"), Download(None, "http_404", "gone", 0.0, None))
+    waiting.add((2, "http://a/2"), None)
+    add_slow(folder, 5.0, ["b"])
+
+
+@reader(answers_that_wait)
+def waiting(folder: Path) -> None:
+    from driftline.curate.fetch.waiting import slow_hosts
+
+    slow_hosts(folder, 5.0)
+    answers = Answers(folder / "00000.waiting", b"key")
+    for row in range(3):
+        answer = answers.get(row, f"http://a/{row}")
+        assert answer is None or answer.data in (None, b"body\n" * 9)
+
+
+def pages(folder: Path) -> None:
+    """Parquet with lists, dictionaries, and texts that share their beginnings."""
+    table = pa.table({"id": [f"photo{i:04}" for i in range(300)], "tags": [["a", "bb"][: i % 3] for i in range(300)],
+                      "x": [i / 7 for i in range(300)], "kind": [f"k{i % 3}" for i in range(300)]})  # fmt: skip
+    plain = {"use_dictionary": ["kind"], "column_encoding": {"id": "DELTA_BYTE_ARRAY"}}
+    pq.write_table(table, folder / "a.parquet", row_group_size=90, compression="zstd", **plain)
+    pq.write_table(table, folder / "b.parquet", data_page_version="2.0", compression="gzip")
+
+
+@reader(pages)
+def parquet_pages(folder: Path) -> None:
+    from driftline.curate.core.outside.tables import BoundedParquet, read_parquet, readable
+
+    for name in ("a.parquet", "b.parquet"):
+        with suppress(BadInput):
+            read_parquet(folder / name)
+        with readable(folder / name, "Expected Parquet."), BoundedParquet(folder / name) as file:
+            list(file.batches(64, file.schema.names))

@@ -204,13 +204,14 @@ def flickr(folder: Path) -> None:
             return Reply(200, {"Retry-After": "0"}, body)
 
     api = source.Api.__new__(source.Api)
-    api._key, api._endpoint = "KEY", "http://h"
+    api._key, api._endpoint, api._holder = "KEY", "http://h", "photos"
     api._api = JsonApi("Flickr", 10**9, {}, api._busy, odd_again=True)
     vars(api._api).update(_client=Answers(), _policy=Policy(2, 0.0))
     made = source.Flickr(source="flickr", start=1_300_000_000, end=1_300_000_010)
     window = source.Window(made.start, made.end, ("4",))
     for photos in made._windows(api, window, folder / "work"):
-        batch_of([made._record(photo, i) for i, photo in enumerate(photos)]).validate(full=True)
+        licences = {"4": ("Attribution License", "")}
+        batch_of([made._record(licences, photo, i) for i, photo in enumerate(photos)]).validate(full=True)
 
 
 def commons_answer(folder: Path) -> None:
@@ -233,7 +234,7 @@ def wikimedia(folder: Path) -> None:
         answer = api.read(Reply(200, {}, (folder / "answer.json").read_bytes()))
     except Temporary:
         answer = None
-    made = source.Wikimedia(start=1_300_000_000, end=1_300_000_010, contact="x")
+    made = source.Wikimedia(start=1_300_000_000, end=1_300_000_010, contact="a@b.org")
     vars(api)["get"] = lambda *given: answer
     if answer is not None:
         for images in made._pages(api, made.start, made.end, folder / "work"):

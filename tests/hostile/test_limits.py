@@ -10,8 +10,9 @@ import sqlite3
 import struct
 import zipfile
 from contextlib import closing
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -200,10 +201,10 @@ class TestParquet:
 
     def test_a_thousand_bytes_do_not_become_gigabytes(self, tmp_path: Path, texts: pa.Array) -> None:
         path = claims(tmp_path / "a.parquet", pa.table({"a": texts}))
-        with pytest.raises(BadInput, match=r"a\.parquet would unpack to 5,000,000,000 bytes"):
+        with pytest.raises(BadInput, match=r"a\.parquet would unpack to 5,002,000,000 bytes"):
             read_parquet(path)
         path = claims(tmp_path / "b.parquet", pa.table({"a": pa.StructArray.from_arrays([texts], ["bytes"])}))
-        with pytest.raises(BadInput, match=r"b\.parquet would unpack to 5,000,000,000 bytes"):
+        with pytest.raises(BadInput, match=r"b\.parquet would unpack to 5,002,000,000 bytes"):
             read_parquet(path)
 
     def test_numbers_that_repeat_are_counted_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +214,45 @@ class TestParquet:
             read_parquet(path)
         with BoundedParquet(path) as file, pytest.raises(BadInput, match=r"claims 10,000,000 rows in .* bytes"):
             next(file.batches(4096, ["a"]))
+
+    @pytest.mark.parametrize("kind", ["list", "equal beginnings", "page"])
+    def test_what_has_no_dictionary_is_counted_too(
+        self, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("driftline.curate.core.outside.tables.UNPACKED", 1 << 20)
+        column: list[Any] = {"list": [[0] * 10**6], "equal beginnings": ["x" * 1000] * 5000, "page": ["x" * 10**7]}[
+            kind
+        ]
+        ways: dict[str, Any] = {} if kind == "list" else {"use_dictionary": False}
+        if kind == "equal beginnings":
+            ways["column_encoding"] = {"a": "DELTA_BYTE_ARRAY"}
+        pq.write_table(pa.table({"a": column}), tmp_path / "a.parquet", compression="zstd", **ways)
+        assert (tmp_path / "a.parquet").stat().st_size < 6_000
+        with pytest.raises(BadInput, match=r"would unpack to .* bytes. Expected at most 1,048,576"):
+            read_parquet(tmp_path / "a.parquet")
+        if kind != "equal beginnings":  # a row of them is small
+            with BoundedParquet(tmp_path / "a.parquet") as file, pytest.raises(BadInput, match="would unpack to"):
+                next(file.batches(4096, ["a"]))
+
+    def test_honest_texts_that_share_their_beginnings_are_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("driftline.curate.core.outside.tables.UNPACKED", 1 << 20)
+        table = pa.table({"a": [f"https://example.org/{i:09d}" for i in range(3000)]})
+        pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False, column_encoding={"a": "DELTA_BYTE_ARRAY"})
+        assert read_parquet(tmp_path / "a.parquet").equals(table)
+
+    def test_sizes_that_the_footer_declares_are_not_believed(self, tmp_path: Path, texts: pa.Array) -> None:
+        path = claims(tmp_path / "a.parquet", pa.table({"a": texts}))
+        size = pq.read_metadata(path).row_group(0).total_byte_size
+        assert 1 << 13 < size < 1 << 20
+        written = bytes([2 * size & 127 | 128, 2 * size >> 7 & 127 | 128, 2 * size >> 14])
+        data = path.read_bytes()
+        assert data.count(written) == 2, "of the row group and of its column"
+        path.write_bytes(data.replace(written, b"\x82\x80\x00"))
+        assert pq.read_metadata(path).row_group(0).total_byte_size == 1
+        with pytest.raises(BadInput, match=r"a\.parquet would unpack to 5,002,000,000 bytes"):
+            read_parquet(path)
 
     def test_rows_that_are_large_are_decoded_few_at_a_time(
         self, tmp_path: Path, texts: pa.Array, monkeypatch: pytest.MonkeyPatch
@@ -226,6 +266,9 @@ class TestParquet:
         table = pa.table({"a": [f"{i}" for i in range(rows)], "b": [["x"] * (i % 3) for i in range(rows)],
                           "c": [{"bytes": b"y" * (i % 50)} for i in range(rows)], "d": [0.5] * rows})  # fmt: skip
         pq.write_table(table, tmp_path / "a.parquet", row_group_size=9_000)
+        for codec, page in product(("zstd", "snappy", "gzip", "lz4", "brotli", "none"), ("1.0", "2.0")):
+            pq.write_table(table, tmp_path / "b.parquet", compression=codec, data_page_version=page)
+            assert read_parquet(tmp_path / "b.parquet").equals(table)
         assert read_parquet(tmp_path / "a.parquet").equals(table)
         with BoundedParquet(tmp_path / "a.parquet") as file:
             assert pa.Table.from_batches(file.batches(1 << 16, table.column_names)).equals(table)

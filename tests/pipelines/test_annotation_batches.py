@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 from support.console import handed, inside
 from support.prolific_server import prolific_server
 
-from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.atomic_io import locked, read_json
 from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.asking.platforms import prolific_api as api
+from driftline.curate.validation.asking.platforms.prolific_service import TOKEN
 from driftline.pipelines.annotation import batches
 from driftline.pipelines.annotation.batches import prolific_action
 from driftline.pipelines.config.loader import load
@@ -49,7 +51,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-def test_a_prolific_campaign_with_two_kills_becomes_a_release(
+def test_a_prolific_study_of_250_people_with_two_kills_becomes_a_release(
     context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(api, "POLL_SECONDS", 0.0)
@@ -68,7 +70,7 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
     name, items = (read_json(ask / "batch.json")[key] for key in ("batch", "items"))
     truth = {i: "none" if expected[id_] == "background" else expected[id_] for i, id_ in items.items()}
     with prolific_server() as service:
-        monkeypatch.setenv(api.TOKEN, service.token)
+        monkeypatch.setenv(TOKEN, service.token)
 
         def act(action: str, **values: Any) -> dict[str, Any]:
             return prolific_action(context, action, endpoint=service.url, **values)
@@ -82,25 +84,35 @@ def test_a_prolific_campaign_with_two_kills_becomes_a_release(
             who: service.work(who, sorted(items), lambda item, who=who: [truth[item] if who != "bot" else "none"])
             for who in ("ann", "bob", "eve", "bot")
         }
-        assert act("status")[name]["awaiting review"] == 4
-        assert act("collect")["answers"] == 4 * len(items)
+        states = ["RETURNED", "TIMED-OUT", "SCREENED OUT", "ACTIVE"] + ["AWAITING REVIEW"] * 242
+        for n, state in enumerate(states):  # each of one image; the returned ones are wrong
+            item = sorted(items)[n % len(items)]
+            service.work(f"p{n}", [item], lambda item, n=n: [truth[item] if n > 3 else "none"], status=state)
+        assert act("status")[name]["awaiting review"] == 246
+        assert act("collect") == {
+            "answers": 4 * len(items) + 246, "out": str(context.root / "answers"),
+            "left_out": {"active": 1, "returned": 1, "screened out": 1, "timed-out": 1},
+        }  # fmt: skip
         reject, bonus = tmp_path / "reject.csv", tmp_path / "bonus.csv"
         reject.write_text(f"AssignmentId,Reject\n{work['bot']},all answers are none\n")
         bonus.write_text(f"SubmissionId,Amount\n{work['ann']},1.00\n")
         assert act("reject", file=reject) == {"approved": 0, "rejected": 1}
-        assert act("approve") == {"approved": 3, "rejected": 0}
+        assert act("approve") == {"approved": 245, "rejected": 0}
         assert act("bonus", file=bonus, max_usd=2.0) == {"bonuses": 1, "cost_usd": 1.25}
-        assert act("bonus", file=bonus, max_usd=2.0)["paid_before"]
-        assert service.paid == ["bonus0"]
+        assert act("bonus", file=bonus, max_usd=2.0)["paid_before"] == 1
+        assert (service.paid, service.rewards.total(), set(service.rewards.values())) == (["bonus0"], 245, {1})
         later = replace(batches.open_batch(context), facts={"batch": "later"})
         monkeypatch.setattr(batches, "open_batch", lambda _: later)
-        assert act("collect")["answers"] == 4 * len(items), "the study of a batch that is not the open one any more"
-        assert act("status")[name]["approved"] == 3
+        assert act("collect")["answers"] == 4 * len(items) + 246, (
+            "the study of a batch that is not the open one any more"
+        )
+        assert act("status")[name]["approved"] == 245
         assert act("bonus", file=bonus, max_usd=2.0)["paid_before"]
         assert [path.name for path in (context.root / "answers").iterdir()] == [f"prolific-{name}.csv"]
     run(context)
     answers = pq.read_table(folder_of(context.root, "tally") / "answers.parquet")
-    assert answers["fault"].to_pylist().count("rejected") == len(items)
+    faults = answers["fault"].to_pylist()
+    assert (faults.count("rejected"), faults.count("returned")) == (len(items), 4)
     verdicts = pq.read_table(folder_of(context.root, "tally") / "verdicts.parquet")["verdict"].to_pylist()
     assert verdicts.count("kept") > 0.9 * len(verdicts)
     assert (folder_of(context.root, "publish") / "release" / "SHA256SUMS").is_file()
@@ -123,13 +135,28 @@ def test_options_of_a_batch_are_those_of_its_addresses_and_predictions(journey: 
     assert handed("driftline.pipelines.annotation.batches.write_batches", *words)["predictions"] is False
 
 
+def test_a_second_command_waits_for_the_first(journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both would read the same journal, and pay the same bonuses."""
+    shutil.copy(journey / "driftline.yaml", tmp_path)
+    acted = threading.Event()
+    act = "driftline.pipelines.annotation.batches.prolific_action"
+    monkeypatch.setattr(act, lambda *_, **__: acted.set() or {})
+    command = threading.Thread(target=inside, args=("prolific", "approve", tmp_path))
+    with locked(tmp_path / "prolific"):
+        command.start()
+        assert not acted.wait(0.5)
+    command.join()
+    assert acted.is_set()
+
+
 def test_options_of_prolific_reach_its_action(journey: Path, tmp_path: Path) -> None:
-    words = ("prolific", "publish", journey, "--workspace", "w1", "--count", 7, "--max-usd", 9.5)
+    shutil.copy(journey / "driftline.yaml", tmp_path)
+    words = ("prolific", "publish", tmp_path, "--workspace", "w1", "--count", 7, "--max-usd", 9.5)
     act = "driftline.pipelines.annotation.batches.prolific_action"
     options = handed(act, *words, "--endpoint", "https://p.test", "--set", "validation.workers=2")
     assert options["context"].config.validation.workers == 2
     assert list(options.values())[1:] == ["publish", "w1", 7, 9.5, "https://p.test"]
     for action, more in (("bonus", ("--max-usd", 2)), ("reject", ())):
-        options = handed(act, "prolific", action, journey, "--file", tmp_path / "f.csv", *more)
+        options = handed(act, "prolific", action, tmp_path, "--file", tmp_path / "f.csv", *more)
         assert (options["action"], options["file"]) == (action, tmp_path / "f.csv")
-        assert "--file is missing" in inside("prolific", action, journey).stderr
+        assert "--file is missing" in inside("prolific", action, tmp_path).stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import zipfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from PIL import Image
 from support.console import driftline
 from support.helpers import album, photo_config
 
+import driftline as dl
 from driftline.curate.core.atomic_io import csv_text
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.outside.secrets import without_secrets
@@ -23,6 +25,7 @@ from driftline.curate.metadata.released_ids import FILE, released_ids
 from driftline.curate.pretrain.pool import open_pool
 from driftline.curate.release import Release
 from driftline.curate.validation.answers.answers import KEY, worker_key
+from driftline.eval.leaderboard.submission import pack
 from driftline.eval.run import evaluate
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.cli.common import show
@@ -35,6 +38,7 @@ from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.withdrawing import withdraw_photos
 from driftline.stream_builder.builders.release import from_release
+from driftline.stream_builder.stream import Stream
 
 PERSON = "ZoeCanary"
 
@@ -45,10 +49,14 @@ def publish(root: Path, *changes: str) -> Release:
 
 
 def everything(*folders: Path) -> str:
-    """Names and bytes of every file below some folders, tables as text."""
+    """Names and bytes of every file below some folders; tables as text, archives with their members."""
     texts = []
     for path in (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()):
-        texts += [path.as_posix().removeprefix(str(folders[0].parent)), path.read_bytes().decode("latin-1")]
+        parts = [path.read_bytes()]
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                parts += [part for name in archive.namelist() for part in (name.encode(), archive.read(name))]
+        texts += [path.as_posix().removeprefix(str(folders[0].parent)), *(part.decode("latin-1") for part in parts)]
         if path.suffix == ".parquet":
             texts.append(str(pq.read_table(path).to_pylist()))
     return "\n".join(texts)
@@ -186,11 +194,16 @@ def test_a_release_by_default_settings_holds_what_attribution_needs_and_no_canar
     release = publish(mixed, "release.per_class=3")
     for name in EXPORTS:
         EXPORTS[name](release, tmp_path / "exports" / name)
-    stream = from_release(release)
-    stream.save(tmp_path / "exports" / "stream")
-    results = evaluate(stream, "clear-iid", ["nearest-mean"], [0], {}, out=tmp_path / "rows")
-    assert results
-    left = everything(release.path, tmp_path / "exports", tmp_path / "rows")
+    from_release(release).save(tmp_path / "exports" / "stream")
+    place, pages = tmp_path / "exports" / "stream", tmp_path / "pages"
+    assert evaluate(Stream.load(place), "clear-iid", ["nearest-mean"], [0], {}, out=tmp_path / "rows")
+    dl.report(tmp_path / "rows", pages / "report", stream=[place])
+    pack([tmp_path / "rows"], "ours", pages / "ours.zip")
+    board = {"out": pages / "board.md", "site": pages / "site"}
+    dl.leaderboard(pages / "ours.zip", stream=[place], again=1, public_value="drawn", **board)
+    assert "nearest-mean" in everything(pages / "site")
+    assert ' | in_domain":' in everything(pages), "what is packed is seen, too"
+    left = everything(release.path, tmp_path / "exports", tmp_path / "rows", pages)
     assert [name for name in PLANTED if name in left] == []
     assert [name for name in NEEDED if name not in left] == []
     shown = release.table.to_pylist()

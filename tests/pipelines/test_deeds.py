@@ -13,6 +13,8 @@ from support.living import context
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import DriftlineError
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.validation.asking.batches import estimate
+from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.forecast.needs import forecast
@@ -110,7 +112,10 @@ def test_a_plan_says_what_is_done(number: int, pool: list[Path], tmp_path: Path)
         if error is None and until == "ask":
             exact = forecast(here, plan(here))["questions"]
             assert (exact["images"], exact["answers"]) == (open_now(here), open_now(here))
-            assert exact["images"] <= planned["questions"]["images"]
+            assert exact["usd"] == estimate(open_now(here), here.config.validation), "what the platform would bill"
+            if not grows:  # later, some of the batch is answered already
+                assert exact["usd"] == open_batch(here).facts["estimate_usd"]
+            assert all(exact[key] <= planned["questions"][key] for key in ("images", "usd", "hours"))
             store = answer_store_of(here)
             for item in store.following("ann", open_now(here) // 2):
                 store.answer("ann", item, ["none"], False, 1)

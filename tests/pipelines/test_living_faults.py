@@ -27,8 +27,9 @@ from driftline.curate.bucketing.frozen import assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.fetch.shard import Shard, fetch_shard
+from driftline.curate.fetch.shard import fetch_shard
 from driftline.curate.images.near_duplicates import near_stored
 from driftline.curate.store.database import Place, Store, open_store
 from driftline.curate.store.photos import Asked, history, images_of, keep_misses

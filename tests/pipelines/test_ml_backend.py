@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 from support.console import answer, handed
+from support.label_studio import LabelStudio
 
 from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName
@@ -84,6 +86,17 @@ class TestLabelStudio:
         assert first["result"][0]["value"] == {"choices": ["bus"]}
         assert [one["result"] for one in rest] == [[], [], []]
         assert client.post("margin/predict", json=body).json()["results"][0]["result"][0]["value"]["choices"] == ["car"]
+
+    @pytest.mark.parametrize("broken", ["", *LabelStudio.RULES])
+    def test_label_studio_stores_what_the_judge_answered(self, judged: Make, folder: Path, broken: str) -> None:
+        context = judged()
+        app, path = ml_backend.application(context, 8)
+        backend = TestClient(app, base_url=f"http://127.0.0.1:8{path}margin/")
+        tasks = [self.task(folder), self.task(folder, item="x") | {"id": 2}]
+        with nullcontext() if not broken else pytest.raises((AssertionError, LookupError)):
+            first, other = LabelStudio(backend, broken).predictions(tasks)
+            assert first["result"][0]["value"] == {"choices": ["car"]}
+            assert (other["result"], first["model_version"], round(first["score"], 3)) == ([], "margin", 0.9)
 
     @pytest.mark.parametrize(
         "body", [b"no", b"[" * 10_000, b"{}", b'{"tasks": {}}', b'{"tasks": [3]}', b'{"tasks": [{"data": []}, null]}']

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import json
+import re
 import shutil
 import socket
 import threading
@@ -24,6 +25,8 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders.weights import reachable
 from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.curate.sources.wikimedia import Wikimedia
+from driftline.curate.validation.judging.cache import AnswerCache
+from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast import cluster
 from driftline.pipelines.forecast.needs import forecast
@@ -180,7 +183,8 @@ def test_answers_hours_and_dollars(own: Path) -> None:
     asked = found(own, *crowd)["questions"]
     assert asked == {
         "images": 36, "gold": 0, "workers": 3, "answers": 108, "hours": 0.3, "usd": 2.88, "at_most": True,
-        "word": "at most", "known_by": "36 candidates", "routes": {}, "platform": "prolific",
+        "word": "at most", "known_by": "36 candidates", "routes": {}, "judges": [], "platform": "prolific",
+        "usd_an_hour": 7.2, "least_an_hour": 8.0, "fee": PRICES["prolific"].source,
     }  # fmt: skip
     assert found(own, *crowd, "validation.platform=turkle")["questions"]["usd"] == 2.16, "without a fee"
     assert found(own)["questions"] is None, "the folders' names are the labels"
@@ -392,6 +396,35 @@ def test_people_read_the_same(own: Path) -> None:
     lines = text(plans, forecast(here, plans))
     for said in ("ingest     run     not done yet", "photos     60", "2010: 20, 2011: 20", "fee of prolific"):
         assert said in lines
+    assert "pay: $8.00 an hour; fee: 33.3 % for universities and charities, 42.8 % for companies; prolific.com" in lines
+    below = context(own, "validation.method=crowd", "validation.reward_usd=0.01")
+    assert "pay: $4.00 an hour, less than the $8.00 that it requires; fee: 33.3 %" in text(
+        plans, forecast(below, plans)
+    )
+
+
+def test_every_platform_has_a_fee_with_the_date_on_which_it_was_read(own: Path) -> None:
+    for name, price in PRICES.items():
+        fee = found(own, "validation.method=crowd", f"validation.platform={name}")["questions"]["fee"]
+        assert fee == price.source
+        assert re.search(r"none: your own people|, read \d+ \w+ 2026$", fee)
+    assert "closed on 30 September 2026" in PRICES["mturk"].source
+
+
+def test_a_judge_is_priced_by_its_answers_and_its_budget(own: Path) -> None:
+    judge = "validation.judges=[{name: m, url: 'http://127.0.0.1:9/v1', model: m, usd_per_million_in: 2%s}]"
+
+    def price(more: str = "") -> Any:
+        return found(own, "validation.method=crowd", judge % more)["questions"]["judges"]
+
+    assert price() == [{"name": "m", "questions": 36, "usd": None, "word": "at most"}]
+    assert price(", budget_usd: 0.5")[0]["usd"] == 0.5
+    cache = AnswerCache(own / "judges" / "answers.jsonl")
+    for image, usd in (("a", 0.01), ("b", 0.03)):
+        cache.add(image=image, question="q", judge="m", requested="m", reported="m", model="m", labels=["bus"],
+                  sensitive=False, confidence=None, fault=None, usd=usd)  # fmt: skip
+    assert price() == [{"name": "m", "questions": 36, "usd": 0.72, "word": "about"}]
+    assert price(", budget_usd: 0.5") == [{"name": "m", "questions": 36, "usd": 0.46, "word": "at most"}]
 
 
 def test_twenty_machines_share_download_and_embedding_and_wait_for_the_other_stages() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pyarrow.parquet as pq
 import pytest
+from support.console import inside
 from support.turkle_server import Worker, api, turkle
 
 from driftline.curate.core.atomic_io import read_json
@@ -101,6 +102,12 @@ class TestFiles:
         concepts = set(open_batch(small).facts["concepts"])
         assert not any(concept in row["image_url"] for row in rows for concept in concepts)
         assert (tmp_path / "mturk" / "template.html").read_text().count("${") == 1
+
+    def test_mturk_says_that_the_service_is_closed(self, small: Context, tmp_path: Path) -> None:
+        printed = inside("batch", small.root, "--format", "mturk,turkle", "--out", tmp_path / "out").stdout
+        assert "Amazon Mechanical Turk closed on 30 September 2026" in printed
+        assert (tmp_path / "out" / "mturk" / "README.txt").read_text() in printed
+        assert not (tmp_path / "out" / "turkle" / "README.txt").exists()
 
     def test_prolific_gets_the_rows_in_two_forms_and_the_question_as_data(self, small: Context, tmp_path: Path) -> None:
         write_batches(small, ["prolific"], tmp_path, None, 1, S3())

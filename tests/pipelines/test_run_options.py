@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from support.console import document, handed, inside
-from support.helpers import yfcc_line
+from support.helpers import album, yfcc_line
 
 from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.files import memory as file_memory
 from driftline.pipelines.run.state import write_changes
 
 CONFIG = """\
@@ -55,6 +60,28 @@ def test_from_repeats_a_stage_that_is_done_and_a_plan_says_so(folder: Path) -> N
     document("run", folder, "--until", "filter", "--from", "filter")
     after = times()
     assert (after[0], after[1] > before[1]) == (before[0], True)
+
+
+def test_from_ingest_reads_photos_again_whose_stamps_are_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)
+    album(tmp_path / "photos", 1)
+    (tmp_path / "driftline.yaml").write_text(CONFIG.replace("yfcc, path: photos.tsv", "folder, path: photos"))
+
+    def cameras() -> set[str | None]:
+        return set(pq.read_table(tmp_path / "stages" / "01_ingest" / "table", columns=["camera"])["camera"].to_pylist())
+
+    document("run", tmp_path, "--until", "ingest")
+    with closing(sqlite3.connect(tmp_path / "digests.sqlite")) as base, base:
+        base.execute("UPDATE records SET record = '[1, null, 1, \"another\", null]'")  # as if the files had lied
+    Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "new.png")
+    document("grow", tmp_path, "--until", "ingest")
+    assert cameras() == {"another", None}, "the new photo alone is read"
+    document("run", tmp_path, "--from", "ingest", "--until", "ingest")
+    assert cameras() == {None}
+    document("grow", tmp_path, "--until", "ingest")
+    assert cameras() == {None}, "what was wrong is forgotten"
 
 
 def test_an_unfinished_run_is_healed_for_the_reasons_that_are_named(folder: Path) -> None:

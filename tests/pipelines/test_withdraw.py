@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from starlette.testclient import TestClient
 from support.console import driftline
 from support.helpers import album, photo_config
+from support.small_runs import unpacked
 
 import driftline as dl
 from driftline.curate.core.errors import UnknownName
@@ -18,6 +20,8 @@ from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.schema import TABLE, batch_of
 from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdraw, withdrawals
 from driftline.curate.release import Release
+from driftline.pipelines.browse.opening import open_collection
+from driftline.pipelines.browse.server import application
 from driftline.pipelines.run.state import folder_of
 
 
@@ -60,6 +64,32 @@ def test_an_unknown_photo_is_refused_before_anything_is_written(published: Path,
     with pytest.raises(UnknownName, match="read a photo with the id 'nonsense'"):
         dl.withdraw(published, [known, "nonsense"])
     assert (published / "withdrawals.csv").read_text() == list_
+
+
+def test_a_page_that_is_open_shows_it_no_more_and_neither_does_the_next_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = unpacked("finished", tmp_path)
+
+    def opened() -> TestClient:
+        app, path = application(open_collection(root), 8)
+        return TestClient(app, base_url=f"http://127.0.0.1:8{path}", headers={"origin": "http://127.0.0.1:8"})
+
+    with opened() as page:
+        before = page.get("view").json()
+        number, *_ = before["photos"][0]
+        id_ = page.get(f"photo/{number}").json()["facts"]["id"]
+        assert page.get(f"thumb/{number}").status_code == 200
+        dl.withdraw(root, id_)
+        for browser in (page, opened()):
+            tile = browser.get("view").json()["photos"][0]
+            assert (tile[3], tile[5], tile[6]) == ("withdrawn", False, id_)
+            assert [browser.get(f"{kind}/{number}").status_code for kind in ("thumb", "picture")] == [404, 404]
+            facts = browser.get(f"photo/{number}").json()["facts"]
+            assert {"title", "place", "uploader"} & facts.keys() == set()
+            assert browser.get(f"trace/{number}").json() == {"lines": []}
+            assert browser.get("view").json()["total"] == before["total"], "counts stay until the next run"
 
 
 def table_run(root: Path, store: Path) -> list[str]:

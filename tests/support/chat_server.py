@@ -1,4 +1,8 @@
-"""A loopback server that speaks OpenAI's chat protocol: answers by the last example's class, or badly on demand."""
+"""A server on loopback that speaks OpenAI's chat completions, after https://platform.openai.com/docs/api-reference/chat
+(the completion object) and https://developers.openai.com/docs/guides/error-codes, read on 27 November 2026.
+
+It answers by the class of the last example in the prompt, or badly on demand.
+"""
 
 from __future__ import annotations
 
@@ -7,52 +11,127 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
-from typing import Any
+from typing import Any, ClassVar
 
-from support.serving import serving
+from support.stand_ins import Answer, Query, StandIn, serve
+
+PATH = "/v1/chat/completions"
+TOKENS = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
 
 
-@dataclass
-class Chat:
-    """moods: what the next answers are: "nonsense", "broken", "slow", "503", "401"; afterwards they are good."""
+def error(message: str, kind: str, code: str | None) -> dict[str, Any]:
+    """An error document."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
-    url: str
-    moods: list[str] = field(default_factory=list)
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-    keys: list[str | None] = field(default_factory=list)
+
+LIMITED = error("Rate limit reached for requests.", "requests", "rate_limit_exceeded")
+NO_CREDIT = error("You exceeded your current quota.", "insufficient_quota", "insufficient_quota")
+MOODS: dict[str, Any] = {
+    "429": (429, LIMITED, {"Retry-After": "1"}),
+    "429 bare": (429, LIMITED, {}),
+    "429 absurd": (429, LIMITED, {"Retry-After": "9" * 400}),
+    "quota": (429, NO_CREDIT, {}),
+    "error in 200": error("The server had an error while processing your request.", "server_error", None),
+    "slow": lambda: time.sleep(1.0),
+    "cut": (200, b'{"choices"', {"Content-Length": "1000"}),
+    "broken": b"<html>welcome</html>",
+    "protocol": {"result": "bus"},
+    "list": b"[null]",
+    "stream": b"data: {}\n\n" * 200_000,
+    "redirect": (307, b"", {"Location": "http://127.0.0.1:9/steal"}),
+}
+
+
+class Chat(StandIn):
+    """key: what requests must bring, None: nothing. known: the only model, None: any. moods: what the next answers are,
+    a status, a name of MOODS, or "nonsense" and "null", the contents of an answer; afterwards they are good."""
+
+    RULES: ClassVar = (
+        "the address is /v1/chat/completions",
+        "Authorization: Bearer KEY; without it 401 invalid_api_key",
+        "a model that is not there is 404 model_not_found",
+        "an error has message, type, param and code",
+        "an answer is a chat.completion with id, created, model, choices, usage",
+        "a choice has index, message, logprobs, finish_reason",
+        "a message has role, content, refusal",
+    )
+
+    def __init__(self, broken: str = "", **values: Any) -> None:
+        super().__init__(broken)
+        self.key: str | None = None
+        self.known: str | None = None
+        self.model = "small"
+        self.usage: dict[str, int] | None = dict(TOKENS)
+        self.finish, self.refusal = "stop", None
+        self.moods: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.times: list[float] = []
+        self.mood = ""
+        vars(self).update(values)
+
+    @property
+    def url(self) -> str:
+        """The address that a client is set to."""
+        return f"{self.address}/v1"
+
+    def seen(self, headers: Any, body: bytes) -> None:
+        self.bodies.append(json.loads(body))
+        self.keys.append(headers.get("Authorization"))
+        self.times.append(time.monotonic())
+
+    def fault(self, method: str, path: str) -> Any:
+        self.mood = self.moods.pop(0) if self.moods else ""
+        return MOODS.get(self.mood, int(self.mood) if self.mood.isdigit() else None)
+
+    def reply(self, method: str, path: str, query: Query, headers: Any, body: bytes) -> Answer:
+        if path != (PATH if self.keeps("the address is /v1/chat/completions") else PATH[3:]):
+            return self.refused(404, f"Unknown request URL: {method} {path}.", None)
+        scheme = "Bearer" if self.keeps("Authorization: Bearer KEY; without it 401 invalid_api_key") else "Key"
+        if self.key is not None and headers.get("Authorization") != f"{scheme} {self.key}":
+            words = f"Incorrect API key provided: {headers.get('Authorization')}."
+            return self.refused(401, words, "invalid_api_key")
+        asked = json.loads(body)
+        other = self.known not in (None, asked["model"])
+        if other and self.keeps("a model that is not there is 404 model_not_found"):
+            return self.refused(404, f"The model '{asked['model']}' does not exist.", "model_not_found")
+        if problem := self.problem(asked):
+            return self.refused(400, problem, None)
+        contents = {"nonsense": "I would rather not.", "null": None}
+        return 200, self.completion(contents[self.mood] if self.mood in contents else self.says(asked)), {}
+
+    def refused(self, status: int, message: str, code: str | None) -> Answer:
+        """An error response."""
+        document = error(message, "invalid_request_error", code)
+        return status, document if self.keeps("an error has message, type, param and code") else {"detail": message}, {}
+
+    def completion(self, content: str | None) -> dict[str, Any]:
+        """The completion object."""
+        message = {"role": "assistant", "content": content, "refusal": self.refusal}
+        if not self.keeps("a message has role, content, refusal"):
+            message["text"] = message.pop("content")
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.finish}
+        if not self.keeps("a choice has index, message, logprobs, finish_reason"):
+            choice["delta"] = choice.pop("message")
+        document = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1_796_000_000, "model": self.model,
+                    "choices": [choice]}  # fmt: skip
+        if not self.keeps("an answer is a chat.completion with id, created, model, choices, usage"):
+            document["completions"] = document.pop("choices")
+        return document | ({} if self.usage is None else {"usage": self.usage})
+
+    def problem(self, body: dict[str, Any]) -> str:
+        """What a strict server refuses in a request; "" for a good one."""
+        fields = [set(message) >= {"role", "content"} for message in body["messages"]]
+        return "" if fields and all(fields) else "Missing required parameter: 'messages[0].content'."
+
+    def says(self, body: dict[str, Any]) -> str:
+        """The content of a good answer."""
+        named = re.findall(r"^Class: (.+)$", body["messages"][1]["content"], re.M)
+        return f' "{named[-1].upper()}". ' if named else "Hi."
 
 
 @contextmanager
-def chat_server() -> Iterator[Chat]:
+def chat_server(broken: str = "", **values: Any) -> Iterator[Chat]:
     """Serves until the block ends."""
-    chat = Chat("")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            chat.bodies.append(body)
-            chat.keys.append(self.headers.get("Authorization"))
-            mood = chat.moods.pop(0) if chat.moods else ""
-            if mood.isdigit():
-                self.send_error(int(mood))
-                return
-            if mood == "slow":
-                time.sleep(1.0)
-            named = re.findall(r"^Class: (.+)$", body["messages"][1]["content"], re.M)
-            said = "I would rather not." if mood == "nonsense" else f' "{named[-1].upper()}". '
-            answer = (
-                b"<html>" if mood == "broken" else json.dumps({"choices": [{"message": {"content": said}}]}).encode()
-            )
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *args: object) -> None:
-            """Quiet."""
-
-    with serving(Handler) as address:
-        chat.url = f"{address}/v1"
+    with serve(Chat(broken, **values)) as chat:
         yield chat

@@ -23,6 +23,7 @@ class DocumentServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # one packet an answer; of two, the second waits 40 ms for the receipt of the first
 
             def do_GET(self) -> None:
                 outer.asked[self.path] += 1
@@ -40,7 +41,7 @@ class DocumentServer:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._http.server_address[1]}"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     def reply(self, path: str) -> Reply:
         """What a path is answered with."""

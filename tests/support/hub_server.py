@@ -1,4 +1,9 @@
-"""A Hub on loopback: what huggingface_hub asks of huggingface.co to create, upload, commit, tag and download."""
+"""A Hub on loopback, after what huggingface_hub 2.4.0, the Hub's own client, sends to huggingface.co and reads (its
+hf_api.py, _commit_api.py, lfs.py, file_download.py and utils/_pagination.py, read on 27 November 2026).
+
+Its contract is that client at work. The Hub's OpenAPI document (https://huggingface.co/.well-known/openapi.json) has
+the same paths.
+"""
 
 from __future__ import annotations
 
@@ -8,163 +13,188 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from typing import Any, ClassVar
 
-from support.serving import serving
+from support.stand_ins import Answer, Query, StandIn, serve
 
 TOKEN = "hf_loopbackloopbackloopbackloopback"
+NAME = r"([\w.-]+/[\w.-]+)"
 
 
-class Hub:
-    """The state of the stand-in."""
+class Hub(StandIn):
+    """private, commits, tags: by repository; a commit is (SHA, files). store: large files by SHA-256. page: files of a
+    page of a tree."""
 
-    def __init__(self) -> None:
-        self.address = ""
+    RULES: ClassVar = (
+        "Authorization: Bearer TOKEN; without it 401",
+        "a repository that is there is 409",
+        "a new repository is private if that is asked",
+        "a new repository has one commit",
+        "X-Error-Code names what is not there",
+        "a revision is main, a tag or a commit",
+        "a tree has pages, linked by rel=next",
+        "preupload says how each file is sent",
+        "a large file that is stored has no upload action",
+        "a stored file is verified by size",
+        "a commit has lines: file, lfsFile, deletedFile",
+        "a commit on another head than its parentCommit is 412",
+        "a commit answers commitOid",
+        "a tag that is there is 409",
+        "a file has its commit and its ETag",
+    )
+
+    def __init__(self, broken: str = "") -> None:
+        super().__init__(broken)
         self.private: dict[str, bool] = {}
-        self.commits: dict[str, list[tuple[str, dict[str, bytes]]]] = {}  # repository → (sha, files) of each commit
-        self.store: dict[str, bytes] = {}  # large files by SHA-256
-        self.tags: dict[str, list[str]] = {}
-        self.requests: list[tuple[str, str]] = []
+        self.commits: dict[str, list[tuple[str, dict[str, bytes]]]] = {}
+        self.tags: dict[str, dict[str, str]] = {}
+        self.store: dict[str, bytes] = {}
+        self.token = TOKEN
+        self.page = 1000
         self.puts = 0
-        self.faults: list[list[Any]] = []  # [method, pattern, status or "drop" or "lose", times left]
 
     def head(self, repo: str) -> tuple[str, dict[str, bytes]]:
+        """The newest commit."""
         return self.commits[repo][-1]
 
-    def fault(self, method: str, path: str) -> Any:
-        for entry in self.faults:
-            if entry[0] == method and re.search(entry[1], path) and entry[3] > 0:
-                entry[3] -= 1
-                return entry[2]
-        return None
-
     def commit(self, repo: str, files: dict[str, bytes]) -> str:
+        """Add a commit of these files; its SHA."""
         sha = hashlib.sha1(f"{repo}{len(self.commits[repo])}".encode()).hexdigest()
         self.commits[repo].append((sha, files))
         return sha
 
+    def reply(self, method: str, path: str, query: Query, headers: Any, body: bytes) -> Answer:
+        if match := re.fullmatch(r"/store/(\w+)", path):  # an address that is signed: the token is not sent there
+            self.puts += 1
+            if hashlib.sha256(body).hexdigest() != match[1]:
+                return 400, {"error": "differs"}, {}
+            self.store[match[1]] = body
+            return 200, b"", {"ETag": '"x"'}
+        scheme = "Bearer" if self.keeps(self.RULES[0]) else "Token"
+        if headers.get("Authorization") != f"{scheme} {self.token}":
+            return 401, {"error": "Invalid username or password."}, {}
+        if path == "/api/repos/create":
+            return self._create(json.loads(body))
+        if path == "/api/validate-yaml":
+            return 200, {"errors": [], "warnings": []}, {}
+        lfs = re.fullmatch(rf"/datasets/{NAME}\.git/info/lfs/objects/(batch|verify)", path)
+        file = re.fullmatch(rf"/datasets/{NAME}/resolve/([^/]+|refs/convert/parquet)/(.+)", path)
+        api = re.fullmatch(rf"/api/datasets/{NAME}(?:/(.*))?", path)
+        found = lfs or file or api
+        if not found or found[1] not in self.commits:
+            return self._missing("Repo")
+        if lfs:
+            return self._batch(found[1], json.loads(body)) if lfs[2] == "batch" else self._verify(json.loads(body))
+        return self._resolve(*file.groups()) if file else self._repository(found[1], found[2] or "", query, body)
+
+    def _missing(self, what: str) -> Answer:
+        named = self.keeps("X-Error-Code names what is not there")
+        return 404, {"error": f"{what} not found"}, {"X-Error-Code": f"{what}NotFound"} if named else {}
+
+    def _create(self, asked: dict[str, Any]) -> Answer:
+        owner = asked.get("organization")
+        repo = f"{owner}/{asked['name']}" if owner else asked["name"]
+        address = f"{self.address}/datasets/{repo}"
+        if repo in self.commits and self.keeps("a repository that is there is 409"):
+            return 409, {"error": "You already created this dataset repo", "url": address}, {}
+        private = asked.get("private") or asked.get("visibility") == "private"
+        self.private[repo] = bool(private and self.keeps("a new repository is private if that is asked"))
+        self.commits[repo], self.tags[repo] = [], {}
+        for _ in range(1 if self.keeps("a new repository has one commit") else 2):
+            self.commit(repo, {".gitattributes": b"*.parquet filter=lfs\n"})
+        return 200, {"url": address, "name": repo}, {}
+
+    def _at(self, repo: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
+        """The commit that a revision names."""
+        if revision == "main" or not self.keeps("a revision is main, a tag or a commit"):
+            return self.head(repo)
+        sha = self.tags[repo].get(revision, revision)
+        return next((commit for commit in self.commits[repo] if commit[0] == sha), None)
+
+    def _resolve(self, repo: str, revision: str, name: str) -> Answer:
+        if not (at := self._at(repo, revision)):
+            return self._missing("Revision")
+        if name not in at[1]:
+            status, document, headers = self._missing("Entry")
+            return status, document, {**headers, "X-Repo-Commit": at[0]}
+        data = at[1][name]
+        tag = hashlib.sha256(data) if hashlib.sha256(data).hexdigest() in self.store else hashlib.sha1(data)
+        facts = {"ETag": f'"{tag.hexdigest()}"', "X-Repo-Commit": at[0]}
+        return 200, data, facts if self.keeps("a file has its commit and its ETag") else {}
+
+    def _batch(self, repo: str, asked: dict[str, Any]) -> Answer:
+        objects = []
+        for wanted in asked["objects"]:
+            entry = {"oid": wanted["oid"], "size": wanted["size"]}
+            if wanted["oid"] not in self.store or not self.keeps("a large file that is stored has no upload action"):
+                verify = f"{self.address}/datasets/{repo}.git/info/lfs/objects/verify"
+                upload = {"href": f"{self.address}/store/{wanted['oid']}", "header": {}}
+                entry["actions"] = {"upload": upload, "verify": {"href": verify, "header": {}}}
+            objects.append(entry)
+        return 200, {"transfer": "basic", "objects": objects}, {}
+
+    def _verify(self, asked: dict[str, Any]) -> Answer:
+        size = len(self.store.get(asked["oid"], b"")) + (not self.keeps("a stored file is verified by size"))
+        return (200, {}, {}) if size == asked["size"] else (404, {"error": "Object does not exist"}, {})
+
+    def _repository(self, repo: str, rest: str, query: Query, body: bytes) -> Answer:
+        word, _, revision = rest.partition("/")
+        if word in ("", "revision", "tree"):
+            if not (at := self._at(repo, revision or "main")):
+                return self._missing("Revision")
+            if word == "tree":
+                return self._tree(f"/api/datasets/{repo}/{rest}", at[1], int(query.get("cursor", 0)))
+            siblings = [{"rfilename": name} for name in at[1]]
+            return 200, {"id": repo, "sha": at[0], "private": self.private[repo], "siblings": siblings}, {}
+        if word == "preupload":
+            return 200, {"files": [self._mode(file) for file in json.loads(body)["files"]]}, {}
+        if word == "tag":
+            tag = json.loads(body)["tag"]
+            if tag in self.tags[repo] and self.keeps("a tag that is there is 409"):
+                return 409, {"error": "Tag exists"}, {}
+            self.tags[repo][tag] = self.head(repo)[0]
+            return 200, {}, {}
+        if word == "commit":
+            return self._commit(repo, [json.loads(line) for line in body.splitlines()])
+        return 404, {"error": rest}, {}
+
+    def _mode(self, file: dict[str, Any]) -> dict[str, Any]:
+        large = file["path"].endswith((".parquet", ".tar")) and self.keeps("preupload says how each file is sent")
+        return {"path": file["path"], "uploadMode": "lfs" if large else "regular", "shouldIgnore": False, "oid": None}
+
+    def _tree(self, path: str, files: dict[str, bytes], cursor: int) -> Answer:
+        rows: list[dict[str, Any]] = []
+        for name, data in list(files.items())[cursor : cursor + self.page]:
+            row = {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+            if (sha := hashlib.sha256(data).hexdigest()) in self.store:
+                row["lfs"] = {"oid": sha, "size": len(data), "pointerSize": 134}
+            rows.append(row)
+        cursor += self.page
+        if cursor >= len(files) or not self.keeps("a tree has pages, linked by rel=next"):
+            return 200, rows, {}
+        return 200, rows, {"Link": f'<{self.address}{path}?cursor={cursor}>; rel="next"'}
+
+    def _commit(self, repo: str, lines: list[dict[str, Any]]) -> Answer:
+        sha, files = self.head(repo)
+        same = lines[0]["value"].get("parentCommit", sha) == sha
+        if not same and self.keeps("a commit on another head than its parentCommit is 412"):
+            return 412, {"error": "A commit has happened since."}, {}
+        new = dict(files)
+        for line in lines[1:]:
+            value = line["value"]
+            if line["key"] == "file":
+                new[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "lfsFile":
+                new[value["path"]] = self.store[value["oid"]]
+            elif self.keeps("a commit has lines: file, lfsFile, deletedFile"):
+                del new[value["path"]]
+        sha = self.commit(repo, new)
+        answer = {"success": True, "commitUrl": f"{self.address}/datasets/{repo}/commit/{sha}"}
+        return 200, answer | ({"commitOid": sha} if self.keeps("a commit answers commitOid") else {}), {}
+
 
 @contextmanager
-def hub() -> Iterator[Hub]:
+def hub(broken: str = "") -> Iterator[Hub]:
     """A running stand-in."""
-    state = Hub()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-        def answer(self, status: int, body: Any = b"", headers: dict[str, str] | None = None) -> None:
-            data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self.send_response(status)
-            for name, value in (headers or {}).items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
-
-        def handle_one(self) -> None:
-            path = unquote(urlsplit(self.path).path)
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            state.requests.append((self.command, path))
-            fault = state.fault(self.command, path)
-            if fault == "drop":
-                self.close_connection = True
-                self.connection.close()
-                return
-            if isinstance(fault, int):
-                return self.answer(fault, {"error": "planned"})
-            if self.headers.get("Authorization") != "Bearer " + TOKEN and not path.startswith("/store/"):
-                return self.answer(401, {"error": "no token"})
-            status, document, headers = self.reply(path, body)
-            if fault == "lose":  # done, but the answer is lost
-                self.close_connection = True
-                self.connection.close()
-                return
-            self.answer(status, document, headers)
-
-        do_GET = do_HEAD = do_POST = do_PUT = handle_one
-
-        def reply(self, path: str, body: bytes) -> tuple[int, Any, dict[str, str]]:
-            if path == "/api/repos/create":
-                asked = json.loads(body)
-                owner = asked.get("organization")
-                repo = f"{owner}/{asked['name']}" if owner else asked["name"]
-                if repo in state.commits:
-                    return 409, {"error": "exists", "url": f"{state.address}/datasets/{repo}"}, {}
-                state.private[repo] = bool(asked.get("private") or asked.get("visibility") == "private")
-                state.commits[repo] = []
-                state.commit(repo, {".gitattributes": b"*.parquet filter=lfs\n"})
-                return 200, {"url": f"{state.address}/datasets/{repo}"}, {}
-            if path == "/api/validate-yaml":
-                return 200, {"errors": [], "warnings": []}, {}
-            if found := re.fullmatch(r"/store/(\w+)", path):
-                state.puts += 1
-                if hashlib.sha256(body).hexdigest() != found[1]:
-                    return 400, {"error": "differs"}, {}
-                state.store[found[1]] = body
-                return 200, b"", {"ETag": '"x"'}
-            if found := re.fullmatch(r"/datasets/([\w.-]+/[\w.-]+)\.git/info/lfs/objects/batch", path):
-                return 200, {"transfer": "basic", "objects": [self.lfs(o) for o in json.loads(body)["objects"]]}, {}
-            if found := re.fullmatch(r"/datasets/([\w.-]+/[\w.-]+)/resolve/([\w.-]+)/(.+)", path):
-                sha, files = next((c for c in state.commits[found[1]] if c[0] == found[2]), state.head(found[1]))
-                if found[3] not in files:
-                    return 404, {"error": "none"}, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": sha}
-                data = files[found[3]]
-                return 200, data, {"ETag": f'"{hashlib.sha1(data).hexdigest()}"', "X-Repo-Commit": sha}
-            if found := re.fullmatch(r"/api/datasets/([\w.-]+/[\w.-]+)(/.*)?", path):
-                if found[1] not in state.commits:
-                    return 404, {"error": "none"}, {"X-Error-Code": "RepoNotFound"}
-                return self.repository(found[1], found[2] or "", body)
-            return 404, {"error": path}, {}
-
-        def lfs(self, asked: dict[str, Any]) -> dict[str, Any]:
-            if asked["oid"] in state.store:
-                return {"oid": asked["oid"], "size": asked["size"]}
-            upload = {"href": f"{state.address}/store/{asked['oid']}", "header": {}}
-            return {"oid": asked["oid"], "size": asked["size"], "actions": {"upload": upload}}
-
-        def repository(self, repo: str, rest: str, body: bytes) -> tuple[int, Any, dict[str, str]]:
-            sha, files = state.head(repo)
-            if rest == "" or rest.startswith("/revision/"):
-                siblings = [{"rfilename": name} for name in files]
-                return 200, {"id": repo, "sha": sha, "private": state.private[repo], "siblings": siblings}, {}
-            if rest.startswith("/preupload/"):
-                asked = json.loads(body)["files"]
-                modes = [
-                    {"path": f["path"], "shouldIgnore": False, "oid": None,
-                     "uploadMode": "lfs" if f["path"].endswith((".parquet", ".tar")) else "regular"} for f in asked
-                ]  # fmt: skip
-                return 200, {"files": modes}, {}
-            if rest.startswith("/tree/"):
-                return 200, [{"type": "file", "path": n, "size": len(d), "oid": "0" * 40} for n, d in files.items()], {}
-            if rest.startswith("/tag/"):
-                state.tags.setdefault(repo, []).append(json.loads(body)["tag"])
-                return 200, {}, {}
-            if rest.startswith("/commit/"):
-                return self.commit(repo, [json.loads(line) for line in body.splitlines()])
-            return 404, {"error": rest}, {}
-
-        def commit(self, repo: str, lines: list[dict[str, Any]]) -> tuple[int, Any, dict[str, str]]:
-            sha, files = state.head(repo)
-            if lines[0]["value"].get("parentCommit", sha) != sha:
-                return 412, {"error": "A commit has happened since."}, {}
-            new = dict(files)
-            for line in lines[1:]:
-                value = line["value"]
-                if line["key"] == "file":
-                    new[value["path"]] = base64.b64decode(value["content"])
-                elif line["key"] == "lfsFile":
-                    new[value["path"]] = state.store[value["oid"]]
-                elif line["key"] == "deletedFile":
-                    del new[value["path"]]
-            made = state.commit(repo, new)
-            return 200, {"commitUrl": f"{state.address}/datasets/{repo}/commit/{made}", "commitOid": made}, {}
-
-    with serving(Handler) as address:
-        state.address = address
+    with serve(Hub(broken)) as state:
         yield state

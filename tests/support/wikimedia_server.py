@@ -1,14 +1,13 @@
-"""A loopback server that speaks the part of MediaWiki's Action API that lists files and their versions, and its rules.
+"""A stand-in of MediaWiki's Action API (allimages, imageinfo, continue) and of Commons' thumbnails, as published.
 
-As documented in API:Allimages, API:Imageinfo and API:Continue: `generator=allimages` sorts by the time of the current
-version, but pages come in the order of their page ids; `imageinfo` has at most `iilimit` versions (1 unless asked) of a
-file, the newest first, with the fields of `iiprop`. What is beyond `iilimit` has a cursor, `iistart`, only if the query
-is about one file. An answer that would be too long has the cursor `iicontinue`, and no `batchcomplete`: files come in
-the order of their names. A listing without a file has no `query`. The server refuses programs without a contact, sorts
-that do not go with gaistart, more than 50 titles, and cursors that it did not give.
+Documents, read on 2026-11-27: mediawiki.org/wiki/API:Allimages (aisort, aistart, aiend, limits; as a generator its
+parameters begin with "g"), API:Imageinfo (iiprop, iilimit, iistart), API:Continue, API:JSON_version_2 (formatversion),
+API:Errors_and_warnings (unrecognised parameters are warnings), Manual:Maxlag_parameter, Common_thumbnail_sizes,
+Wikimedia_APIs/Rate_limits, foundation.wikimedia.org/wiki/Policy:Wikimedia_Foundation_User-Agent_Policy.
 
-Special:Redirect/file leads to another host (`thumbnails`), which follows Common_thumbnail_sizes: the widths of STEPS
-and no other; a program without a contact gets the same refusal. Parameters that are not documented are ignored.
+Pages come in the order of their page ids. What is beyond `iilimit` has a cursor, `iistart`, only if the query is about
+one file. An answer that would be too long has the cursor `iicontinue`, and no `batchcomplete`: files come in the order
+of their names. A listing without a file has no `query`. Special:Redirect/file leads to another host (`thumbnails`).
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from support.faults import picture
 from support.serving import serving
+from support.stand_ins import StandIn
 
 FIELDS = {
     "timestamp": ("timestamp",),
@@ -34,6 +34,10 @@ FIELDS = {
     "mime": ("mime",),
     "extmetadata": ("extmetadata",),
 }  # of `iiprop`
+DEFAULT_LIMIT, MOST_FILES, MOST_TITLES, MOST_VERSIONS = 10, 500, 50, 500
+KNOWN = ("action", "format", "formatversion", "maxlag", "generator", "gaisort", "gaidir", "gaistart", "gaiend",
+         "gailimit", "gaicontinue", "prop", "iiprop", "iilimit", "iistart", "iicontinue", "continue",
+         "titles")  # fmt: skip
 STEPS = (20, 40, 60, 120, 250, 330, 500, 960, 1280, 1920, 3840)  # mediawiki.org/wiki/Common_thumbnail_sizes
 REFUSAL = "Use thumbnail steps listed on https://w.wiki/GHai. Please contact noc@wikimedia.org for further information"
 
@@ -76,9 +80,28 @@ def file(
     }
 
 
-class WikimediaServer:
-    """page: files of a page. fail: number of a query → raw answer instead (status, headers, body). cursor: instead of
-    the next page's. room: versions that fit into an answer."""
+class WikimediaServer(StandIn):
+    """page: files of a page at most. lag: seconds that the databases are behind. fail: number of a query → raw answer
+    instead (status, headers, body). cursor: instead of the next page's. room: versions that fit into an answer."""
+
+    RULES: ClassVar[tuple[str, ...]] = (
+        "a program without a contact is refused",
+        "a listing has 10 files unless gailimit says otherwise",
+        "a listing has at most 500 files",
+        "gaistart needs gaisort=timestamp",
+        "files at gaistart are listed",
+        "files at gaiend are listed",
+        "further files have a cursor",
+        "every key of continue is sent back",
+        "a file has one version unless iilimit says otherwise",
+        "an answer has at most 500 versions of a file",
+        "a version has timestamp and user unless iiprop says otherwise",
+        "pages are an object unless formatversion=2",
+        "a parameter that nobody knows is a warning",
+        "a query has at most 50 titles",
+        "more lag than maxlag is an error with status 200",
+        "an answer is HTML unless format=json",
+    )
 
     def __init__(
         self,
@@ -87,7 +110,11 @@ class WikimediaServer:
         fail: Mapping[int, tuple[int, dict[str, str], bytes]] | None = None,
         cursor: Any = None,
         room: int = 10_000,
+        broken: str = "",
+        lag: float = 0.0,
     ) -> None:
+        super().__init__(broken)
+        self.lag = lag
         self.files, self.page, self.cursor, self.room = files, page, cursor, room
         self.cursors: list[dict[str, str]] = []
         self.queries: list[dict[str, str]] = []
@@ -98,6 +125,7 @@ class WikimediaServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # one packet an answer; of two, the second waits 40 ms for the receipt of the first
 
             def do_GET(self) -> None:
                 if "/wiki/Special:Redirect/file/" in self.path:
@@ -129,7 +157,7 @@ class WikimediaServer:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._http.server_address[1]}/w/api.php"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
         """Stop serving."""
@@ -138,51 +166,83 @@ class WikimediaServer:
 
     def answer(self, query: dict[str, str], agent: str) -> tuple[int, dict[str, str], bytes]:
         """One answer to `action=query`."""
-        if "@" not in agent and "http" not in agent:
+        if not has_contact(agent) and self.keeps("a program without a contact is refused"):
             return 403, {}, b"Please set a user-agent and respect our robot policy"
-        sent = {key: query[key] for key in ("continue", "gaicontinue", "iicontinue", "iistart") if key in query}
-        if sent and sent not in self.cursors:
+        if query.get("format") != "json" and self.keeps("an answer is HTML unless format=json"):
+            return 200, {}, b"<!DOCTYPE html><html>"
+        if self.lag > float(query.get("maxlag", "inf")) and self.keeps(
+            "more lag than maxlag is an error with status 200"
+        ):
+            return error("maxlag", f"Waiting for a host: {self.lag} seconds lagged", **{"Retry-After": "5"})
+        cursor = ("continue", "gaicontinue", "iicontinue", "iistart")
+        sent = {key: query[key] for key in cursor if key in query}
+        if sent and sent not in self.cursors and self.keeps("every key of continue is sent back"):
             return error("badcontinue", "Invalid continue param.")
-        if "maxlag" not in query or query.get("formatversion") != "2":
-            return error("badparams", "Expected maxlag and formatversion=2")
-        further: dict[str, str] = {}
-        if "titles" in query:
-            titles = query["titles"].split("|")
-            if len(titles) > 50:
-                return error("toomanyvalues", 'Too many values supplied for parameter "titles". The limit is 50.')
-            hits = [f for f in self.files if f["title"] in titles]
-        else:
-            if query.get("generator") != "allimages" or query.get("gaisort") != "timestamp":
-                return error("badparams", "gaistart can only be used with gaisort=timestamp")
-            if int(query["gailimit"]) > 500:
-                return error("toomany", "gailimit may not be over 500")
-            low, high = query["gaistart"], query["gaiend"]
-            listed = sorted(
-                (f for f in self.files if low <= current(f) <= high), key=lambda f: (current(f), f["pageid"])
-            )
-            start = [token(f) for f in listed].index(query["gaicontinue"]) if "gaicontinue" in query else 0
-            hits = listed[start : start + self.page]
-            if start + self.page < len(listed):
-                further = {"gaicontinue": token(listed[start + self.page]), "continue": "gaicontinue||"}
+        try:
+            hits, further = self.titled(query) if "titles" in query else self.listed(query)
+        except ValueError as refusal:
+            return error(*refusal.args)
         pages, cut = self.versions(hits, query)
         document: dict[str, Any] = {"query": {"pages": pages}} if pages else {}
+        if query.get("formatversion") != "2" and self.keeps("pages are an object unless formatversion=2") and pages:
+            document["query"]["pages"] = {str(page["pageid"]): page for page in pages}
         if cut:
             own = {"gaicontinue": query["gaicontinue"]} if "gaicontinue" in query else {}
             further = {**own, **cut, "continue": f"{'gaicontinue' if own else ''}||"}
         else:
-            document["batchcomplete"] = True
+            document["batchcomplete"] = True if query.get("formatversion") == "2" else ""
         if self.cursor is not None:
             further = self.cursor
         if further:
             document["continue"] = further
             if self.cursor is None:
                 self.cursors.append(further)
+        unknown = sorted(query.keys() - set(KNOWN))
+        if unknown and self.keeps("a parameter that nobody knows is a warning"):
+            document["warnings"] = {"main": {"warnings": f"Unrecognized parameters: {', '.join(unknown)}."}}
         return 200, {}, json.dumps(document).encode()
+
+    def titled(self, query: dict[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        """The files of `titles`. Raises ValueError with code and info."""
+        titles = query["titles"].split("|")
+        if len(titles) > MOST_TITLES and self.keeps("a query has at most 50 titles"):
+            raise ValueError("toomanyvalues", 'Too many values supplied for parameter "titles". The limit is 50.')
+        return [f for f in self.files if f["title"] in titles], {}
+
+    def listed(self, query: dict[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        """The files of `generator=allimages`, and the cursor. Raises ValueError with code and info."""
+        if query.get("generator") != "allimages":
+            return [], {}
+        by_time = query.get("gaisort") == "timestamp"
+        if "gaistart" in query and not by_time and self.keeps("gaistart needs gaisort=timestamp"):
+            raise ValueError("badparams", "gaistart can only be used with gaisort=timestamp")
+        usual = DEFAULT_LIMIT if self.keeps("a listing has 10 files unless gailimit says otherwise") else MOST_FILES
+        most = MOST_FILES if self.keeps("a listing has at most 500 files") else 10_000
+        size = min(int(query.get("gailimit", usual)), most, self.page)
+        low, high = query.get("gaistart", ""), query.get("gaiend", "9")
+        hits = [
+            f
+            for f in self.files
+            if low <= current(f) <= high
+            and (current(f) != low or self.keeps("files at gaistart are listed"))
+            and (current(f) != high or self.keeps("files at gaiend are listed"))
+        ]
+        hits.sort(key=lambda f: (current(f), f["pageid"]) if by_time else (str(f["title"]), f["pageid"]))
+        start = [token(f) for f in hits].index(query["gaicontinue"]) if "gaicontinue" in query else 0
+        further = {}
+        if start + size < len(hits) and self.keeps("further files have a cursor"):
+            further = {"gaicontinue": token(hits[start + size]), "continue": "gaicontinue||"}
+        return hits[start : start + size], further
 
     def versions(self, files: list[dict[str, Any]], query: dict[str, str]) -> tuple[list[Any], dict[str, str]]:
         """Pages in the order of their ids, each with its versions, and the cursor of what did not fit."""
-        limit = int(query.get("iilimit", 1))
-        names = [n for prop in query.get("iiprop", "timestamp|user").split("|") for n in FIELDS[prop]]
+        usual = 1 if self.keeps("a file has one version unless iilimit says otherwise") else MOST_VERSIONS
+        most = MOST_VERSIONS if self.keeps("an answer has at most 500 versions of a file") else 5000
+        limit = min(int(query.get("iilimit", usual)), most)
+        props = "timestamp|user"
+        if not self.keeps("a version has timestamp and user unless iiprop says otherwise"):
+            props = "|".join(FIELDS)
+        names = [n for prop in query.get("iiprop", props).split("|") for n in FIELDS.get(prop, ())]
         pages = {str(f["title"]): {k: v for k, v in f.items() if k != "imageinfo"} for f in files}
         cut: dict[str, str] = {}
         room = self.room
@@ -214,6 +274,8 @@ class Thumbnails:
     steps: tuple[int, ...] = STEPS
     status: int = 400
     in_page: bool = True
+    anybody: bool = False
+    """whether programs without a contact are served"""
     asked: list[str] = field(default_factory=list)
     agents: set[str] = field(default_factory=set)
 
@@ -229,7 +291,7 @@ def thumbnails() -> Iterator[Thumbnails]:
             host.asked.append(self.path)
             host.agents.add(agent)
             width = int(self.path.rpartition("/")[2].partition("px-")[0])
-            if width in host.steps and ("@" in agent or "http" in agent):
+            if width in host.steps and (host.anybody or has_contact(agent)):
                 self.send_response(200)
                 body = picture()
             else:
@@ -246,6 +308,11 @@ def thumbnails() -> Iterator[Thumbnails]:
     with serving(Handler) as address:
         host.url = address
         yield host
+
+
+def has_contact(agent: str) -> bool:
+    """Whether a User-Agent says how to reach its owner."""
+    return "@" in agent or "http" in agent
 
 
 def iso(seconds: int) -> str:

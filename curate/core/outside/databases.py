@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import check_plain
-from driftline.curate.core.errors import BadInput
+from driftline.curate.core.errors import BadInput, Busy
 
 SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # end of a journal that names another file; SQLite may delete that
 KINDS: Mapping[str, type] = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
@@ -84,6 +84,13 @@ def check_values(base: sqlite3.Connection, schema: str, path: Path) -> None:
         )
         if (row := base.execute(f"SELECT * FROM {table} WHERE {wrong} LIMIT 1").fetchone()) is not None:
             raise _foreign(path, f"the row {str(row)[:80]} of {table} is not of its types")
+
+
+def purge(base: sqlite3.Connection, path: Path) -> None:
+    """Leave nothing of deleted rows: SQLite keeps them in free pages and in its log. Raises Busy, sqlite3.Error."""
+    base.execute("VACUUM")
+    if base.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        raise Busy(f"Another process reads {path.absolute()}.", "", "Stop it, and run the same command again.")
 
 
 OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\'"

@@ -1,7 +1,11 @@
 """Requests to servers of other people: deadlines, repetitions, pauses as long as a server asks, nothing secret said.
 
 One policy has two faces: `repeat` for clients that wait, `repeat_async` for those on an event loop. Redirects are not
-followed here: who follows one (`json_api`) looks at the address first.
+followed here: who follows one (`json_api`) looks at the address first, and at the IP address when it connects.
+
+Not through `Client`: images, thousands at once, each from another host (`fetch`: aiohttp, or img2dataset, which has its
+own requests); judges, many requests in flight (aiohttp); S3 and the Hugging Face Hub, whose libraries sign and resume.
+They use `seconds_after` and `Policy` where the library leaves the pauses to its caller.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from driftline.curate.core.errors import BadConfig, DriftlineError, shortened
+from driftline.curate.core.errors import BadConfig, DriftlineError, Unfinished, shortened
 from driftline.curate.core.outside.secrets import without_secrets
 
 T = TypeVar("T")
@@ -64,6 +68,10 @@ class Temporary(Exception):
         """wait: seconds that the server asks to wait. sure: whether nothing was done, or may be done twice."""
         super().__init__(reason)
         self.wait, self.sure = wait, sure
+
+
+class PrivateAddress(Exception):
+    """A connection was opened to an address that must not be requested; nothing was sent."""
 
 
 @dataclass(frozen=True)
@@ -155,11 +163,13 @@ class Client:
 
     headers: of every request. secret: a key, which no message holds. rate: requests a second. timeout: seconds without
     a byte. deadline: seconds for a whole answer. largest: bytes of an answer. connections: threads that use it.
+    refused: whether no request may be sent for a URL to the IP address that its host has when it is connected.
     """
 
     def __init__(
         self, headers: Mapping[str, str] | None = None, secret: str = "", rate: float = math.inf,
         timeout: float = 60.0, deadline: float = 300.0, largest: int = LARGEST, connections: int = 1,
+        refused: Callable[[str, str], bool] | None = None,
     ) -> None:  # fmt: skip
         import urllib3
 
@@ -167,19 +177,22 @@ class Client:
         self._between, self._next = 1 / rate, 0.0
         limits = urllib3.Timeout(connect=min(10.0, timeout), read=timeout)
         self._pool = urllib3.PoolManager(maxsize=connections, retries=False, timeout=limits)
+        self._url = ""
+        if refused is not None:
+            self._pool.pool_classes_by_scheme = _watched(lambda address: refused(self._url, address))
 
     def send(
         self, method: str, url: str, fields: Mapping[str, str] | None = None, body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:  # fmt: skip
         """One request; a redirect is an answer. Raises Temporary for a connection that fails, is lost or takes longer
-        than the deadline, BadConfig for what is no address."""
+        than the deadline, BadConfig for what is no address, PrivateAddress for a refused one."""
         from urllib3.exceptions import HTTPError, LocationValueError
 
         if self._between:
             time.sleep(max(0.0, self._next - time.monotonic()))
             self._next = time.monotonic() + self._between
-        end = time.monotonic() + self._deadline
+        end, self._url = time.monotonic() + self._deadline, url
         parts: list[bytes] = []
         size = 0
         if hasattr(body, "seek"):
@@ -218,4 +231,43 @@ class Client:
     def hidden(self, text: str) -> str:
         """The text without the secret, and without user and password of an address."""
         text = without_secrets(text)
-        return text.replace(self._secret, "…") if self._secret else text
+        for form in {self._secret, quote(self._secret, safe="")} - {""}:
+            text = text.replace(form, "…")
+        return text
+
+
+def _watched(refused: Callable[[str], bool]) -> dict[str, Any]:
+    """urllib3's pools by scheme, with connections that look at the IP address before anything is sent."""
+    from urllib3 import connectionpool
+
+    def watched(pool: Any) -> type:
+        class Watched(pool.ConnectionCls):  # type: ignore[misc]
+            def connect(self) -> None:
+                super().connect()
+                if refused(self.sock.getpeername()[0]):
+                    self.close()
+                    raise PrivateAddress
+
+        return type(pool.__name__, (pool,), {"ConnectionCls": Watched})
+
+    return {"http": watched(connectionpool.HTTPConnectionPool), "https": watched(connectionpool.HTTPSConnectionPool)}
+
+
+def limit_hub() -> None:
+    """Let `huggingface_hub`, which sleeps for as long as a server asks, raise Unfinished where that is longer than
+    `Policy.patience`, from now on."""
+    from huggingface_hub import get_session
+
+    session = get_session()
+    hooks = session.event_hooks
+    if _not_longer not in hooks["response"]:
+        session.event_hooks = {**hooks, "response": [*hooks["response"], _not_longer]}
+
+
+def _not_longer(response: Any) -> None:
+    """Look at Retry-After, and at `t` of the header RateLimit [draft-ietf-httpapi-ratelimit-headers]."""
+    limits = re.findall(r"\bt=(\d+)", response.headers.get("RateLimit", ""))
+    wait = max(seconds_after(value, YEAR) for value in (response.headers.get("Retry-After"), *limits))
+    if response.status_code >= 400 and wait > Policy().patience:
+        problem = f"The Hub asks to wait for {wait:,.0f} seconds (status {response.status_code})."
+        raise Unfinished(problem, "", "Run the same command again later: it continues.")

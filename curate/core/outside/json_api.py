@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from driftline.curate.core.digests import installed_version
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.outside.http import AGAIN, LARGEST, Client, Policy, Reply, Temporary, repeat
+from driftline.curate.core.files.digests import installed_version
+from driftline.curate.core.outside.http import AGAIN, LARGEST, Client, Policy, PrivateAddress, Reply, Temporary, repeat
 
 REDIRECTS = 5
 PRIVATE = "private_address"
@@ -40,8 +40,9 @@ class JsonApi:
     """A client that never asks twice at once.
 
     name: of the service, for messages. rate: requests an hour. headers: of every request. busy: a document → why the
-    same request must be sent again later, "" if it need not. refused: whether a URL must not be requested. odd_again:
-    whether a fault is no answer, but a reason to ask again. secret: a key, which no message holds.
+    same request must be sent again later, "" if it need not. refused: whether a URL must not be requested, by its text
+    (IP address "") and by the IP address of its host. odd_again: whether a fault is no answer, but a reason to ask
+    again. secret: a key, which no message holds.
     """
 
     def __init__(
@@ -50,14 +51,14 @@ class JsonApi:
         rate: int,
         headers: Mapping[str, str],
         busy: Callable[[Any], str] = lambda document: "",
-        refused: Callable[[str], bool] = lambda url: False,
+        refused: Callable[[str, str], bool] = lambda url, address: False,
         odd_again: bool = False,
         secret: str = "",
     ) -> None:
         accept = {"Accept": "application/json, application/ld+json", "Accept-Encoding": "gzip"}
         self._name, self._busy, self._refused, self._odd_again = name, busy, refused, odd_again
-        self._client = Client({**accept, **headers}, secret, rate / 3600)
-        self._policy = Policy(first=3600 / rate, longest=60 * 3600 / rate)
+        self._client = Client({**accept, **headers}, secret, rate / 3600, refused=refused)
+        self._policy = Policy(first=3 * 3600 / rate, longest=180 * 3600 / rate)  # limits are often of a minute
 
     def get(self, url: str, fields: Mapping[str, str] | None = None) -> Answer:
         """The document at an address; redirects are followed. Raises DriftlineError after too many temporary failures,
@@ -73,12 +74,14 @@ class JsonApi:
         for _ in range(REDIRECTS):
             if urlsplit(url).scheme not in ("http", "https"):
                 return Answer(None, "malformed_url")
-            if self._refused(url):
+            if self._refused(url, ""):
                 return Answer(None, PRIVATE)
             try:
                 reply = self._client.send("GET", url, fields)
             except BadConfig:
                 return Answer(None, "malformed_url")
+            except PrivateAddress:
+                return Answer(None, PRIVATE)
             if reply.status not in (301, 302, 303, 307, 308) or not reply.headers.get("Location"):
                 answer = self.read(reply)
                 if answer.fault and self._odd_again:

@@ -20,6 +20,11 @@ from driftline.curate.core.system.calls import sync_folder
 RANGE = 64 << 20  # bytes per request
 TRIES = 8  # requests in a row that may fail without receiving a byte
 
+DENIED = {  # [S3 API reference, Error responses]; "403" and "404" are of answers without a body
+    "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "ExpiredToken", "InvalidToken",
+    "RequestTimeTooSkewed", "403", "404",
+}  # fmt: skip
+
 
 class S3(Section):
     """How s3:// paths are read."""
@@ -40,6 +45,14 @@ class S3(Section):
         if self.requester_pays and self.profile is None:
             raise ValueError("requester_pays is true without a profile. Expected the profile of the account that pays")
         return self
+
+
+def code_of(error: BaseException) -> str:
+    """The code of an error of S3, also where boto3 raises another one from it (uploads); "" of other errors."""
+    from botocore.exceptions import ClientError
+
+    inner = error if isinstance(error, ClientError) else error.__context__
+    return str(inner.response.get("Error", {}).get("Code", "")) if isinstance(inner, ClientError) else ""
 
 
 def client(settings: S3, keys: bool = False) -> Any:
@@ -182,7 +195,7 @@ def _call(uri: str, request: Callable[[], Any]) -> Any:
     try:
         return request()
     except ClientError as error:
-        code = str(error.response.get("Error", {}).get("Code", ""))
+        code = code_of(error)
         if code in ("404", "NoSuchKey", "NoSuchBucket"):
             raise BadInput(f"There is no {uri}.", "Expected a file on S3.", "Check collection.path.") from None
         if code in ("403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"):

@@ -19,8 +19,8 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
-from driftline.curate.core.digests import installed_version
 from driftline.curate.core.errors import BadPlugin
+from driftline.curate.core.files.digests import installed_version
 
 HOME = "driftline"
 PLAIN = (str, bytes, bool, int, float, complex, type(None))

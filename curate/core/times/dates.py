@@ -292,7 +292,8 @@ def _contradictions(exif: Any, date: Date) -> dict[str, str]:
 
 def from_sidecar(path: Path, name: str) -> Date | None:
     """A file beside the photo: JSON (Google Takeout's under each of its names), then XMP; the first with a date."""
-    for sidecar in (*map(path.with_name, takeout_names(path.name)), path.with_suffix(".json")):
+    in_json, in_xmp = sidecar_names(path.name)
+    for sidecar in map(path.with_name, in_json):
         try:
             value = json.loads(_small(sidecar))
             date = value.get("photoTakenTime", value.get("date"))
@@ -301,9 +302,7 @@ def from_sidecar(path: Path, name: str) -> Date | None:
             return _stamp(date["timestamp"] if isinstance(date, dict) else date)
         except (OSError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
             continue
-    for sidecar in (
-        place for end in (".xmp", ".XMP") for place in (path.with_name(path.name + end), path.with_suffix(end))
-    ):
+    for sidecar in map(path.with_name, in_xmp):
         try:
             text = COMMENT.sub("", _small(sidecar))
         except OSError:
@@ -312,6 +311,13 @@ def from_sidecar(path: Path, name: str) -> Date | None:
             with suppress(ValueError):
                 return clock(value)
     return None
+
+
+def sidecar_names(name: str) -> tuple[list[str], list[str]]:
+    """The names that the sidecar of a photo may have, JSON and XMP, in the order in which they count."""
+    stem = Path(name).stem
+    in_xmp = [f"{place}{end}" for end in (".xmp", ".XMP") for place in (name, stem)]
+    return [*takeout_names(name), f"{stem}.json"], in_xmp
 
 
 def _dates_in_xmp(text: str) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 Protocol: IIIF Presentation API 3.0 (iiif.io/api/presentation/3.0: `items`, `navDate`, `rights`, `metadata` as language
 maps, painting annotations) and 2.1 (iiif.io/api/presentation/2.1: `manifests`, `members`, `sequences`, `license`, pages
-by `first` and `next`). Image addresses are those of the Image API (iiif.io/api/image/3.0, section 4):
-ID/full/!W,H/0/default.jpg, also valid in version 2; servers of level 0 have fixed sizes only.
+by `first` and `next`); read on 2026-11-27. Image addresses are those of the Image API: ID/full/SIZE/0/default.jpg
+(`sizes`); servers of level 0 have fixed sizes only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -22,7 +22,8 @@ from pydantic import Field
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.json_api import JsonApi, agent, text_of, text_of_html
-from driftline.curate.core.settings import SPEED, Positive, Text
+from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.settings import SPEED, Contact, Positive
 from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
 from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
@@ -30,6 +31,7 @@ from driftline.curate.metadata.columns import safe_id
 from driftline.curate.metadata.schema import rebatch
 from driftline.curate.sources.base import HERE, Source, Workplace, numbered
 from driftline.curate.sources.iiif.changes import is_list_of_changes, published
+from driftline.curate.sources.iiif.sizes import size_of
 
 DATE = re.compile(r"(?<!\d)(1[0-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2])(?:-(0[1-9]|[12]\d|3[01]))?)?(?!\d)")
 MAKERS = ("creator", "artist", "photographer", "author", "maker")  # titles of metadata entries
@@ -41,8 +43,8 @@ class Iiif(Source):
     """Museums that publish IIIF: all images of a collection, with the dates of their objects.
 
     The date is `navDate`, else the first date or year in an entry of the object's metadata. Collections, manifests and
-    pages that were read are kept in DIR/downloads and not asked for again. Of a list of changes, `driftline grow` reads
-    what is new, and asks for new and changed manifests.
+    pages that were read are kept in DIR/downloads and not asked for again. `driftline grow` asks again for those that
+    could not be read; of a list of changes, it reads what is new, and asks for new and changed manifests.
     """
 
     manifest: Url
@@ -55,14 +57,16 @@ class Iiif(Source):
     """pixels of the longer edge, where the server scales images"""
     limit: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     """documents that are read at most: a collection of collections may have no end"""
-    contact: Annotated[Text, SPEED] = "https://pypi.org/project/driftline/"
+    contact: Annotated[Contact, SPEED] = "https://pypi.org/project/driftline/"
     """your e-mail or web page, for the owner of the server"""
     rate: Annotated[Positive, SPEED] = 3600
     """requests an hour"""
+    records_version: ClassVar[int] = 2
 
     def requested(self, url: str) -> str:
         """The largest size, where the server scales."""
-        return f"requested at no more than {self.size} pixels" if f"/full/!{self.size}," in url else ""
+        scaled = re.search(rf"/full/(!{self.size},{self.size}|{self.size},|,{self.size})/0/", url)
+        return f"requested at no more than {self.size} pixels" if scaled else ""
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """What is known of a list of changes; else none: the source is not on this machine."""
@@ -75,6 +79,9 @@ class Iiif(Source):
             if not again:
                 return
             before = read_json(path)
+        for document in self.ledger(at).glob("*.json") if again else ():
+            if read_json(document).get("fault"):
+                document.unlink()
         api = self._api()
         entry = self._asked(api, self.manifest, at)["document"]
         if is_list_of_changes(entry):
@@ -107,12 +114,21 @@ class Iiif(Source):
         return JsonApi("The IIIF server", self.rate, headers, refused=refused)
 
     def _asked(self, api: JsonApi, url: str, at: Workplace, time: str = "") -> Any:
-        """A document, as it was kept. time: of its last change, if known."""
+        """A document, as it was kept. time: of its last change, if known. Raises BadInput where the first one cannot be
+        read: then nothing is kept, and the same command asks again."""
         path = self.ledger(at) / f"{fingerprint([url, time] if time else url)[:24]}.json"
         if not path.is_file():
             answer = api.get(url)
-            write_json(path, {"url": url, "fault": answer.fault, "document": answer.document})
-        return read_json(path)
+            write_json(path, {"fault": answer.fault, "document": answer.document})
+        document = read_json(path)
+        if document["fault"] and url == self.manifest:
+            path.unlink()
+            raise BadInput(
+                f"{url} cannot be read ({document['fault']}).",
+                "Expected a IIIF collection, manifest or list of changes.",
+                "Check collection.manifest, or run the same command again later.",
+            )
+        return document
 
     def _objects(self, at: Workplace) -> Iterator[list[dict[str, Any]]]:
         """The records of each manifest, and one with a fault for each document that cannot be read."""
@@ -162,7 +178,7 @@ class Iiif(Source):
                     "description": words(manifest.get("summary", manifest.get("description"))),
                     "licence": words(_required(manifest)),
                     "licence_url": text_of(manifest.get("rights")) or text_of(manifest.get("license")),
-                    "page_url": _page(manifest) or url,
+                    "page_url": _page(manifest) or without_secrets(url),
                     "media": "photo",
                     "label": label,
                     "extra": None if when is None else json.dumps({"date_from": when[1], "date_precision": when[2]}),
@@ -243,8 +259,8 @@ def image_of(canvas: Mapping[str, Any], size: int) -> str | None:
     for body in bodies(canvas):
         for service in _listed(body.get("service")):
             base = _id(service) if isinstance(service, Mapping) else None
-            if base and is_address(base) and scales(service):
-                return f"{base.rstrip('/')}/full/!{size},{size}/0/default.jpg"
+            if base and is_address(base) and (scaled := size_of(service, body, size)):
+                return f"{base.rstrip('/')}/full/{scaled}/0/default.jpg"
         url = _id(body)
         if url is not None and is_address(url):
             return url
@@ -266,12 +282,6 @@ def bodies(canvas: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 body = next(iter(_listed(body.get("items", body.get("default")))), None)
             if isinstance(body, Mapping) and str(body.get("type", body.get("@type"))).endswith("Image"):
                 yield body
-
-
-def scales(service: Mapping[str, Any]) -> bool:
-    """Whether an image service makes any size: level 1 and 2 of its compliance do."""
-    profile = " ".join(p for p in _listed(service.get("profile")) if isinstance(p, str))
-    return "level1" in profile or "level2" in profile
 
 
 def metadata_of(resource: Mapping[str, Any]) -> dict[str, str]:
@@ -327,4 +337,4 @@ def _id(resource: Mapping[str, Any]) -> str | None:
 
 
 def _bad(fault: str, text: str) -> dict[str, Any]:
-    return {"fault": fault, "raw": text[:LONGEST_RAW]}
+    return {"fault": fault, "raw": without_secrets(text)[:LONGEST_RAW]}

@@ -94,8 +94,9 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
 
     An answer that does not count keeps its row, with the reason in the column fault: `duplicate` (same worker and
     image), `contradiction` ("none" with a concept), `empty`, `unknown_label`, `unreadable` (in an unknown form),
-    `rejected` (by the requester), `undone` (by the worker), `over_cap` (above the batch's `per_worker`; the order of
-    the files does not matter). Of one person's answers to an image the first counts; of Label Studio's, where people
+    `rejected` (by the requester), `returned` (by the worker, or not handed in), `undone` (by the worker), `placeholder`
+    (nothing filled in the worker's id), `over_cap` (above the batch's `per_worker`; the order of the files does not
+    matter). Of one person's answers to an image the first counts; of Label Studio's, where people
     change them, the newest.
 
     Raises BadInput for an image that was never asked.
@@ -108,21 +109,23 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
         if item not in batch["items"]:
             raise BadInput(f"{place}: the image {item!r} was never asked.", "", "Download the results again.")
         reason = None
+        worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
         try:
             labels, sensitive = _answer(line)
         except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError, DriftlineError):
             labels, sensitive, reason = set(), False, "unreadable"
         if reason:
             pass
-        elif (status := line.get("AssignmentStatus", "").lower()) in ("rejected", "undone"):
+        elif (status := line.get("AssignmentStatus", "").lower()) in ("rejected", "returned", "undone"):
             reason = status
+        elif "{{%" in worker:
+            reason = "placeholder"
         elif not labels:
             reason = "empty"
         elif labels - allowed:
             reason = "unknown_label"
         elif NONE in labels and len(labels) > 1:
             reason = "contradiction"
-        worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
         if worker not in hashes:
             hashes[worker] = hashed(worker, key)
         seconds = (line.get("WorkTimeInSeconds") or "").strip()
@@ -153,7 +156,8 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
                 row["fault"] = "over_cap"
             else:
                 counted[row["worker"]] += 1
-        seen.add(key_)
+        if row["fault"] != "returned":  # who gives a submission back may take part again
+            seen.add(key_)
     return table_of(rows)
 
 

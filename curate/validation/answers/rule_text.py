@@ -65,15 +65,8 @@ def agreement_texts(agreement: Mapping[str, Any] | None) -> list[str]:
     >>> agreement_texts({"judges": ["clip"], "unseen_labels": 1, "kept_labels": 2, "least_precision": None})
     ['Models answered, too: clip. No person saw 1 of the 2 accepted labels.']
     """
-    facts, texts = agreement or {}, []
-    if "fleiss_kappa" in facts:
-        text = (
-            f"{facts['workers']} workers gave {facts['answers']:,} answers; Fleiss' κ {facts['fleiss_kappa']}, "
-            f"Krippendorff's α {facts['krippendorff_alpha']}, equal pairs {facts['pairwise']}."
-        )
-        if (right := facts.get("gold_right")) is not None:
-            text += f" Of their {facts['gold_answers']:,} answers to gold questions, {right:.1%} were correct."
-        texts.append(text)
+    facts = agreement or {}
+    texts = [*map(_deletion_text, facts.get("deleted", ())), *_people_texts(facts)]
     if "judges" in facts:
         text = f"Models answered, too: {', '.join(facts['judges'])}. No person saw {facts['unseen_labels']:,} of the "
         text += f"{facts['kept_labels']:,} accepted labels"
@@ -83,3 +76,25 @@ def agreement_texts(agreement: Mapping[str, Any] | None) -> list[str]:
             )
         texts.append(f"{text}.")
     return texts
+
+
+def _people_texts(facts: Mapping[str, Any]) -> list[str]:
+    if "fleiss_kappa" not in facts:
+        return []
+    text = (
+        f"{facts['workers']} workers gave {facts['answers']:,} answers; Fleiss' κ {facts['fleiss_kappa']}, "
+        f"Krippendorff's α {facts['krippendorff_alpha']}, equal pairs {facts['pairwise']}."
+    )
+    if (right := facts.get("gold_right")) is not None:
+        text += f" Of their {facts['gold_answers']:,} answers to gold questions, {right:.1%} were correct."
+    return [text]
+
+
+def _deletion_text(entry: Mapping[str, Any]) -> str:
+    text = (
+        f"{entry['date']}, after release {entry['release']}: the {entry['answers']:,} answers of {entry['people']:,} "
+        f"people to {entry['images']:,} images were deleted, and all that names these people. What remains are the "
+        "verdict and the votes of each image; how many images of each class and bucket were asked and accepted, and "
+        "how far answers agreed (`deleted` in `release.json`)."
+    )
+    return " ".join([text, *_people_texts(entry["agreement"])])

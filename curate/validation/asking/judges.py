@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +13,10 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import csv_text, write_json, write_parquet, write_text
 from driftline.curate.core.errors import Waiting
-from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.store.answers import Answers, merged
 from driftline.curate.validation.answers.answers import ANSWERS, Line, read_answers
+from driftline.curate.validation.answers.standing import Standing, people_of
 from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
 from driftline.curate.validation.asking.batches import affordable, read_batch
 from driftline.curate.validation.judging.panel import Panel
@@ -94,13 +93,16 @@ class Crowd:
     """ids that people were asked"""
     audited: set[str] = field(default_factory=set)
     """those of them that were drawn at random among the images on which judges agree"""
+    standing: Standing = field(default_factory=Standing)
+    """verdicts whose answers were deleted"""
 
     def begin(self, items: Items) -> Items:
         """The items that people are asked in the first round: all, or those that judges leave to them."""
         if self.panel is None:
             return items
         routes = self.panel.routes(items)
-        self.audited.update(id_ for id_, one in routes.items() if one.to == "audit")
+        stands = {item["id"] for item in items if self.standing.covers(item)}
+        self.audited.update(id_ for id_, one in routes.items() if one.to == "audit" and id_ not in stands)
         return [item for item in items if routes[item["id"]].to in ("people", "audit")]
 
     def again(self, asked: Items, further: Items, last: bool) -> Items:
@@ -108,7 +110,9 @@ class Crowd:
         see `Panel.again`, then `further` ones, as many as `people_budget_usd` pays. last: there are no more rounds."""
         if self.panel is None or last:
             return [] if last else further
-        doubtful, audits = self.panel.again(asked, pa.concat_tables(self.answers), self.seen, self.audited)
+        doubtful, audits = list[dict[str, Any]](), list[dict[str, Any]]()
+        if left_open := self._open(asked):
+            doubtful, audits = self.panel.again(left_open, pa.concat_tables(self.answers), self.seen, self.audited)
         wanted = [*doubtful, *audits, *further]
         left = affordable(self.settings, sum(batch["estimate_usd"] for batch in self.batches.values()))
         if left is not None and len({item["id"] for item in wanted}) > left:
@@ -135,24 +139,25 @@ class Crowd:
         lines = self.lines.get(batch["batch"], [])
         earlier = self.stored.earlier(batch)
         incomplete = self.settings.accept_incomplete
-        if number > 1 and not lines and not len(earlier) and incomplete:
+        before = len(earlier) or any(map(self.standing.covers, items))
+        if number > 1 and not lines and not before and incomplete:
             del self.batches[batch["batch"]]
             shutil.rmtree(folder)
             return False
         table = merged(read_answers(lines, batch, self.key), earlier)
-        valid = Counter(id_ for id_, fault in rows_of(table, "id", "fault") if fault is None)
-        short = sorted({i["id"] for i in items if valid[i["id"]] < self.settings.workers})
+        valid, needed = people_of(table), self.settings.workers
+        short = sorted({i["id"] for i in items if valid[i["id"]] < needed and not self.standing.covers(i)})
         place = self.root / self.settings.answers
-        if not (lines or len(earlier)) or (short and not incomplete):
+        if not (lines or before) or (short and not incomplete):
             self._say_uncounted()
-        if short and len(earlier) and not lines and not incomplete:
+        if short and before and not lines and not incomplete:
             folder = self._rest([i for i in items if i["id"] in set(short)], number, batch["batch"])
             raise Waiting(
                 f"{len({i['id'] for i in items}) - len(short):,} images have their answers from before; {len(short):,} "
                 f"wait for answers: driftline annotate {self.root}; or publish batch.csv and page.html of {folder}, "
                 f"put the results CSV into {place}, and run again."
             )
-        if not lines and not len(earlier):
+        if not lines and not before:
             which = "" if number == 1 else f"Round {number}: "
             raise Waiting(
                 f"{which}{len({i['id'] for i in items}):,} images wait for answers: driftline annotate {self.root}; or "
@@ -164,15 +169,22 @@ class Crowd:
                 f"their results to {place}, or continue without them: --set validation.accept_incomplete=true."
             )
         self.answers.append(table)
-        self.seen.update(item["id"] for item in items)
+        self.seen.update(item["id"] for item in self._open(items))
         return True
+
+    def _open(self, items: Items) -> Items:
+        """The items whose verdict does not stand, or is decided by enough new answers."""
+        if not self.standing.rows:
+            return items
+        valid = people_of(pa.concat_tables(self.answers))
+        return [i for i in items if valid[i["id"]] >= self.settings.workers or not self.standing.covers(i)]
 
     def known(self, items: Items) -> Items:
         """Those of the items that people answered before, for other settings or photos."""
         ids = {item["id"]: item["id"] for item in items}
         earlier = self.stored.earlier({"batch": "", "items": ids})
-        valid = Counter(id_ for id_, fault in rows_of(earlier, "id", "fault") if fault is None)
-        return [item for item in items if valid[item["id"]] >= self.settings.workers]
+        valid = people_of(earlier)
+        return [i for i in items if valid[i["id"]] >= self.settings.workers or self.standing.covers(i)]
 
     def _rest(self, items: Items, number: int, before: str) -> Path:
         """Folder of the batch with those images of the first round that nobody answered before."""
@@ -217,21 +229,26 @@ class Crowd:
     def verdicts(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked, from all answers so far."""
         answers = pa.concat_tables(self.answers)
-        items = [_asked_columns(i) for i in asked]
-        if self.panel is None:
-            return tally(items, answers, self.settings)
-        return self.panel.verdicts(
-            items, answers, self.seen, self.panel.final_routes(items, answers, self.seen, self.audited)
-        )
+        everything = [_asked_columns(i) for i in asked]
+        items = self._open(everything)
+        if self.panel is None or not items:
+            table = tally(items, answers, self.settings)
+        else:
+            final = self.panel.final_routes(items, answers, self.seen, self.audited)
+            table = self.panel.verdicts(items, answers, self.seen, final)
+        return self.standing.merged(everything, table)
 
     def write_judges(self, asked: Items, verdicts: pa.Table, out: Path) -> dict[str, Any]:
         """Write opinions, the table of judges and the guarantee; returns what the data card says of them."""
         if self.panel is None or not self.answers:
             return {}
-        items, answers = [_asked_columns(i) for i in asked], pa.concat_tables(self.answers)
-        final = self.panel.final_routes(items, answers, self.seen, self.audited)
-        opinions, table, _ = final
-        rows = self.panel.guarantee(items, answers, self.seen, self.audited, final)
+        items, answers = self._open([_asked_columns(i) for i in asked]), pa.concat_tables(self.answers)
+        last = self.standing.guarantee()
+        opinions, table, rows = self.panel.opinions, last["judges"], last["cells"]
+        if items:
+            final = self.panel.final_routes(items, answers, self.seen, self.audited)
+            opinions, table, _ = final
+            rows = rows + self.panel.guarantee(items, answers, self.seen, self.audited, final)
         write_parquet(out / "opinions.parquet", opinions)
         write_json(out / "guarantee.json", {"judges": table, "cells": rows})
         for row in table:
@@ -240,12 +257,13 @@ class Crowd:
                     f"tally: {row['judge']} agrees with people on {row['agreement']:.0%} of {row['answers']} images of "
                     f"bucket {row['bucket']}, less than elsewhere: it decides nothing there"
                 )
+        stood = self.standing.answered()
         accepted = verdicts.filter(pc.equal(verdicts["verdict"], "kept"))["id"].to_pylist()
         unseen = [row for row in rows if row["unseen"]]
         return {
             "judges": [judge.name for judge in self.settings.judges],
             "kept_labels": len(accepted),
-            "unseen_labels": sum(id_ not in self.seen for id_ in accepted),
+            "unseen_labels": len([id_ for id_ in accepted if id_ not in self.seen | stood]),
             "least_precision": min((row["precision_low"] for row in unseen), default=None),
         }
 
@@ -257,6 +275,11 @@ class Crowd:
             b["items"][item]: frozenset(labels) for b in self.batches.values() for item, labels in b["gold"].items()
         }
         report = agreement(answers, gold) | self.write_judges(asked, verdicts, out)
+        if self.standing.deleted:
+            report["deleted"] = self.standing.deleted
+            decided = {item["id"] for item in self._open(asked)}
+            stands = [item for item in asked if item["id"] not in decided]
+            write_parquet(out / "standing.parquet", self.standing.people(stands))
         write_parquet(out / "answers.parquet", answers)
         write_json(out / "agreement.json", report)
         if rejections := suggested_rejections(answers, report):

@@ -137,6 +137,8 @@ class _Work:
         try:
             async with session.post(address, json=body, allow_redirects=False) as response:
                 data = await _at_most(response, LARGEST)
+                if response.status == 429 and b"insufficient_quota" in data:
+                    raise self._no_credit()
                 if response.status in AGAIN:
                     raise Temporary(f"HTTP {response.status}", seconds_after(response.headers.get("Retry-After")))
                 if response.status != 200:
@@ -149,6 +151,14 @@ class _Work:
             raise Temporary(f"connections lost ({type(error).__name__})") from None
         return response_of(data)
 
+    def _no_credit(self) -> DriftlineError:
+        """The error for an account without credit, whose status is that of a rate limit [OpenAI, Error codes]."""
+        return Unfinished(
+            f"The account of the judge {self.settings.name!r} has no credit left (HTTP 429, insufficient_quota).",
+            "",
+            "Add credit, then run the same command: it asks only the open images.",
+        )
+
     def _refused(self, status: int, data: bytes) -> DriftlineError:
         """The error for a status that every further request would get, too."""
         name = self.settings.name
@@ -160,14 +170,15 @@ class _Work:
                 "Expected one that it accepts.",
                 f"Set {which} to a valid key." if which else "Name a variable with a key: key_variable.",
             )
-        text = data.decode("utf-8", "replace")
-        if self.secret:
-            text = text.replace(self.secret, "…")
+        text = self._hidden(data.decode("utf-8", "replace"))
         return BadConfig(
             f"The endpoint of the judge {name!r} answers HTTP {status}: {shortened(text, 200)}",
             f"Expected it to know the model {self.settings.model!r}, images and response_format: json_schema.",
             "Check url and model.",
         )
+
+    def _hidden(self, text: str) -> str:
+        return text.replace(self.secret, "…") if self.secret else text
 
     def _store(self, digest: str, document: dict[str, Any]) -> None:
         settings, usage = self.settings, document.get("usage")
@@ -187,7 +198,7 @@ class _Work:
         reported = document.get("model")
         if not isinstance(reported, str) or not reported:
             reported = settings.model or ""
-        reported = shortened(reported.encode("utf-8", "replace").decode(), 200)
+        reported = shortened(self._hidden(reported).encode("utf-8", "replace").decode(), 200)
         answer = read_answer(document["choices"][0], self.question)
         self.cache.add(
             image=digest,

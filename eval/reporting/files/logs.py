@@ -30,6 +30,8 @@ def write_logs(runs: Sequence[Run], stream: Stream | None, out: Path) -> int:
     if stream is None or not dates or any(split.time is None for split in splits):
         raise BadConfig("A log needs the dates of samples.", "Expected --stream with a stream that has them.")
     ids = np.concatenate([split.ids for split in splits])
+    if len(np.unique(ids)) < len(ids):  # each step may number its samples from 0
+        ids = np.arange(len(ids)).astype(str)
     time = np.concatenate([np.asarray(split.time) for split in splits])
     classes, written = np.array(stream.classes), 0
     for run in runs:

@@ -9,6 +9,7 @@ from typing import Any
 
 from driftline.eval.reporting.service_log.document import document
 from driftline.eval.reporting.service_log.page import write
+from driftline.eval.reporting.service_log.runs import write_runs
 from driftline.eval.service_log.age import Aged, aged
 
 
@@ -23,6 +24,10 @@ class Ages(Aged):
     def page(self, out: str | Path, title: str = "") -> Path:
         """Write the page, a file that ends with .html or a folder, and age.json beside it; returns its path."""
         return write(self, Path(out), title)
+
+    def runs(self, out: str | Path) -> list[Path]:
+        """Write each version as a run, which compare, report and the ageing functions read; returns their folders."""
+        return write_runs(self, Path(out))
 
     def __repr__(self) -> str:
         names = ", ".join(one.name for one in self.versions)

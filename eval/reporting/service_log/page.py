@@ -29,7 +29,8 @@ NAMES = {
     "atc": "thresholded confidence (ATC)",
     "doc": "difference of confidences (DoC)",
     "gde": "agreement of versions (GDE)",
-    "bbse": "class frequencies (BBSE)",
+    "bbse": "class frequencies, by answers (BBSE)",
+    "mlls": "class frequencies, by all scores (MLLS)",
 }
 
 

@@ -94,6 +94,8 @@ def _line(data: Mapping[str, str], annotation: Mapping[str, Any]) -> dict[str, s
     who, took = annotation.get("completed_by"), annotation.get("lead_time")
     if isinstance(who, dict):
         who = who.get("email") or who.get("id")
+    if who is None:  # the account was deleted: of two such answers nobody can say that one person gave both
+        who = f"annotation {annotation.get('id')}"
     seconds = str(round(took)) if isinstance(took, int | float) and 0 <= took < 1e9 else ""
     return {
         "Input.batch": data["batch"],

@@ -1,6 +1,6 @@
 """MTurk's requester pages: a CSV with one row per image, and the HTML template of the question.
 
-Compatible services and the archives of laboratories use this format, too.
+Amazon closed the service; compatible services and the archives of laboratories use this format.
 """
 
 from __future__ import annotations
@@ -13,8 +13,21 @@ from driftline.curate.core.atomic_io import write_text
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.asking.batches import COLUMNS, marketplace_csv, question_html
 
+CLOSED = (
+    "Amazon Mechanical Turk closed on 30 September 2026 (mturk.com/pricing, read 7 October 2026). These files are for "
+    "compatible services and archives; for paid workers: driftline prolific.\n"
+)
+
 
 def write(
+    batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
+) -> dict[str, int]:
+    """Write `batch.csv` and `template.html`, and `README.txt`, which says that the service is closed."""
+    write_text(out / "README.txt", CLOSED)
+    return write_requester_files(batch, addresses, concepts, out)
+
+
+def write_requester_files(
     batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
 ) -> dict[str, int]:
     """Write `batch.csv` and `template.html`."""

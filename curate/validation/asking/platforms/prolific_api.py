@@ -1,7 +1,6 @@
 """Prolific's API: data set → batch with `batch_items` → study; collect, approve, reject; nothing twice.
 
-Shapes follow docs.prolific.com (Task Builder, V4 data sets) and the models of Prolific's own command line tool, October
-2026; pages follow "List submissions" there (page, page_size: 20 unless asked, ordering), November 2026. A journal on
+After the document that `prolific_service` names (AI Task Builder with V4 data sets, Studies, Submissions). A journal on
 disk records each step before and after its call: after a crash the same command asks the service what became of the
 last step. A published study is never published again.
 """
@@ -9,28 +8,24 @@ last step. A published study is never published again.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from driftline.curate.core import journal
-from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, shortened
 from driftline.curate.core.outside.documents import known_form
-from driftline.curate.core.outside.http import Client, Policy, Reply, Temporary
 from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.asking.batches import NONE, write_results
+from driftline.curate.validation.asking.platforms.prolific_service import Service
 
-ENDPOINT, TOKEN = "https://api.prolific.com", "PROLIFIC_TOKEN"
-PAGE = 100  # entries of a list in one answer
-TRIES, POLLS, POLL_SECONDS, BACKOFF = 5, 600, 2.0, 1.0
+POLLS, POLL_SECONDS = 600, 2.0
+APPROVED_AT_ONCE = 1000  # "We recommend a maximum of 1,000 submission … IDs per request"
 SHORTEST = 100  # characters of the reason of a rejection
 PADDING = (
     " This decision follows questions with known answers in the study; please write to us if you disagree with it."
@@ -40,7 +35,10 @@ COLUMNS = (
     "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item",
     "Answer.labels", "Answer.sensitive",
 )  # fmt: skip
-STATES = {"APPROVED": "Approved", "AWAITING REVIEW": "Submitted", "REJECTED": "Rejected"}
+# state of a submission → of its answers; those of every other state are "Returned": given back or not handed in
+STATES = {"APPROVED": "Approved", "PARTIALLY APPROVED": "Approved", "AWAITING REVIEW": "Submitted",
+          "REJECTED": "Rejected"}  # fmt: skip
+PUBLISHED = {"PUBLISHING", "ACTIVE", "SCHEDULED", "PAUSED", "AWAITING REVIEW", "COMPLETED"}  # states of a study
 
 
 @dataclass(frozen=True)
@@ -77,103 +75,33 @@ class Journal(journal.Journal):
 
     def __init__(self, path: Path) -> None:
         self.done: dict[str, Any] = {}
-        self.begun: set[str] = set()
+        self.begun: dict[str, float] = {}
+        """step → when it was begun, seconds since the epoch"""
         super().__init__(path)
 
     def take(self, entry: dict[str, Any]) -> None:
-        """Remember that a step was begun, and its result."""
-        self.begun.add(entry["step"])
-        if "result" in entry:
+        """Remember that a step was begun, its result, or that it was refused."""
+        if entry.get("refused"):
+            self.begun.pop(entry["step"], None)
+        elif "result" in entry:
             self.done[entry["step"]] = entry["result"]
+        else:
+            self.begun[entry["step"]] = float(entry.get("at", 0))
 
     def begin(self, step: str) -> bool:
         """Record that a step begins; whether it was begun before."""
         before = step in self.begun
-        self.add(step=step)
+        self.add(step=step, at=int(time.time()))
         return before
+
+    def refuse(self, step: str) -> None:
+        """Record that a step was not carried out."""
+        self.add(step=step, refused=True)
 
     def end(self, step: str, result: Any) -> Any:
         """Record the result of a step, and return it."""
         self.add(step=step, result=result)
         return result
-
-
-class Service:
-    """Calls to the API: token, retries of what may be repeated, errors as one sentence."""
-
-    def __init__(self, endpoint: str = ENDPOINT) -> None:
-        """Raises BadConfig without a token in the environment."""
-        token = os.environ.get(TOKEN, "").strip()
-        if not token or not token.isascii() or not token.isprintable():
-            raise BadConfig(
-                f"The variable {TOKEN} holds no token.", "Expected Prolific's API token.", f"Export {TOKEN}."
-            )
-        self.endpoint, self._client = endpoint.rstrip("/"), Client(secret=token, timeout=30.0)
-        self._headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The document of one call. GET is repeated after 5xx and lost connections, everything after 429."""
-
-        def document(reply: Reply) -> Any:
-            if reply.status >= 300:
-                raise self._refused(method, path, reply.status, reply.body)
-            try:
-                return json_value(reply.body) if reply.body else {}
-            except (ValueError, RecursionError):
-                raise BadInput(f"Prolific's answer to {path} is not JSON.", "", "Try again.") from None
-
-        data = None if body is None else json.dumps(body).encode()
-        return self._asked(method, f"{self.endpoint}/api/v1{path}", path, document, data, self._headers)
-
-    def _asked(
-        self, method: str, url: str, path: str, read: Callable[[Reply], Any], body: Any, headers: Mapping[str, str]
-    ) -> Any:
-        try:
-            return self._client.ask(method, url, read, Policy(TRIES, BACKOFF), body=body, headers=headers)
-        except Temporary as failure:
-            raise Unfinished(
-                f"Prolific did not answer {method} {path} ({failure}).", "", "The same command continues."
-            ) from None
-
-    def _refused(self, method: str, path: str, status: int, data: bytes) -> DriftlineError:
-        if status in (401, 403):
-            return BadConfig(
-                f"Prolific refuses the token of {TOKEN} (HTTP {status}).", "Expected one of the workspace."
-            )
-        text = self._client.hidden(data.decode("utf-8", "replace"))
-        return DriftlineError(f"Prolific answers {method} {path} with HTTP {status}: {shortened(text)}")
-
-    def upload(self, address: str, data: bytes, kind: str) -> None:
-        """PUT to a signed address, without the token."""
-
-        def stored(reply: Reply) -> None:
-            if reply.status >= 300:
-                raise Unfinished(f"The upload ended with HTTP {reply.status}.", "", "The same command continues.")
-
-        self._asked("PUT", address, "the images", stored, data, {"Content-Type": kind})
-
-    def all(self, path: str, paged: bool = True, **query: str) -> list[dict[str, Any]]:
-        """Every entry of a list, page by page; query: filters and order. paged: whether the list's document has pages.
-
-        Raises Unfinished for a page that is repeated or missing, and where the total changes under way.
-        """
-        entries, totals = dict[str, dict[str, Any]](), set()
-        for number in count(1):
-            page = self.call("GET", f"{path}?{urlencode({**query, 'page': number, 'page_size': PAGE})}")
-            results, total = page.get("results") or [], (page.get("meta") or {}).get("count")
-            fresh = {entry["id"]: entry for entry in results}
-            totals.add(total)
-            problems = {
-                f"has another total on page {number}: {total}": len(totals) > 1,
-                f"repeats entries on page {number}": len({*entries, *fresh}) < len(entries) + len(results),
-                f"is empty on page {number}, after {len(entries)} of {total} entries": not results and total,
-            }
-            if problem := next((text for text, is_so in problems.items() if is_so), ""):
-                raise Unfinished(f"Prolific's list {path} {problem}.", "", "The same command reads it again.")
-            entries |= fresh
-            if len(entries) >= total if total is not None else len(results) < PAGE or not paged:
-                break
-        return list(entries.values())
 
 
 def layout(concepts: Sequence[Concept]) -> list[dict[str, Any]]:
@@ -229,7 +157,8 @@ def publish(
                 "batch_items": layout(concepts)}  # fmt: skip
         created = service.call("POST", "/data-collection/batches", body)
         ids = [i["id"] for i in created["batch_items"][0]["rows"][0]["columns"][1]["items"]]
-        journal.end("batch", {"id": created["id"], "labels": ids[0], "sensitive": ids[1]})
+        result = {"id": created["id"], "labels": ids[0], "sensitive": ids[1], "items": sorted(addresses)}
+        journal.end("batch", result)
     place = f"/data-collection/batches/{done['batch']['id']}"
     if "setup" not in done:
         if not journal.begin("setup") or service.call("GET", f"{place}/status")["status"] == "UNINITIALISED":
@@ -243,13 +172,15 @@ def publish(
         study = existing[0] if existing else service.call("POST", "/studies/", _study(name, plan, done["batch"]["id"]))
         journal.end("study", study["id"])
     study = service.call("GET", f"/studies/{done['study']}/")
-    cost = study.get("total_cost", 0) / 100
+    cost = _cost(service, study)
     if "published" not in done:
         if study["status"] == "UNPUBLISHED":
-            if cost > max_usd:
+            if not cost <= max_usd:
                 raise BadConfig(f"The study costs ${cost:,.2f} with fees; --max-usd is {max_usd}.", "Expected more.")
             journal.begin("published")
             service.call("POST", f"/studies/{done['study']}/transition/", {"action": "PUBLISH"})
+        elif study["status"] not in PUBLISHED:
+            raise BadInput(f"Prolific says that the study is {study['status']!r}.", "Expected UNPUBLISHED or ACTIVE.")
         journal.end("published", True)
     return {"study": done["study"], "batch": done["batch"]["id"], "images": len(addresses), "cost_usd": cost}
 
@@ -266,6 +197,14 @@ def _data(service: Service, name: str, addresses: Mapping[str, str], plan: Study
     service.upload(target["upload_url"], lines.encode(), target.get("content_type", "application/x-ndjson"))
     _until(service, f"{place}/imports/{target['import_id']}", {"complete"}, {"uninitialised", "queued", "processing"})
     journal.end("data", created)
+
+
+def _cost(service: Service, study: Mapping[str, Any]) -> float:
+    """What a study costs with fees, in its currency: as it says itself, else by Prolific's calculator."""
+    if (cents := study.get("total_cost")) is None:
+        facts = {name: study[name] for name in ("reward", "total_available_places")}
+        cents = service.call("POST", "/study-cost-calculator/", facts)["total_cost"]
+    return float(cents) / 100
 
 
 def _study(name: str, plan: StudyPlan, batch: str) -> dict[str, Any]:
@@ -301,48 +240,71 @@ def published(journal: Journal) -> str:
 
 
 def submissions(service: Service, journal: Journal) -> list[dict[str, Any]]:
-    """All submissions of the study."""
-    return service.all("/submissions/", study=published(journal), ordering="started_at")
+    """All submissions of the study, as many as Prolific counts; none of a study that is gone."""
+    study = published(journal)
+    total = int(service.call("GET", f"/studies/{study}/submissions/counts/", absent={"TOTAL": 0})["TOTAL"])
+    return service.all("/submissions/", total, study=study, ordering="started_at")
 
 
 @KNOWN
 def status(service: Service, journal: Journal) -> dict[str, Any]:
     """State of the study, and submissions by state."""
     study = service.call("GET", f"/studies/{published(journal)}/")
-    states = Counter(s["status"].lower() for s in submissions(service, journal))
+    counts = service.call("GET", f"/studies/{published(journal)}/submissions/counts/")
+    states = {state.lower(): int(n) for state, n in counts.items() if n and state != "TOTAL"}
     return {"study": study["id"], "state": study["status"], "places": study.get("total_available_places"), **states}
 
 
 @KNOWN
-def collect(service: Service, journal: Journal, batch: str, path: Path) -> int:
-    """Write the answers as a results CSV for the tally stage; returns their number. The assignment is the submission.
+def collect(service: Service, journal: Journal, batch: str, path: Path) -> dict[str, Any]:
+    """Write the answers as a results CSV for the tally stage. The assignment is the submission.
 
-    Answers of submissions that were returned, timed out or rejected do not count.
+    Returns their number, and in `left_out` how many of them do not count, by the state of their submission: it was
+    returned, timed out, screened out or rejected, or is not handed in yet. They are in the file with that state.
     """
     states = {s["id"]: s for s in submissions(service, journal)}
     ids = journal.done["batch"]
     answers: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
-    for record in service.all(f"/data-collection/batches/{ids['id']}/responses", paged=False):
+    document = service.call("GET", f"/data-collection/batches/{ids['id']}/responses")
+    records = document["results"] or []
+    if (n := (document.get("meta") or {}).get("count", len(records))) != len(records):
+        raise Unfinished(f"Prolific gives {len(records):,} of {n:,} responses.", "", "The same command asks again.")
+    asked = None if "items" not in ids else set(ids["items"])  # an earlier version did not write them
+    for record in records:
         item = (record.get("metadata") or {}).get("item")
-        if not isinstance(item, str):
-            raise BadInput(f"The response {record.get('id')} names no item.", "Expected the data set's metadata.")
-        answer = record["response"]
+        if not isinstance(item, str) or (asked is not None and item not in asked):
+            problem = f"The response {record.get('id')} names the item {shortened(repr(item), 60)}."
+            raise BadInput(problem, "Expected one of the data set.", "The same command asks again.")
+        answer, submission = record["response"], record["submission_id"]
         field = {ids["labels"]: "labels", ids["sensitive"]: "sensitive"}.get(answer["instruction_id"])
         if field is not None:
             values = "|".join(str(one["value"]) for one in answer.get("answer") or [])
-            answers[record["submission_id"], item] |= {field: values, "worker": record["participant_id"]}
+            answers[submission, item] |= {field: values, "worker": record.get("participant_id") or submission}
     sizes = Counter(submission for submission, _ in answers)
-    rows = []
+    rows, left_out = [], Counter[str]()
     for (submission, item), answer in sorted(answers.items()):
         state = states.get(submission, {})
-        seconds = state.get("time_taken")
+        name, seconds = state.get("status") or "unknown", _seconds(state)
+        if STATES.get(name, "Returned") in ("Rejected", "Returned"):
+            left_out[name.lower()] += 1
         rows.append(
-            (ids["id"], submission, answer["worker"], STATES.get(state.get("status", ""), "Rejected"),
+            (ids["id"], submission, answer["worker"], STATES.get(name, "Returned"),
              "" if seconds is None else round(seconds / sizes[submission]), batch, item, answer.get("labels", ""),
              answer.get("sensitive", ""))
         )  # fmt: skip
     write_results(path, COLUMNS, rows)
-    return len(rows)
+    return {"answers": len(rows), "left_out": dict(sorted(left_out.items()))}
+
+
+def _seconds(submission: Mapping[str, Any]) -> float | None:
+    """How long a participant worked on a submission; None if it is not handed in, or does not say it."""
+    if (taken := submission.get("time_taken")) is not None:
+        return float(taken)
+    try:
+        began, ended = (datetime.fromisoformat(submission[name]) for name in ("started_at", "completed_at"))
+        return max(0.0, (ended - began).total_seconds())
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def read_rejections(path: Path) -> dict[str, str]:
@@ -355,17 +317,17 @@ def read_rejections(path: Path) -> dict[str, str]:
 def decide(service: Service, journal: Journal, rejected: Mapping[str, str], approve: bool) -> dict[str, int]:
     """Reject the submissions of `rejected` (submission → reason) and, with `approve`, approve all others that wait.
 
-    Prolific ignores a decision that was made before, so that the same command can be repeated.
+    Prolific ignores a decision that was made before, so that the same command can be repeated. It approves, and pays,
+    in the minutes after the request.
     """
-    counts = Counter(approved=0, rejected=0)
     waiting = [s["id"] for s in submissions(service, journal) if s["status"] == "AWAITING REVIEW"]
-    for id_ in waiting:
-        if reason := rejected.get(id_):
-            message = reason if len(reason) >= SHORTEST else f"{reason}.{PADDING}"
-            body = {"action": "REJECT", "message": message, "rejection_category": "FAILED_CHECK"}
-            service.call("POST", f"/submissions/{id_}/transition/", body)
-            counts["rejected"] += 1
-        elif approve:
-            service.call("POST", f"/submissions/{id_}/transition/", {"action": "APPROVE"})
-            counts["approved"] += 1
-    return dict(counts)
+    refused = {id_: rejected[id_] for id_ in waiting if rejected.get(id_)}
+    for id_, reason in refused.items():
+        message = reason if len(reason) >= SHORTEST else f"{reason}.{PADDING}"
+        body = {"action": "REJECT", "message": message, "rejection_category": "FAILED_CHECK"}
+        service.call("POST", f"/submissions/{id_}/transition/", body)
+    approved = [id_ for id_ in waiting if approve and id_ not in refused]
+    for start in range(0, len(approved), APPROVED_AT_ONCE):
+        some = approved[start : start + APPROVED_AT_ONCE]
+        service.call("POST", "/submissions/bulk-approve/", {"submission_ids": some})
+    return {"approved": len(approved), "rejected": len(refused)}

@@ -13,7 +13,7 @@ from typing import Any
 from driftline.curate.core.atomic_io import write_json
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.asking.batches import COLUMNS, marketplace_csv, question_html
-from driftline.curate.validation.asking.platforms.mturk import write as write_requester_files
+from driftline.curate.validation.asking.platforms.mturk import write_requester_files
 
 
 def write(

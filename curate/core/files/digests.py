@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
-import time
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
-from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.databases import check_schema, connect, typed
+from driftline.curate.core.files.memory import joined, keep, recall
+from driftline.curate.core.files.walk import stamp_of, walk
 from driftline.curate.core.outside.limits import SIDECAR
 
 MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
 LARGE = (".tar", ".npy")
 PACKAGES = ("curate", "stream_builder", "eval", "pipelines")
-SCHEMA = "CREATE TABLE digests (path TEXT PRIMARY KEY, stamp TEXT, digest TEXT)"
-UNSETTLED = 2.0  # seconds: a file that was changed so recently may change again without a new time
 THREADS = 4  # hashing releases the interpreter's lock
 
 
@@ -69,45 +65,52 @@ def quick_digest(path: Path, edge: int = 1 << 20) -> str:
     return digest.hexdigest()
 
 
-def full_digest(path: Path, cache: Path) -> str:
-    """SHA-256 of a file; of a folder, the digest of the names and SHA-256 of its files. Of an XMP sidecar that is read
-    in part, its `quick_digest`.
+def full_digests(paths: Sequence[Path], memory: Path, in_part: Sequence[str] = ()) -> list[str]:
+    """SHA-256 of each file; of a folder, the digest of the names and SHA-256 of its files.
 
-    cache: a file that keeps what was read. A file is read again if its inode, size, or time of change differs. Nothing
-    is kept where the cache cannot be written.
+    memory: a file that keeps what was read (`files.memory`). in_part: suffixes of sidecars, of which only the beginning
+    is read for a date: beyond `SIDECAR` their `quick_digest` counts.
     """
-    stamped = [(p, _stamp(p)) for p in (sorted(files_of(path)) if path.is_dir() else [path])]
-    with _cache(cache) as base:
-        stored = _stored(base)
-        unread = [(p, stamp) for p, stamp in stamped if stored.get(str(p.absolute()), ("", ""))[0] != stamp]
-        settled = time.time_ns() - int(UNSETTLED * 1e9)
-        with ThreadPoolExecutor(THREADS) as pool:
-            for (p, stamp), digest in zip(unread, pool.map(lambda one: _digest_of(one[0]), unread), strict=True):
-                stored[str(p.absolute())] = (stamp, digest)
-                if base is None or max(map(int, stamp.split()[2:])) >= settled:
-                    continue
-                with suppress(sqlite3.Error, UnicodeEncodeError):  # read only; a name that is not UTF-8: read each time
-                    base.execute("INSERT OR REPLACE INTO digests VALUES (?, ?, ?)", (str(p.absolute()), stamp, digest))
-    if path.is_dir():
-        return fingerprint([(p.relative_to(path).as_posix(), stored[str(p.absolute())][1]) for p, _ in stamped])
-    return stored[str(path.absolute())][1]
+    folders = {path: _files(path) for path in paths if path.is_dir()}
+    marks = {path: joined([stamp for _, stamp in files.values()], *files, *in_part) for path, files in folders.items()}
+    whole = recall(memory, "digests", [(str(path.absolute()), mark) for path, mark in marks.items()])
+    places = [place for path, files in folders.items() if str(path.absolute()) not in whole for place in files.values()]
+    places += [(str(path.absolute()), stamp_of(path.stat())) for path in paths if path not in folders]
+    digests = recall(memory, "digests", places)
+    unread = [(path, stamp) for path, stamp in places if path not in digests]
+    with ThreadPoolExecutor(THREADS) as pool:
+        fresh = pool.map(lambda one: _digest_of(one[0], in_part), unread)
+        digests |= {path: digest for (path, _), digest in zip(unread, fresh, strict=True)}
+    keep(memory, "digests", [(path, stamp, digests[path]) for path, stamp in unread])
+    for path, files in folders.items():
+        if (place := str(path.absolute())) in whole:
+            digests[place] = whole[place]
+            continue
+        digests[place] = fingerprint([(name, digests[file]) for name, (file, _) in files.items()])
+        keep(memory, "digests", [(place, marks[path], digests[place])])
+    return [digests[str(path.absolute())] for path in paths]
 
 
-def _digest_of(path: Path) -> str:
-    """Of a file. Of a sidecar beyond `SIDECAR` only the beginning is read for its date."""
-    whole = path.suffix.lower() != ".xmp" or path.stat().st_size <= SIDECAR
+def full_digest(path: Path, memory: Path) -> str:
+    """The same of one file or folder."""
+    return full_digests([path], memory)[0]
+
+
+def _files(folder: Path) -> dict[str, tuple[str, str]]:
+    """Name of each file below a folder → (absolute path, stamp), in order."""
+    root = str(folder.absolute())
+    return {n: (f"{root}{os.sep}{n}", entry.stamp) for n, entry in walk(folder).items() if entry.stamp}
+
+
+def _digest_of(file: str, in_part: Sequence[str]) -> str:
+    path = Path(file)
+    whole = path.suffix.lower() not in in_part or path.stat().st_size <= SIDECAR
     return sha256_file(path) if whole else quick_digest(path, SIDECAR)
 
 
 def files_of(folder: Path) -> Iterator[Path]:
     """Every file below a folder, in no order."""
     return (p for p in folder.rglob("*") if p.is_file())
-
-
-def _stamp(path: Path) -> str:
-    """Inode, size, times of content and inode (ns): a change of a file changes one of them."""
-    s = path.stat()
-    return f"{s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}"
 
 
 def installed_version(distribution: str = "driftline") -> str:
@@ -126,30 +129,3 @@ def code_of(packages: Sequence[str] = PACKAGES) -> str:
     files = [p for name in packages for p in (root / name).rglob("*") if p.suffix in (".py", ".c", ".h")]
     digest = fingerprint({p.relative_to(root).as_posix(): sha256_file(p) for p in files})
     return f"driftline {installed_version()} ({digest[:12]})"
-
-
-@contextmanager
-def _cache(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """The table of digests, committed at the end; None if it cannot be opened or created."""
-    try:
-        base = connect(path, timeout=1)
-        base.execute(SCHEMA.replace("TABLE", "TABLE IF NOT EXISTS"))
-        check_schema(base, SCHEMA, path)
-        base.row_factory = typed(SCHEMA, {}, path)
-    except (sqlite3.Error, BadInput):  # a read-only folder, or a damaged file: what it holds can be computed
-        yield None
-        return
-    with closing(base):
-        try:
-            yield base
-        finally:
-            with suppress(sqlite3.Error):  # a full disk: these files are read again
-                base.commit()
-
-
-def _stored(base: sqlite3.Connection | None) -> dict[str, tuple[str, str]]:
-    stored: dict[str, tuple[str, str]] = {}
-    with suppress(sqlite3.Error, BadInput):  # a damaged page, or somebody else's file
-        for path, stamp, digest in () if base is None else base.execute("SELECT path, stamp, digest FROM digests"):
-            stored[path] = (stamp, digest)
-    return stored

@@ -1,0 +1,65 @@
+"""What one shard is to fetch, and where: plain data, which is sent to workers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.store.database import Place
+
+COLUMNS = ["id", "row", "url", "path", "uploaded", "until"]
+
+
+@dataclass(frozen=True)
+class Again:
+    """Misses that are asked for once more."""
+
+    reasons: frozenset[str]
+    """reasons of such misses"""
+    earlier: Path
+    """folder with shards of the same rows, whose images and other misses are kept"""
+    before: int | None = None
+    """only addresses that were last asked before this time (seconds since 1970), by the store; None: all"""
+
+    def asks(self, index: pa.Table, rows: pa.Table) -> bool:
+        """Whether an earlier shard with this index lacks some of `rows`, or has such a miss."""
+        if index["row"].to_pylist() != rows["row"].to_pylist():
+            return True
+        return not self.reasons.isdisjoint(index["fault"].to_pylist())
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What to fetch and where; plain data, so that it can be sent to workers."""
+
+    number: int
+    """position among the shards, from 0"""
+    pieces: tuple[tuple[Path, int, int], ...]
+    """(Parquet part, first row in it, number of rows), in order"""
+    out: Path
+    """folder of all shards"""
+    settings: FetchSettings
+    """those of one worker: private_addresses is "auto" only for a collection on the user's own network, rate is its
+    share"""
+    again: Again | None = None
+    """what is asked again; None: nothing, a finished shard is not touched"""
+    store: Place | None = None
+    """what is known from earlier fetches; None: no store"""
+    contact: str = ""
+    """e-mail or web page in the User-Agent of each request"""
+    others: bool = False
+    """whether `extra` may have another address, see `Source.lists_others`"""
+    patience: float = math.inf
+    """seconds an answer: the rows of a slower host are left to a later turn, see `native.download`"""
+
+    def rows(self, columns: list[str] = COLUMNS) -> pa.Table:
+        """Its rows of the table."""
+        tables = [
+            pq.read_table(path, columns=columns).select(columns).slice(first, n) for path, first, n in self.pieces
+        ]
+        return pa.concat_tables(tables)

@@ -1,0 +1,75 @@
+"""A small run with a release, whose images two people answered: one on the page, one of a crowd."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+from support.helpers import album, photo_config
+
+from driftline.curate.core.atomic_io import csv_text, write_json, write_text
+from driftline.curate.core.run_log import RunLog
+from driftline.curate.validation.asking.batches import NONE
+from driftline.pipelines.annotation.answer_store import COLUMNS
+from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.annotation.server import answer_store_of
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
+
+PEOPLE = ("ZoeCanary", "CrowdCanary")  # on the page of this machine; in results of a crowd
+WRONG = "2011-05-01"  # photos of this day get other answers
+
+
+def context_of(root: Path, *changes: str) -> Context:
+    return Context(
+        root, load(root / "driftline.yaml", changes), RunLog(root / "log.jsonl", quiet=True), changes=changes
+    )
+
+
+def answer(root: Path, *changes: str) -> int:
+    """Two people answer the open batch; returns how many images they were asked."""
+    context = context_of(root, *changes)
+    batch = open_batch(context).facts
+    lines = []
+    with closing(answer_store_of(context)) as store:
+        for item, id_ in batch["items"].items():
+            label = next(thing for thing in ("car", "bus") if thing in id_)
+            labels = [NONE] if WRONG in id_ else [label]
+            store.answer(PEOPLE[0], item, labels, False, 2)
+            assignment = f"CanaryAssignment-{item}"
+            lines.append((item, assignment, PEOPLE[1], "Submitted", "", 3, batch["batch"], item, label, "no", ""))
+        store.flag(PEOPLE[0], item, "CanaryComment")
+        write_json(store.path.with_suffix(".comments.json"), store.comments())
+    write_text(root / "answers" / f"crowd-{batch['batch']}.csv", csv_text(COLUMNS, lines))
+    return len(lines)
+
+
+@cache
+def annotated() -> Path:
+    """The folder itself, which is not to be changed."""
+    place = Path(tempfile.mkdtemp(prefix="driftline-annotated-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    root = place / "run"
+    album(root / "photos", 4)
+    text = photo_config("  per_class: 4").replace("{method: catalogue}", "{method: crowd, workers: 2, agree: 2}")
+    (root / "driftline.yaml").write_text(text)
+    run(context_of(root))
+    assert answer(root) == 23
+    run(context_of(root))
+    journal = ['{"format": 1}', '{"step": "study", "result": "s1"}', '{"step": "bonus CanarySubmission,1.00"}']
+    write_text(root / "prolific" / "study-b1.jsonl", "".join(line + "\n" for line in journal))
+    return root
+
+
+def annotated_copy(out: Path) -> Path:
+    """A copy in `out`, with its photos and its store."""
+    copy = Path(shutil.copytree(annotated(), out / "run"))
+    with closing(sqlite3.connect(copy / "store" / "index.sqlite")) as base, base:
+        base.execute("UPDATE runs SET path = ?", (str(copy),))
+    return copy
