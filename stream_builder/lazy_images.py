@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,21 +34,13 @@ class LazyImages:
     """edge in pixels: the shorter edge is resized to it, then the centre is cropped"""
     strict: bool = False
     """refuse images that are not 8-bit RGB, instead of converting them"""
+    dtype: ClassVar[np.dtype[np.uint8]] = np.dtype(np.uint8)
+    ndim: ClassVar[int] = 4
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(N, size, size, 3)."""
         return (len(self.locations), self.size, self.size, 3)
-
-    @property
-    def dtype(self) -> np.dtype[np.uint8]:
-        """uint8."""
-        return np.dtype(np.uint8)
-
-    @property
-    def ndim(self) -> int:
-        """4."""
-        return 4
 
     def __len__(self) -> int:
         return len(self.locations)
