@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from driftline.curate.bucketing.frozen import GROWING, freeze
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file, write_json, write_parquet, writing
 from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
-from driftline.curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS
+from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS
 from driftline.curate.images.near_duplicates import SURE_BITS, near_stored
 from driftline.curate.metadata.schema import REPEATED, TABLE
 from driftline.curate.store.database import open_store
@@ -34,6 +35,7 @@ from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.ingest import Ingest
 
 DAY = 86_400
+STATUS = re.compile(r"http_[1-5]\d\d")  # a reason by the server's status
 FAILED = sorted(NETWORK_REASONS | TEMPORARY_REASONS)  # a later attempt may succeed; other misses are gone, or refused
 
 
@@ -255,7 +257,9 @@ def heal(context: Context, reasons: Sequence[str] = (), days: float | None = Non
         raise MissingFile(f"{context.root} has no output yet.", "", f"Run: driftline run {context.root}.")
     before = _missed(fetched)
     retry = retry_of(reasons or FAILED)
-    check_reasons(retry.reasons, {*FAILED, *NETWORK_REASONS, *pc.unique(before["fault"]).to_pylist()}, "missed")
+    # A reason that no photo has any more was perhaps healed by the same command, which was stopped.
+    odd = [r for r in retry.reasons if r not in GONE | LIMIT_REASONS and not STATUS.fullmatch(r)]
+    check_reasons(odd, {*FAILED, *pc.unique(before["fault"]).to_pylist()}, "missed")
     damaged = []
     if place is not None:
         with open_store(place.folder) as store:

@@ -37,7 +37,7 @@ retrieve:
   short: fewer
   concepts: [{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]
 validation: {method: catalogue}
-release: {per_class: 2, splits: 1, short: fewer}
+release: {per_class: 2, splits: 1, short: fewer, own: true}
 """
 APPEND = ("release.previous=before", "release.append=true", "release.version=1.1.0")
 

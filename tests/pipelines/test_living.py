@@ -324,6 +324,8 @@ class TestHeal:
             assert found["vanished"]["http_404"] == len(gone) - 1
         finally:
             behaviour.write_text(before)
+        with counted(town) as counts:  # as a heal that was stopped, when it is given again
+            assert heal(context(built), ["http_451"])["asked"] == requests(counts) == 0
         (fetched,) = [e for e in trace(built, gone[0])["events"] if e["stage"] == "fetch"]
         assert [a["got"] for a in fetched["attempts"]] == ["http_404", fetched["sha256"]]
         with counted(town) as counts:
