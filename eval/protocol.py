@@ -254,9 +254,8 @@ def stored_protocol(name: str) -> type[Protocol]:
 
 def kind_of(document: Document) -> type[Protocol]:
     """The class of a document's protocol; the base class, with its default texts, if that is not known here."""
-    if document["protocol"] not in (*PROTOCOLS, *STORED):
-        return Protocol
-    return stored_protocol(document["protocol"])
+    name = document["protocol"]
+    return stored_protocol(name) if name in STORED or name in PROTOCOLS else Protocol
 
 
 def score_of(kind: type[Protocol], name: str) -> Score:

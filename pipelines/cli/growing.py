@@ -131,9 +131,9 @@ def forget_(
     yes: Annotated[bool, option("--yes", None, "Delete what is listed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List what names the people who annotated, and their answers; after a release, delete it.
+    """Delete names and answers of people, after a release.
 
-    Nothing is deleted without --yes. Verdicts and counts stay: later releases have the same labels, and their card says
+    Without --yes they are listed. Verdicts and counts stay: later releases have the same labels, and their card says
     what was deleted. New answers count. After a kill the same command, or the next run, goes on.
     """
     from driftline.curate.validation.answers.standing import briefly

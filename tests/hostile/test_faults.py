@@ -33,3 +33,10 @@ def test_a_run_goes_on_after_any_fault(library: Path) -> None:
     found = list(begun(library, ["run"], ["kill", "full"], POINTS))
     assert [(one["kind"], one["problems"]) for one in found if one["problems"]] == []
     assert found[0]["calls"] > 200
+
+
+def test_what_is_done_to_a_run_later_goes_on_after_a_kill(library: Path) -> None:
+    jobs = ["grow", "heal", "append", "gc"]
+    found = list(begun(library, jobs, ["kill"], POINTS))
+    assert [one["job"] for one in found] == jobs
+    assert [(one["job"], one["problems"]) for one in found if one["problems"]] == []
