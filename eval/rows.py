@@ -268,6 +268,7 @@ def record(folder: Path) -> dict[str, Any]:
     lacking = [key for key, kind in NEEDED.items() if isinstance(v := about.get(key), bool) or not isinstance(v, kind)]
     lacking += [] if lacking or about["steps"] > 0 else ["steps"]
     lacking += [] if isinstance(about.get("tests"), str | None) else ["tests"]
+    lacking += [] if isinstance(about.get("code_of", {}), dict) else ["code_of"]
     if lacking:
         raise BadInput(f"{folder / 'run.json'} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
     if large := [key for key in NEEDED if isinstance(about[key], int) and abs(about[key]) >= 2**63]:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from driftline.curate.core.atomic_io import csv_text, writing
+from driftline.curate.core.atomic_io import csv_text, sweep_file, writing
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.metadata.columns import id_of_address, safe_id
 
@@ -40,6 +40,7 @@ def assign_ids(root: Path, members: Path, table: Sequence[Path], own: bool) -> d
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    sweep_file(root / FILE)
     before = released_ids(root)
     images = pq.read_table(members, columns=["id", "sha256", "source_sha256"])
     replaced = None if own else images["id"]

@@ -66,7 +66,11 @@ def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> duckdb.Duck
     if reader != READERS[".parquet"]:
         with path.open("rb") as file:
             check_encoding(file.read(4), path)
-    return connection.sql(f"SELECT * FROM {reader}", params=[str(path)])
+    try:
+        return connection.sql(f"SELECT * FROM {reader}", params=[str(path)])
+    except RuntimeError as error:  # of the binding of DuckDB, for names that are not UTF-8
+        problem = f"{path} has names of columns that are not text ({reason(error)})."
+        raise BadInput(problem, "Expected UTF-8.") from None
 
 
 def table_of(source: Any) -> pa.Table:

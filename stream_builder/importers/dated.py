@@ -189,7 +189,9 @@ def _moments(column: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
     text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     kinds = [pa.timestamp("s"), pa.timestamp("s", "UTC")] if text else [pa.timestamp("s")]
     if pa.types.is_timestamp(column.type):
-        kinds, column = [pa.timestamp("s", column.type.tz)], pc.floor_temporal(column, unit="second")
+        zone = column.type.tz and "UTC"  # it is stored in UTC, and its own zone may not be known here
+        column = pc.floor_temporal(column.cast(pa.timestamp(column.type.unit, zone)), unit="second")
+        kinds = [pa.timestamp("s", zone)]
     elif not text and not pa.types.is_date(column.type):
         return None
     for kind in kinds:
