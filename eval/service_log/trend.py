@@ -381,12 +381,13 @@ def split(cells: Cells) -> tuple[Split | None, str]:
             if other != version and int(cells.period[fresh]) == period and fresh_lag <= lag < int(cells.lag[old]):
                 pairs.append((int(cells.lag[old]) - lag, first, fresh, old))
     if not pairs:
-        several = len(young) > 1
-        return None, (
-            "No period has an old and a fresh version: an older model and harder data look the same. "
-            + ("Versions follow each other; " if several else "There is one version; ")
-            + "let the old one answer a part of the next month, or score stored inputs with it."
-        )
+        why = "Versions follow each other" if len(young) > 1 else "There is one version"
+        do = "let the old one answer a part of the next month, or score stored inputs with it."
+        if len({period for _, period in at}) < len(at):
+            why = "Versions overlap, but the newer one was older at its first test than the other at its own"
+            do = "put the next one into service as soon as it is trained, or score stored inputs with it."
+        problem = "No period has an old and a fresh version: an older model and harder data look the same."
+        return None, f"{problem} {why}; {do}"
     oldest = max(age for age, *_ in pairs)
     of = [(first, fresh, old) for age, first, fresh, old in pairs if age == oldest]
     accuracy = cells.accuracy

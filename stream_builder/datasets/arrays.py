@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from driftline.curate.core.errors import BadArray, BadInput
+from driftline.curate.core.errors import BadArray, BadInput, reason
 from driftline.curate.core.outside.arrays import number_of_classes, read_arrays
 from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
 
@@ -33,7 +33,11 @@ def open_arrays(path: Path, options: Options) -> Dataset:
         parts.append(Samples(x, y.astype(np.int64), np.arange(len(y)), subclass))
     n_classes = number_of_classes([samples.y for samples in parts], path)
     names = next((arrays[k] for k in ("classes", "label_names", "labels") if k in arrays), None)
-    classes = [str(c) for c in names] if names is not None and names.ndim == 1 and len(names) >= n_classes else None
+    try:
+        classes = [str(c) for c in names] if names is not None and names.ndim == 1 and len(names) >= n_classes else None
+    except SystemError as error:  # a code point beyond Unicode
+        problem = f"The names of classes in {path} are no text ({reason(error)})."
+        raise BadArray(problem, "Expected numbers or texts.") from None
     return Dataset(path.stem, parts[0], parts[1], classes or [str(c) for c in range(n_classes)])
 
 

@@ -78,7 +78,13 @@ def test_the_worked_example_comes_out_to_the_last_digit() -> None:
 def test_without_the_overlap_the_split_is_refused_with_its_reason() -> None:
     result = aged(example(without=("v1", 4)))
     assert result["split"] is None
-    assert "an older model and harder data look the same" in result["split_because"]
+    assert "an older model and harder data look the same. Versions follow each other; let" in result["split_because"]
+
+
+def test_versions_that_overlap_at_other_ages_do_not_follow_each_other() -> None:
+    result = aged(example(without=("v2", 4)) + rows_of("v1", 5, 0.7))
+    assert result["split"] is None
+    assert "Versions overlap, but the newer one was older at its first test" in result["split_because"]
 
 
 def test_labels_that_are_two_months_late_end_the_report_of_july_in_april() -> None:
