@@ -214,7 +214,7 @@ def whole(parts: Sequence[str], names: Sequence[Named], description: str, frame:
     spots = _apart([y for y, *_ in ordered], foot - 8)
     x = frame.left + frame.width + (16 if frame.sheet.inches else 8)
     beside = [named(name, x, y, shown, i, frame.sheet) for y, (_, name, i, shown) in zip(spots, ordered, strict=True)]
-    narrow = {} if frame.sheet.inches else {"data_narrow": frame.left + frame.width + 22}
+    narrow = {} if frame.sheet.inches else {"data_narrow": frame.left + frame.width + 40}  # half of a last date
     return svg_of([*parts, *beside], description, foot, frame.sheet.width, **narrow)
 
 

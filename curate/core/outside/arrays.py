@@ -81,13 +81,16 @@ def read_arrays(path: Path, expected: str, skip_objects: bool = False) -> dict[s
 
 def check_weights(path: Path) -> None:
     """Raise BadInput for a file of `torch.save` whose members would unpack to more than the limits."""
-    if path.is_file() and zipfile.is_zipfile(path):
-        try:
-            with zipfile.ZipFile(path) as file:
-                members = file.infolist()
-        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:  # RuntimeError: of another version
-            raise BadInput(f"{path} is no whole checkpoint ({reason(error)}).", "Expected tensors only.") from None
-        _check_unpacked(path, members)
+    if not path.is_file():
+        return
+    try:
+        if not zipfile.is_zipfile(path):  # raises BadZipFile for a part of several
+            return
+        with zipfile.ZipFile(path) as file:
+            members = file.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:  # RuntimeError: of another version
+        raise BadInput(f"{path} is no whole checkpoint ({reason(error)}).", "Expected tensors only.") from None
+    _check_unpacked(path, members)
 
 
 def _check_unpacked(path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
