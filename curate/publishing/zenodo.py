@@ -129,8 +129,8 @@ class _Server:
         try:
             files = {f["filename"]: str(f["checksum"]).removeprefix("md5:") for f in document.get("files") or ()}
             doi = str((document.get("metadata") or {}).get("prereserve_doi", {}).get("doi", ""))
-            links = document["links"]
-            return _Deposit(str(int(document["id"])), document["submitted"] is True, str(links["bucket"]), doi, files)
+            bucket = urlsplit(str(document["links"]["bucket"])).geturl()
+            return _Deposit(str(int(document["id"])), document["submitted"] is True, bucket, doi, files)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise self._other_answer() from None
 

@@ -177,3 +177,13 @@ def test_files_go_to_the_same_server_only(server: Zenodo, plan: Plan) -> None:
     server.faults = [["POST", LIST, (201, document, {}), 1]]
     with pytest.raises(DriftlineError, match=r"names another server for files, 127\.0\.0\.1:9"):
         publish(server, plan)
+
+
+@pytest.mark.parametrize("odd", [None, "", "é\0\u202e", "http://[", [], {"bucket": "http://["}], ids=ascii)
+@pytest.mark.parametrize("field", ["id", "submitted", "title", "links", "files", "metadata"])
+def test_any_field_of_a_deposit_may_hold_anything(server: Zenodo, plan: Plan, field: str, odd: Any) -> None:
+    document = server.shown(server.add("")) | {field: odd}
+    server.faults = [["POST", LIST, (201, document, {}), 1]]
+    with suppress(DriftlineError):
+        publish(server, plan)
+    assert publish(server, plan).public
