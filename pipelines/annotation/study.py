@@ -159,15 +159,15 @@ class Participants:
                 raise Unfinished("Prolific was asked too often in this minute.", "", "Try again in a minute.")
             self.asked.append(now)
             try:
-                one = api.Service(self.endpoint or api.ENDPOINT).call("GET", f"/submissions/{session}/")
+                submission = api.Service(self.endpoint or api.ENDPOINT).call("GET", f"/submissions/{session}/")
             except (Unfinished, BadConfig) as error:  # BadConfig: it refuses our token
                 self.say(str(error))
                 raise Unfinished("Prolific does not answer now.", "", "Try again in a minute.") from error
             except DriftlineError:
                 return None
-            if one.get("study_id") != study or one.get("status") not in OPEN:
+            if submission.get("study_id") != study or submission.get("status") not in OPEN:
                 return None
-            self.submissions[study, session] = str(one.get("participant"))
+            self.submissions[study, session] = str(submission.get("participant"))
         return self.submissions[study, session]
 
     def answered(self, name: str, request: Request) -> None:

@@ -55,8 +55,8 @@ def read(server: FlickrServer, work: Path, **more: Any) -> pa.Table:
 
 def ledger(made: Flickr, work: Path) -> list[dict[str, Any]]:
     folder = made.ledger(Workplace(work=work))
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
-    return [entry for entry in found if not entry["halved"]]
+    documents = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
+    return [entry for entry in documents if not entry["halved"]]
 
 
 def test_a_photo_becomes_a_record(serve: Serve, tmp_path: Path) -> None:

@@ -326,13 +326,13 @@ def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
         says(handler, status, json.dumps(body).encode(), Location=f"/again?{words}".replace(" ", "-"))
 
     with server(repeats) as (address, asked):
-        said = ""
+        trace = ""
         try:
             ask(address, tmp_path)
         except (DriftlineError, Temporary) as error:
-            said = "".join(traceback.format_exception(error))
+            trace = "".join(traceback.format_exception(error))
     assert asked
-    texts = [said, *capsys.readouterr(), *(p.read_text() for p in tmp_path.rglob("*") if p.is_file())]
+    texts = [trace, *capsys.readouterr(), *(p.read_text() for p in tmp_path.rglob("*") if p.is_file())]
     assert [t for t in texts if PLANTED.partition("/")[0] in t] == []
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from itertools import count
 from pathlib import Path
@@ -112,11 +112,10 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-@pytest.mark.parametrize("written", [True, False], ids=["after the line", "before the line"])
-def test_a_kill_at_any_line_of_the_journal_publishes_once(
-    prolific: Prolific, batch: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
-) -> None:
-    add, left = api.Journal.add, 0
+@contextmanager
+def killed_at(line: int, written: bool) -> Iterator[None]:
+    """What is done in the block ends at this line of the journal: after it, or before."""
+    add, left = api.Journal.add, line
 
     def dies(self: api.Journal, **entry: Any) -> None:
         nonlocal left
@@ -126,12 +125,20 @@ def test_a_kill_at_any_line_of_the_journal_publishes_once(
         if not left:
             raise Killed
 
-    for line in range(1, 11):  # five steps, each begun and ended
-        monkeypatch.setattr(api.Journal, "add", dies)
-        left, folder, before = line, tmp_path / str(line), prolific.published
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api.Journal, "add", dies)
         with pytest.raises(Killed):
+            yield
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["after the line", "before the line"])
+def test_a_kill_at_any_line_of_the_journal_publishes_once(
+    prolific: Prolific, batch: dict[str, Any], tmp_path: Path, written: bool
+) -> None:
+    for line in range(1, 11):  # five steps, each begun and ended
+        folder, before = tmp_path / str(line), prolific.published
+        with killed_at(line, written):
             publish(prolific, batch, folder)
-        monkeypatch.setattr(api.Journal, "add", add)
         result = publish(prolific, batch, folder)
         assert publish(prolific, batch, folder) == result
         assert (prolific.published, len(prolific.studies)) == (before + 1, before + 1)
@@ -225,20 +232,9 @@ class TestBonus:
     ) -> None:  # fmt: skip
         ids = self.start(prolific, batch, tmp_path)
         monkeypatch.setattr("driftline.curate.validation.asking.platforms.prolific_bonus.PAID_AT_ONCE", 2)
-        rows, add, left = [f"{id_},1.00" for id_ in ids], api.Journal.add, line
-
-        def dies(self: api.Journal, **entry: Any) -> None:
-            nonlocal left
-            left -= 1
-            if left or written:
-                add(self, **entry)
-            if not left:
-                raise Killed
-
-        with monkeypatch.context() as patch:
-            patch.setattr(api.Journal, "add", dies)
-            with pytest.raises(Killed):
-                self.pay(prolific, tmp_path, 9.0, *rows)
+        rows = [f"{id_},1.00" for id_ in ids]
+        with killed_at(line, written):
+            self.pay(prolific, tmp_path, 9.0, *rows)
         if line in (1, 3) and written:  # begun, and never asked for
             with pytest.raises(Unfinished, match="shows 0 of them"):
                 self.pay(prolific, tmp_path, 9.0, *rows)
@@ -573,9 +569,9 @@ def check_money(prolific: Prolific, study: str) -> None:
     a, b, c = (prolific.work(f"q{n}", [], lambda _: []) for n in range(3))
     body = dict(DOCUMENT["Approve or reject a submission"]["request"], message="x" * 100)
     assert ask(prolific, "POST", f"/submissions/{a}/transition/", body | {"message": "x" * 99})[0] == 400
-    status, one = ask(prolific, "POST", f"/submissions/{a}/transition/", body)
-    check_fields("Approve or reject a submission", one)
-    assert ask(prolific, "POST", f"/submissions/{a}/transition/", {"action": "APPROVE"}) == (status, one)
+    status, answer = ask(prolific, "POST", f"/submissions/{a}/transition/", body)
+    check_fields("Approve or reject a submission", answer)
+    assert ask(prolific, "POST", f"/submissions/{a}/transition/", {"action": "APPROVE"}) == (status, answer)
     facts = DOCUMENT["Bulk approve submissions"]
     for _ in range(2):
         answer = ask(prolific, "POST", "/submissions/bulk-approve/", {"submission_ids": [a, b]})
@@ -602,9 +598,9 @@ def check_money(prolific: Prolific, study: str) -> None:
         assert (status, text.split(" with ID ")[0]) == (facts["status"], facts["text"].split(" with ID ")[0])
         assert ask(prolific, "GET", f"/submissions/{b}/")[1].get("bonus_payments") == [], "asynchronous"
     prolific.minutes()
-    status, one = ask(prolific, "GET", f"/submissions/{b}/")
-    check_fields("Retrieve a submission", one)
-    assert one["bonus_payments"] == [425, 425], "not idempotent"
+    status, answer = ask(prolific, "GET", f"/submissions/{b}/")
+    check_fields("Retrieve a submission", answer)
+    assert answer["bonus_payments"] == [425, 425], "not idempotent"
     prolific.slow = False
 
 
@@ -739,12 +735,12 @@ class TestBadInput:
             return failure is not None
 
         for number in count():
-            one = batch | {"batch": f"b{number}"}
-            if not broken_from(number, lambda: publish(prolific, one, tmp_path / one["batch"])):  # noqa: B023
+            another = batch | {"batch": f"b{number}"}
+            if not broken_from(number, lambda: publish(prolific, another, tmp_path / another["batch"])):  # noqa: B023
                 break
         assert (number, prolific.published) == (13, 14)
         prolific.calls.clear()
-        folder, item = tmp_path / one["batch"], min(batch["items"])
+        folder, item = tmp_path / another["batch"], min(batch["items"])
         service, journal = Service(prolific.url), api.Journal(folder / "study.jsonl")
 
         def pay() -> None:

@@ -243,8 +243,8 @@ def test_an_upload_that_stops_publishes_nothing_and_continues(server: Hub, expor
 def test_a_refusal_is_one_sentence_without_the_token(
     server: Hub, exports: dict[str, Path], status: int, kind: type[DriftlineError], words: str
 ) -> None:
-    said = {"error": f"no: {TOKEN}"}
-    server.faults = [["POST", "/commit/", (status, said, {"X-Error-Message": said["error"]}), 1]]
+    refusal = {"error": f"no: {TOKEN}"}
+    server.faults = [["POST", "/commit/", (status, refusal, {"X-Error-Message": refusal["error"]}), 1]]
     with pytest.raises(kind, match=words) as caught:
         publish(exports["1"])
     assert TOKEN not in str(caught.value)

@@ -49,9 +49,9 @@ SETTINGS = FetchSettings(
 
 @pytest.fixture
 def server() -> Iterator[FaultServer]:
-    one = FaultServer()
-    yield one
-    one.close()
+    faulty = FaultServer()
+    yield faulty
+    faulty.close()
 
 
 def addresses(server: FaultServer, slow: Callable[[int], bool]) -> list[str]:

@@ -133,8 +133,8 @@ class TestGradients:
         module = copy.deepcopy(net.module).train()
         scores = module(planes(x))
         (cross_entropy(scores, y) + (scores**2).sum() / 2).backward()
-        found = net.data_gradient(x, y, lambda s, of=slice(None): s)
-        for ours, p in zip(found, module.parameters(), strict=True):
+        gradient = net.data_gradient(x, y, lambda s, of=slice(None): s)
+        for ours, p in zip(gradient, module.parameters(), strict=True):
             assert p.grad is not None
             assert torch.allclose(ours, p.grad, atol=1e-4)
 

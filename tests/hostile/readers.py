@@ -234,11 +234,11 @@ def wikimedia(folder: Path) -> None:
         answer = api.read(Reply(200, {}, (folder / "answer.json").read_bytes()))
     except Temporary:
         answer = None
-    made = source.Wikimedia(start=1_300_000_000, end=1_300_000_010, contact="a@b.org")
+    walk = source.Wikimedia(start=1_300_000_000, end=1_300_000_010, contact="a@b.org")
     vars(api)["get"] = lambda *given: answer
     if answer is not None:
-        for images in made._pages(api, made.start, made.end, folder / "work"):
-            batch_of([made._record(image, i) for i, image in enumerate(images)]).validate(full=True)
+        for images in walk._pages(api, walk.start, walk.end, folder / "work"):
+            batch_of([walk._record(image, i) for i, image in enumerate(images)]).validate(full=True)
 
 
 def museum_answer(folder: Path) -> None:

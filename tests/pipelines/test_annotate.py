@@ -600,12 +600,12 @@ class TestStudy:
         with pytest.raises(BadConfig, match="The variable PROLIFIC_TOKEN holds no token"):
             Participants(rules, "b", "key", tmp_path / "b.sqlite", str)
         monkeypatch.setenv("PROLIFIC_TOKEN", "another")
-        said: list[str] = []
+        messages: list[str] = []
         with prolific_server() as service:
-            people = Participants(rules, "b", "key", tmp_path / "b.sqlite", said.append, service.url)
+            people = Participants(rules, "b", "key", tmp_path / "b.sqlite", messages.append, service.url)
             with pytest.raises(Unfinished, match="Prolific does not answer now. Try again in a minute"):
                 people.admitted(self.COMING)
-            assert "refuses the token" in said[0]
+            assert "refuses the token" in messages[0]
             monkeypatch.setenv("PROLIFIC_TOKEN", service.token)
             for id_, status in (("x1", "ACTIVE"), ("x2", "RETURNED")):
                 row = dict.fromkeys(("started_at", "completed_at", "study_code"), "1")
@@ -854,8 +854,8 @@ class TestOptions:
         self, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         words = ("annotate", folder, "--study", "DONE42", "--count", 2, "--public-url", "https://labels.example.org")
-        found = handed("driftline.pipelines.annotation.study.study_of", *words)
-        assert found == {"code": "DONE42", "images": 2, "public": "https://labels.example.org", "admit": "all"}
+        study = handed("driftline.pipelines.annotation.study.study_of", *words)
+        assert study == {"code": "DONE42", "images": 2, "public": "https://labels.example.org", "admit": "all"}
         assert handed("driftline.pipelines.annotation.study.study_of", *words, "--admit", "links")["admit"] == "links"
         handed(self.SERVE, *words)["say"]("http://127.0.0.1:1/secret")
         assert capsys.readouterr().out.startswith("https://labels.example.org/secret/?PROLIFIC_PID=")

@@ -44,13 +44,13 @@ def traces(root: Path) -> list[str]:
     """Files that hold something of a person: a name, a comment, a submission, or a hash of a name."""
     key = (root / KEY).read_text() if (root / KEY).is_file() else ""
     words = ["Canary", *((hashed(name, key) for name in PEOPLE) if key else ())]
-    found = []
+    places = []
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         content = path.read_bytes()
         if path.suffix == ".parquet":
             content += str(pq.read_table(path).to_pylist()).encode()
-        found += [path.relative_to(root).as_posix()] if any(word.encode() in content for word in words) else []
-    return found
+        places += [path.relative_to(root).as_posix()] if any(word.encode() in content for word in words) else []
+    return places
 
 
 def labels(release: Release) -> list[tuple[Any, ...]]:
@@ -167,15 +167,15 @@ def test_new_photos_alone_are_asked_then_and_their_answers_count(root: Path) -> 
 
 def test_an_open_page_goes_on_and_enough_new_answers_decide(root: Path) -> None:
     context = context_of(root)
-    kept = next(row[0] for row in labels(Release.open(root)))
-    own = next(id_ for id_, name in released_ids(root).items() if name == kept)
+    accepted = next(row[0] for row in labels(Release.open(root)))
+    own = next(id_ for id_, name in released_ids(root).items() if name == accepted)
     with closing(answer_store_of(context)) as store:
         item = next(item for item, id_ in store.batch["items"].items() if id_ == own)
         forget(context, yes=True)
         for name in ("new", "newer"):
             store.answer(name, item, [NONE], False, 1)
     run(context)
-    assert kept not in [row[0] for row in labels(Release.open(root))]
+    assert accepted not in [row[0] for row in labels(Release.open(root))]
     with closing(answer_store_of(context)) as store:
         assert store.batch["items"] == {}, "nobody is asked again"
 

@@ -40,24 +40,24 @@ ADDRESS = "203.0.113.9"
 
 def sentences() -> list[str]:
     """Every sentence and every row of a table; no heading, and no head of a table."""
-    found: list[str] = []
+    lines: list[str] = []
     for part in re.split(r"\n\s*\n", PAGE.read_text(encoding="utf-8")):
         if part.startswith("|"):
-            found += part.splitlines()[2:]
+            lines += part.splitlines()[2:]
         elif not part.startswith("#"):
-            found += re.split(r"(?<=\.)\s+", " ".join(part.split()))
-    return [sentence for sentence in found if sentence]
+            lines += re.split(r"(?<=\.)\s+", " ".join(part.split()))
+    return [sentence for sentence in lines if sentence]
 
 
 def holds(folder: Path, *words: str) -> list[str]:
     """Files below a folder whose bytes or rows have one of these words."""
-    found = []
+    places = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
         if path.suffix == ".parquet":
             content += str(pq.read_table(path).to_pylist()).encode()
-        found += [path.relative_to(folder).as_posix()] if any(word.encode() in content for word in words) else []
-    return found
+        places += [path.relative_to(folder).as_posix()] if any(word.encode() in content for word in words) else []
+    return places
 
 
 def mode(path: Path) -> int:
@@ -276,15 +276,15 @@ def nobody_acts_for_another(world: World) -> None:
 
 
 def an_alarm_names_a_file(world: World) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     people = world.participants("all")
-    people.say = said.append
+    people.say = messages.append
     request = type("Request", (), {"headers": {}, "client": type("Client", (), {"host": ADDRESS})})
     for number in range(4):
-        assert said == []
+        assert messages == []
         people.answered(f"p{number}", request)  # type: ignore[arg-type]
     path = world.own / "annotate" / "b.alarms.json"
-    assert str(path) in said[0]
+    assert str(path) in messages[0]
     assert str(path) in driftline("status", str(world.own)).stdout
 
 

@@ -80,12 +80,12 @@ class Hub(StandIn):
         lfs = re.fullmatch(rf"/datasets/{NAME}\.git/info/lfs/objects/(batch|verify)", path)
         file = re.fullmatch(rf"/datasets/{NAME}/resolve/([^/]+|refs/convert/parquet)/(.+)", path)
         api = re.fullmatch(rf"/api/datasets/{NAME}(?:/(.*))?", path)
-        found = lfs or file or api
-        if not found or found[1] not in self.commits:
+        route = lfs or file or api
+        if not route or route[1] not in self.commits:
             return self._missing("Repo")
         if lfs:
-            return self._batch(found[1], json.loads(body)) if lfs[2] == "batch" else self._verify(json.loads(body))
-        return self._resolve(*file.groups()) if file else self._repository(found[1], found[2] or "", query, body)
+            return self._batch(route[1], json.loads(body)) if lfs[2] == "batch" else self._verify(json.loads(body))
+        return self._resolve(*file.groups()) if file else self._repository(route[1], route[2] or "", query, body)
 
     def _missing(self, what: str) -> Answer:
         named = self.keeps("X-Error-Code names what is not there")

@@ -45,8 +45,8 @@ class Vision(Chat):
         return "" if whole else "Invalid schema for response_format: 'required' is required to name every property."
 
     def says(self, body: dict[str, Any]) -> str:
-        said = self.sees(base64.b64decode(images_of(body)[0].partition(",")[2]))
-        return said if isinstance(said, str) else json.dumps(said)
+        concepts = self.sees(base64.b64decode(images_of(body)[0].partition(",")[2]))
+        return concepts if isinstance(concepts, str) else json.dumps(concepts)
 
 
 @contextmanager
