@@ -226,10 +226,10 @@ def test_stages_that_ran_here_say_how_fast_this_machine_is(
 ) -> None:
     """A clock of its own stands in their records."""
     monkeypatch.setattr(
-        "driftline.pipelines.forecast.needs.SPEED", {"ingest": 1, "filter": 3, "bucket": 2, "tally": 0.5}
+        "driftline.pipelines.forecast.times.SPEED", {"ingest": 1, "filter": 3, "bucket": 2, "tally": 0.5}
     )
     run(context(own), until="fetch")
-    alone = {"ingest": 60.0, "filter": 20.0, "bucket": 30.0, "tally": 120.0}
+    alone = {"ingest": 60.0, "filter": 20.0, "bucket": 30.0, "tally": 72.0}
     for name in ("ingest", "filter"):
         (path,) = own.glob(f"stages/*_{name}/done.json")
         path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": fixed + slower * alone[name]}))
