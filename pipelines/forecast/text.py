@@ -63,7 +63,7 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         unknown = ", ".join(name for name, seconds in needs["seconds"].items() if seconds is None)
         rest = f"; not known: {unknown}" if unknown else ""
         add("time", f"about {duration(sum(times.values()))}, an estimate ({most}{rest})")
-        add("", f"basis: {'; '.join(_bases(needs['seconds_known_by']))}")
+        add("", f"basis: {_bases(needs)}")
     if (asked := needs["questions"]) is not None and not asked["images"]:
         add("people", "no further answers are needed")
     elif asked is not None:
@@ -92,12 +92,13 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _bases(known_by: dict[str, str]) -> list[str]:
-    """Each basis of times, with its stages."""
+def _bases(needs: dict[str, Any]) -> str:
+    """What the times of the stages are based on."""
     stages: dict[str, list[str]] = {}
-    for stage, basis in known_by.items():
-        stages.setdefault(basis, []).append(stage)
-    return [f"{', '.join(names)}: {basis}" for basis, names in stages.items()]
+    for stage, basis in needs["seconds_known_by"].items():
+        if needs["seconds"][stage] is not None:
+            stages.setdefault(basis, []).append(stage)
+    return "; ".join(f"{', '.join(names)} ({basis})" for basis, names in stages.items())
 
 
 def _ending(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:

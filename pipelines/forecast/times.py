@@ -15,9 +15,9 @@ SPEED = {"ingest": 5_000, "filter": 200_000, "bucket": 500_000, "retrieve": 200_
          "publish": 200}  # fmt: skip
 FROM_STORE = 2_000  # photos a second that come from the store
 COPIED, ASKED = 300, 2  # photos a second: from this machine's disk; over one connection
-LAST_TIME, MEASURED = "its last time here", "the model's speed, measured now"
-OTHERS, STORED = "other stages that ran here", "the speed of the project's test machine"
-UNKNOWN = "not known"
+LAST_RUN, MEASURED = "last run here", "speed of the model, measured now"
+OTHERS, STORED = "speed of other stages here", "speed of the project's test machine"
+BY_NETWORK, UNKNOWN = f"{ASKED} photos a second for each connection", "not known"
 
 
 def records(
@@ -42,8 +42,8 @@ def times(
     rate: float | None,
     needed: Mapping[str, Any],
 ) -> dict[str, tuple[float | None, str]]:
-    """Stage → (seconds, basis): as it was the last time here, else by typical speeds and, from two stages on that ran
-    here, what those took of theirs; None if not known.
+    """Stage → (seconds, basis): by its last run here, else by stored speeds and, from two stages on that ran here, what
+    those took of theirs; None if not known.
 
     counts: `records`. rate: images a second of one process. needed: requests and vectors that the store does not have.
     """
@@ -65,13 +65,13 @@ def times(
             continue
         done, n = done_of(context.root, name), counts[name]
         left = needed.get({"fetch": "requests", "embed": "embeddings"}.get(name, ""))
-        seconds, basis = None, MEASURED if name == "embed" else STORED
+        seconds, basis = None, {"embed": MEASURED, "fetch": BY_NETWORK if by_network else STORED}.get(name, STORED)
         if n is None or (name not in speeds and not done):
             basis = UNKNOWN
         elif left is not None and name in speeds:
             seconds = left / speeds[name] + (n - left) / FROM_STORE
         elif done and done["counts"]["read"] and not (name == "embed" and rate is not None):
-            seconds, basis = done["seconds"] * n / done["counts"]["read"], LAST_TIME
+            seconds, basis = done["seconds"] * n / done["counts"]["read"], LAST_RUN
         elif name in SPEED:
             seconds, basis = fixed + factor * n / SPEED[name], OTHERS if len(ran) > 1 else STORED
         elif name in speeds:

@@ -249,6 +249,26 @@ def table_of(root: Path, *urls: str) -> Path:
     return root
 
 
+def test_the_minutes_of_a_stage_that_ran_here_are_its_own_for_each_record_that_it_reads(own: Path) -> None:
+    run(context(own))
+    for path in own.glob("stages/*/done.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": 90.0}))
+    here = context(own)
+
+    def seconds() -> dict[str, float]:
+        times: dict[str, float] = forecast(here, plan(here, "ingest"))["seconds"]
+        return {name: time for name, time in times.items() if name != "embed"}
+
+    assert set(seconds().values()) == {90.0}, "60 photos, 36 candidates, fewer images in the release"
+    for photo in [*(own / "photos").glob("*/2010*")]:
+        shutil.copy(photo, photo.with_name(photo.name.replace("2010", "2013")))
+    assert set(seconds().values()) == {120.0}, "a third more"
+    lines = text(plan(here, "ingest"), forecast(here, plan(here, "ingest")))
+    basis = "ingest, filter, fetch, bucket, retrieve, ask, tally, publish (last run here); embed (speed of the model, m"
+    assert ", an estimate (" in lines
+    assert f"\n           basis: {basis}easured now)" in lines
+
+
 def test_servers_are_tried_and_sent_nothing(tmp_path: Path, listener: Listener) -> None:
     there, gone = f"http://127.0.0.1:{listener.port}", "http://127.0.0.1:9"
     document = found(table_of(tmp_path / "run", there, gone))
