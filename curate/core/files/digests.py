@@ -125,7 +125,7 @@ def installed_version(distribution: str = "driftline") -> str:
 def code_of(packages: Sequence[str] = PACKAGES) -> str:
     """The code that runs, for records: version, and twelve digits of the names and bytes of all Python and C files of
     these packages."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     files = [p for name in packages for p in (root / name).rglob("*") if p.suffix in (".py", ".c", ".h")]
     digest = fingerprint({p.relative_to(root).as_posix(): sha256_file(p) for p in files})
     return f"driftline {installed_version()} ({digest[:12]})"
