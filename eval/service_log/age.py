@@ -223,6 +223,7 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
 
 
 def _never_labelled(log: Log, most: int = 5) -> list[str]:
-    labels = set(np.unique(log.label).tolist())
-    names = [log.classes[c] for c in np.unique(log.prediction).tolist() if c not in labels]
+    size = len(log.classes)
+    answers, labels = (np.bincount(of, minlength=size) for of in (log.prediction, log.label[log.label != NONE]))
+    names = [log.classes[c] for c in np.flatnonzero((answers > 0) & (labels == 0)).tolist()]
     return [*names[:most], f"and {len(names) - most} more"] if len(names) > most else names

@@ -292,13 +292,22 @@ def one_form(forms: set[int], what: str) -> None:
         raise BadInput(f"Times of {what} are written {ways}.", "Expected one form.", "Give all a zone.")
 
 
+def _keys(log: Log) -> npt.NDArray[np.uint64]:
+    """(N,) of an id and a version."""
+    key = log.version.astype(np.uint64)
+    with np.errstate(over="ignore"):
+        key *= SPREAD
+    key ^= log.id
+    return key
+
+
 def _last_of_each(log: Log) -> None:
     """Keep the last row of each id and version."""
-    with np.errstate(over="ignore"):
-        key = log.id ^ (log.version.astype(np.uint64) * SPREAD)
-    ordered = np.sort(key)
-    if not (ordered[1:] == ordered[:-1]).any():
+    key = _keys(log)
+    key.sort()
+    if not (key[1:] == key[:-1]).any():
         return
+    key = _keys(log)
     order = np.argsort(key, kind="stable")
     last = np.ones(len(key), bool)
     last[order[:-1]] = key[order[1:]] != key[order[:-1]]
