@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # half a second each
     import pyarrow as pa
 
 ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group", "served", "audit")
-NAMED = (*ROLES, "path")
+NAMED = (*ROLES, "path", "scores", "classes")
 NEEDED = ("time", "id", "version", "prediction")
 BATCH = 1 << 18  # rows that are read at once
 MEMORY = "400MB"  # of DuckDB
@@ -106,6 +106,11 @@ def named(
             way_out = "Name it: --columns '{" + f"{role}: COLUMN" + "}'."
             raise BadInput(f"{what} has no column {column!r}.", f"It has {', '.join(names)}.", way_out)
     return {role: column for role, column in columns.items() if column in names}
+
+
+def kinds_of(relation: duckdb.DuckDBPyRelation) -> dict[str, str]:
+    """Column → DuckDB's name of its type."""
+    return {name: str(kind) for name, kind in zip(relation.columns, relation.types, strict=True)}
 
 
 def quoted(column: str) -> str:

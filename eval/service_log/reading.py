@@ -14,7 +14,19 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times.number_times import not_seconds, per_second
-from driftline.eval.service_log.columns import BATCH, NEEDED, ROLES, named, number, opened, quoted, seconds, text, truth
+from driftline.eval.service_log.columns import (
+    BATCH,
+    NEEDED,
+    ROLES,
+    kinds_of,
+    named,
+    number,
+    opened,
+    quoted,
+    seconds,
+    text,
+    truth,
+)
 from driftline.eval.service_log.store import Columns, Store
 from driftline.stream_builder.step import CALENDAR
 
@@ -203,7 +215,7 @@ def _columns(
     names: dict[str, Names] = defaultdict(Names)
     forms: set[int] = set()
     with opened(source, what) as (relation, _):
-        kinds = {name: str(kind) for name, kind in zip(relation.columns, relation.types, strict=True)}
+        kinds = kinds_of(relation)
         of = named(relation.columns, columns, roles, needed, what)
         parts: dict[str, list[Any]] = {role: [] for role in of}
         for batch in relation.project(", ".join(_selected(of, kinds))).to_arrow_reader(BATCH):
@@ -320,8 +332,16 @@ def _join(
     """Labels from other files, by id, for every version."""
     forms: set[int] = set()
     tables = [
-        _table(source, _what(source, k, len(labels)), columns, LABEL_ROLES, ("id", "label"), {"class": classes}, forms,
-               store)
+        _table(
+            source,
+            _what(source, k, len(labels)),
+            columns,
+            LABEL_ROLES,
+            ("id", "label"),
+            {"class": classes},
+            forms,
+            store,
+        )
         for k, source in enumerate(labels)
     ]
     one_form(forms, "the labels")

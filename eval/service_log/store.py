@@ -17,7 +17,7 @@ from driftline.curate.core.atomic_io import fingerprint, sha256_file, sweep, wri
 from driftline.curate.core.files.digests import code_of
 from driftline.curate.core.files.walk import stamp_of
 
-PREFIX, ABOUT = "read-", "about"
+PREFIX, ABOUT, KEY = "age-read-", "about", 32  # digits of a key
 CODES = np.int32
 
 
@@ -50,7 +50,7 @@ class Store:
 
         stamp = stamp_of(path.stat())
         ways = [dict(asked), path.suffix, duckdb.__version__, code_of(("curate", "eval"))]  # DuckDB hashes the ids
-        name = f"{PREFIX}{fingerprint([sha256_file(path), ways])[:32]}.npz"
+        name = f"{PREFIX}{fingerprint([sha256_file(path), ways])[:KEY]}.npz"
         self.used.add(name)
         if (columns := _loaded(self.folder / name)) is None:
             columns = read()
@@ -61,7 +61,7 @@ class Store:
     def tidy(self) -> None:
         """Remove what this run did not use, and what killed runs left."""
         sweep(self.folder)
-        for path in self.folder.glob(f"{PREFIX}*.npz"):
+        for path in self.folder.glob(f"{PREFIX}{'[0-9a-f]' * KEY}.npz"):
             if path.name not in self.used:
                 path.unlink(missing_ok=True)
 
@@ -85,5 +85,5 @@ def _loaded(path: Path) -> Columns | None:
             of = {role: arrays[role] for role in arrays.files}
         about = json.loads(of.pop(ABOUT).tobytes())
         return Columns(of, about["texts"], about["forms"])
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+    except (OSError, EOFError, KeyError, ValueError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error):
         return None

@@ -66,7 +66,7 @@ def estimates(
         if "cbpe" not in silent:
             _by_score(log, rows, first, later, value, rng_for(seed, "cbpe", str(first)))
         value["bbse"][later] = [_bbse(log, rows[first], rows[k]) for k in later.tolist()]
-    if why := without(sources, log.classes):
+    if why := without(sources, columns, log.classes):
         silent["mlls"] = why
     else:
         value["mlls"] = mlls(sources, columns, log, rows, source, np.flatnonzero((source >= 0) & (since > 0)), seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from driftline.eval.reporting.files.logs import write_logs
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
+from driftline.eval.service_log import reading
 from driftline.eval.service_log.cells import wilson
 from driftline.eval.service_log.reading import read_log
 from driftline.eval.service_log.trend import line
@@ -335,6 +337,63 @@ def test_intervals_hold_the_truth_in_simulated_logs() -> None:
             out.append(fit.low <= slope <= fit.high)
     assert np.mean(holds) >= 0.93
     assert 1 - np.mean(ageing) <= 0.07
+
+
+def months(folder: Path) -> list[Path]:
+    """The worked example, a file a month, without the labels of v2; and those."""
+    rows, files = pd.DataFrame(example()), []
+    late = rows["version"] == "v2"
+    for month, part in rows.assign(label=rows["label"].mask(late)).groupby(rows["time"].str[:7]):
+        files.append(folder / f"{month}.csv")
+        part.to_csv(files[-1], index=False)
+    rows.loc[late, ["id", "label"]].to_csv(folder / "labels.csv", index=False)
+    return files
+
+
+def pages(folder: Path, files: list[Path], **more: Any) -> list[bytes]:
+    """The page and its JSON, with what was read before and without it; they must be the same."""
+    shown = []
+    for store in (folder / "store", None):
+        page = dl.age(files, versions=VERSIONS, store=store, **more).page(folder / "page")
+        shown.append([page.read_bytes(), page.with_name("age.json").read_bytes()])
+    assert shown[0] == shown[1]
+    return shown[0]
+
+
+def test_a_further_month_and_late_labels_are_the_only_files_that_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, read = months(tmp_path), []
+    first = pages(tmp_path, files[:5])
+    columns = reading._columns
+    monkeypatch.setattr(reading, "_columns", lambda source, *more: (read.append(source), columns(source, *more))[1])
+    aged = dl.age(files, versions=VERSIONS, labels=tmp_path / "labels.csv", store=tmp_path / "store")
+    assert read == [files[5], tmp_path / "labels.csv"]
+    assert pages(tmp_path, files, labels=tmp_path / "labels.csv")[1] != first[1]
+    assert aged.counts["labelled"] == 7000
+
+
+def test_an_edited_log_is_read_again_and_what_is_not_used_is_removed(tmp_path: Path) -> None:
+    files = months(tmp_path)
+    first = pages(tmp_path, files[:5])
+    stamps = files[0].stat()
+    files[0].write_bytes(files[0].read_bytes().replace(b"v1,0,0", b"v1,1,0", 100))
+    os.utime(files[0], ns=(stamps.st_atime_ns, stamps.st_mtime_ns))
+    assert stamps.st_size == files[0].stat().st_size
+    assert pages(tmp_path, files[:5]) != first
+    assert len(list((tmp_path / "store").iterdir())) == 5
+    assert pages(tmp_path, files[:5], columns={"label": "prediction"})[1] != first[1]
+
+
+def test_a_damaged_or_half_written_store_is_read_again(tmp_path: Path) -> None:
+    files = months(tmp_path)[:5]
+    first = pages(tmp_path, files)
+    stored = sorted((tmp_path / "store").iterdir())
+    for k, path in enumerate(stored):
+        data = bytearray(path.read_bytes())
+        data[len(data) * k // 5] ^= 0xFF
+        path.write_bytes(bytes(data) if k else data[: len(data) // 2])
+    assert pages(tmp_path, files) == first
 
 
 def test_one_month_of_few_labels_that_is_low_by_chance_is_no_half_life() -> None:
