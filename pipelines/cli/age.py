@@ -75,7 +75,7 @@ def age(
     ] = None,
     title: Annotated[str, option("--title", None, "Title of the page.")] = "",
     store: Annotated[
-        Path | None, option("--store", "DIR", "Keep what was read of each file here: only new files are read.")
+        Path | None, option("--store", "DIR", "Keep here what was read of each file: only new files are read.")
     ] = None,
     as_json: Json = False,
 ) -> None:

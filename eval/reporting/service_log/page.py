@@ -113,7 +113,7 @@ def _by_age(aged: Aged) -> Figure | None:
             f"that were also tested at its age: {most if fewest == later.max() else f'{fewest} to {most}'}."
         )
     else:
-        caption += " One version was tested at the first age: the curve is that version alone."
+        caption += " One version was tested at the first age: the curve shows only that version."
     return Figure("Accuracy by age", caption, picture)
 
 
