@@ -18,6 +18,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, no_link
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Unfinished, Waiting
+from driftline.curate.core.files.walk import look_again, one_walk
 from driftline.curate.core.system.calls import lock
 from driftline.curate.validation.answers import FORGOTTEN
 from driftline.pipelines.run import attempt
@@ -98,7 +99,7 @@ def run(
     check_stages(start, until)
     run_log = context.run_log
     because = ""
-    with alone(context.root):
+    with alone(context.root), one_walk():
         for name in OWN_FILES:
             for left in context.root.glob(f"{TEMPORARY}*-{name}"):  # of a process that was killed
                 left.unlink(missing_ok=True)
@@ -125,6 +126,7 @@ def run(
         for stage in stages:
             try:
                 _run_one(stage, todo.get(stage.name), yes)
+                look_again()  # it may have worked for hours
             except Waiting as waiting:
                 because = str(waiting)
                 run_log.write("waiting", stage=stage.name, because=because)
@@ -200,10 +202,11 @@ def status(context: Context, verify: bool = False) -> list[dict[str, Any]]:
     more to say. verify: read all output."""
     entries: list[dict[str, Any]] = []
     stale = False
-    for stage in make(context):
-        entry = _entry(stage, stale, verify)
-        stale = stale or entry["state"] not in ("done", "damaged")
-        entries.append(entry)
+    with one_walk():
+        for stage in make(context):
+            entry = _entry(stage, stale, verify)
+            stale = stale or entry["state"] not in ("done", "damaged")
+            entries.append(entry)
     ask, tally = (next(e for e in entries if e["stage"] == name) for name in ("ask", "tally"))
     crowd = context.config.validation.method == "crowd"
     if crowd and ask["state"] == "done" and tally["state"] != "done":
