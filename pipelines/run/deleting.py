@@ -42,6 +42,11 @@ def resume(context: Context) -> None:
     if not (root / INTENT).is_file():
         return
     entry = begun(root)
+    if "called" in entry:
+        from driftline.pipelines.run.one_person import finish
+
+        finish(context, entry)
+        return
     if entry["answers"] and entry["time"] not in [one["time"] for one in deletions(root)]:
         _keep(context, entry)
     for path, _ in local_files(context):
