@@ -447,7 +447,8 @@ CHECKS: dict[str, Callable[[World], None]] = {
     ): other_runs_and_the_copy_are_named,
     "It reaches neither Prolific's records nor your backups.": prolific_and_backups_keep_their_own,
     (
-        "`driftline forget DIR --person NAME --yes` does so for one person: the key stays, and answers as votes of nobody."
+        "`driftline forget DIR --person NAME --yes` does so for one person: the key stays, and answers as votes of "
+        "nobody."
     ): one_person_is_forgotten,
     "Who has `DIR` can tell which votes these are.": votes_of_nobody_are_seen,
     "Who took a photo, or is in it, asks you to [withdraw](withdraw.md) it.": a_photo_is_withdrawn,
