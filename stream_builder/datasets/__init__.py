@@ -157,8 +157,8 @@ def open_dataset(
     for samples, what in ((dataset.train, "train"), (dataset.test, "test")):
         if not len(samples):
             raise BadArray(f"{dataset.name} has no {what} samples.", "Expected at least one.")
-        x = samples.x if isinstance(samples.x, np.ndarray) else samples.x[:1]  # lazy images: only the first
-        check(x, samples.y[: len(x)], len(dataset.classes), f"{dataset.name}, {what}")
+        some = samples.x if isinstance(samples.x, np.ndarray) else samples.x[:1]  # lazy images: only the first
+        check(some, samples.y[: len(some)], len(dataset.classes), f"{dataset.name}, {what}")
         if samples.y.min() < 0 or samples.y.max() >= len(dataset.classes):
             raise BadArray(
                 f"{dataset.name}, {what}: labels from {samples.y.min()} to {samples.y.max()}.",
