@@ -21,8 +21,9 @@ from driftline.curate.validation.answers.standing import briefly, cells_of, peop
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import export_all, local_files
 from driftline.pipelines.run.bucket_copy import RECORD as COPY
-from driftline.pipelines.run.deleting import REJECTIONS, batches, begun, beside_answers, journals, resume, stores
+from driftline.pipelines.run.deleting import batches, begun, beside_answers, journals, resume
 from driftline.pipelines.run.one_person import intent_of, places
+from driftline.pipelines.run.person_files import REJECTIONS, stores
 from driftline.pipelines.run.runner import alone
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import INTENT, StageState, beside, folder_of

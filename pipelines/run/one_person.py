@@ -30,8 +30,7 @@ from driftline.curate.validation.answers.standing import deletions, keep_record
 from driftline.curate.validation.asking.batches import marketplace_csv
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore
 from driftline.pipelines.annotation.batches import local_files
-from driftline.pipelines.run.deleting import REJECTIONS, stores
-from driftline.pipelines.run.person_files import files_with, replace, worker_of
+from driftline.pipelines.run.person_files import REJECTIONS, files_with, replace, stores, worker_of
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import INTENT, StageState, beside, folder_of
 from driftline.pipelines.stages.ask import answers_of as stored_answers

@@ -1,4 +1,5 @@
-"""The text files of a run that hold something of one person who annotated, and what is left of each without it."""
+"""Where a run holds something of people who annotated: its stores, and its text files with what is left of each without
+one person."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from driftline.curate.validation.asking.platforms import label_studio
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.stages.ask import results_files
 
+REJECTIONS = "suggested_rejections.csv"  # in the output of the stage tally
 OF_TASKS = ("drafts", "updated_by", "comment_authors")  # of an export of Label Studio: who else touched a task
+
+
+def stores(context: Context) -> list[Path]:
+    """Folders of stores that may hold answers to the run: its own one, and that of a run without one."""
+    folders = (context.config.store.folder(context.root), context.root / "batches")
+    return [folder for folder in folders if (folder / "index.sqlite").is_file()]
 
 
 def worker_of(line: Mapping[str, str]) -> str:

@@ -143,9 +143,10 @@ def open_dataset(
     name = str(source) if isinstance(source, str | Path) else ""
     path = Path(name)
     if not isinstance(source, str | Path):
-        from driftline.stream_builder.datasets.table import open_table
+        from driftline.stream_builder.datasets.table import train_and_test
 
-        dataset = open_table(source, x, label, test_share, seed)
+        train, tests, classes = train_and_test(source, x, label, test_share, seed)
+        dataset = Dataset("table", Samples(*train), Samples(*tests), classes)
     elif path.exists():
         dataset = format_of(path).open(path, options)
     elif "/" in name or name.endswith(".npz"):
