@@ -363,18 +363,19 @@ class AnswerStore:
             if i in self.batch["items"]  # it may have been withdrawn
         ]
 
-    def delete_all(self) -> None:
-        """Delete everything that annotators gave, and their names, for good; the file stays for the next answers."""
+    def delete_all(self, annotator: str | None = None) -> None:
+        """Delete what annotators, or one, gave, and their names, for good; the file stays for the next answers."""
         with self._lock:
             with self._database:
                 self._database.execute("BEGIN IMMEDIATE")
                 for table in TABLES:
-                    self._database.execute(f"DELETE FROM {table}")
+                    self._database.execute(f"DELETE FROM {table} WHERE ?1 IS NULL OR annotator = ?1", (annotator,))
             purge(self._database, self.path)
 
-    def is_empty(self) -> bool:
-        """Whether it holds nothing of anybody."""
-        return not any(self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in TABLES)
+    def is_empty(self, annotator: str | None = None) -> bool:
+        """Whether it holds nothing of anybody, or of one annotator."""
+        query = "SELECT 1 FROM {} WHERE ?1 IS NULL OR annotator = ?1 LIMIT 1"
+        return not any(self._database.execute(query.format(table), (annotator,)).fetchone() for table in TABLES)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All answers as lines of a results file, cells of COLUMNS: also those that were taken back."""

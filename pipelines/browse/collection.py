@@ -32,8 +32,9 @@ FACETS = {
     "uploader": "Uploader",
 }
 LISTS = ("judge",)  # columns with several values for a photo
-COLUMNS = ("id", "uploaded", "precision", "title", "place", "url", "page_url", "path", "shard", "member", "vector")
-COLUMNS += tuple(FACETS)
+COLUMNS = (
+    "id", "uploaded", "precision", "title", "place", "url", "page_url", "path", "shard", "member", "vector", *FACETS,
+)  # fmt: skip
 OF_OWNERS = ("title", "place", "page_url", "path", "shard", "member", "vector", "uploader")  # of a withdrawn photo
 
 

@@ -54,7 +54,7 @@ def collection_of(folder: Path, photos: Any, preset: str, changes: Sequence[str]
     frame = photos.rename(columns=str)[sorted(set(source.columns.values()))]
     root = source.root
     if (path := source.columns.get("path")) is not None:
-        cells = [str(cell) if isinstance(cell, os.PathLike) else cell for cell in frame[path]]
+        cells: Sequence[Any] = [str(cell) if isinstance(cell, os.PathLike) else cell for cell in frame[path]]
         cells, root = (cells, root) if root else _placed(cells, folder)
         frame = frame.assign(**{path: cells})
     table = table_of(frame)

@@ -190,8 +190,9 @@ def withdraw(run: Place, photos: Names, *, reason: str = "") -> Answer:
     return answer("withdraw", {"run": run, "photos": names, "reason": reason or None}, 2)
 
 
-def forget(run: Place, *, yes: bool = False) -> Answer:
-    """Names and answers of the people who annotated, listed; yes: deleted, while verdicts and counts stay."""
+def forget(run: Place, *, person: str | None = None, yes: bool = False) -> Answer:
+    """Names and answers of the people who annotated, or of one person, listed; yes: deleted, while verdicts and counts
+    stay."""
     return _answered("forget", locals())
 
 

@@ -26,12 +26,13 @@ from driftline.curate.validation.answers.standing import deletions, keep_verdict
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import local_files
+from driftline.pipelines.run.one_person import finish
+from driftline.pipelines.run.person_files import REJECTIONS, stores
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import INTENT, StageState, beside, folder_of
 from driftline.pipelines.stages.ask import answers_of, results_files
 from driftline.pipelines.stages.tally import Tally
 
-REJECTIONS = "suggested_rejections.csv"
 JUDGED = ("judges", "kept_labels", "unseen_labels", "least_precision")  # of a report about models
 WAY_OUT = "Delete it, and run the command again: what is deleted already stays deleted."
 
@@ -42,6 +43,9 @@ def resume(context: Context) -> None:
     if not (root / INTENT).is_file():
         return
     entry = begun(root)
+    if "called" in entry:
+        finish(context, entry)
+        return
     if entry["answers"] and entry["time"] not in [one["time"] for one in deletions(root)]:
         _keep(context, entry)
     for path, _ in local_files(context):
@@ -103,12 +107,6 @@ def journals(root: Path) -> Iterator[tuple[Path, list[str]]]:
         left = [line for line in lines if not str(json_value(line).get("step", "")).startswith("bonus")]
         if len(left) < len(lines):
             yield path, left
-
-
-def stores(context: Context) -> list[Path]:
-    """Folders of stores that may hold answers to the run: its own one, and that of a run without one."""
-    folders = (context.config.store.folder(context.root), context.root / "batches")
-    return [folder for folder in folders if (folder / "index.sqlite").is_file()]
 
 
 def batches(root: Path) -> list[str]:

@@ -21,7 +21,9 @@ from driftline.curate.validation.answers.standing import briefly, cells_of, peop
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import export_all, local_files
 from driftline.pipelines.run.bucket_copy import RECORD as COPY
-from driftline.pipelines.run.deleting import REJECTIONS, batches, begun, beside_answers, journals, resume, stores
+from driftline.pipelines.run.deleting import batches, begun, beside_answers, journals, resume
+from driftline.pipelines.run.one_person import intent_of, places
+from driftline.pipelines.run.person_files import REJECTIONS, stores
 from driftline.pipelines.run.runner import alone
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import INTENT, StageState, beside, folder_of
@@ -30,25 +32,28 @@ from driftline.pipelines.stages.publish import agreement_of
 from driftline.pipelines.stages.tally import Tally
 
 
-def forget(context: Context, yes: bool = False) -> dict[str, Any]:
+def forget(context: Context, yes: bool = False, person: str | None = None) -> dict[str, Any]:
     """Delete the names and answers of the people who annotated a run with a release. Without `yes`, only list them.
+    person: of this one alone, see `one_person`.
 
     Returns {"files": what holds them, "answers", "people", "images", "deleted": whether it was done, "before": earlier
     deletions, "other_runs": runs with the same store, "copy": address of the run's copy in a bucket, or None}.
-    Raises MissingFile for a run without a release or without people, BadInput where answers came after its last run,
-    Busy while another process works on the folder or reads a file of it.
+    Raises MissingFile for a run without a release or without people, UnknownName for somebody who did not annotate,
+    BadInput where answers came after its last run, Busy while another process works on the folder or reads a file of
+    it.
     """
     root = context.root
     with alone(root):
         if not (root / INTENT).is_file():
             export_all(context)
-            entry = _entry(context)
-            files = _places(context)
-            if files and yes:
-                write_json(root / INTENT, entry)
+            entry = _entry(context) if person is None else intent_of(context, person, _entry(context))
         else:
-            entry, files = begun(root), _places(context)
-        others = _other_runs(context)
+            entry = begun(root)
+        files = places(context, entry) if "called" in entry else _places(context)
+        if files and yes and not (root / INTENT).is_file():
+            write_json(root / INTENT, entry)
+            (root / INTENT).chmod(0o600)
+        others = [] if "called" in entry else _other_runs(context)
         if yes:
             resume(context)
     copy = root / COPY

@@ -228,7 +228,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
 
     options = options_of(context.config.retrieve.complete_concepts())
     place = context.store() or Place(folder)
-    since = max((entry["time"] for entry in deletions(context.root)), default=0)
+    since = max((one["time"] for one in deletions(context.root) if not one.get("person")), default=0)
     return Answers(place, folder, options, digests, worker_key(context.own_folder, make), since)
 
 

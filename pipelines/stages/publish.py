@@ -208,4 +208,7 @@ def agreement_of(tallied: Path) -> dict[str, Any] | None:
     gold = [(w["gold_answers"], w["gold_right"]) for w in workers if w.get("gold_answers")]
     answers = sum(n for n, _ in gold)
     right = math.fsum(n * share for n, share in gold) / answers if answers else None
-    return {**summary, "workers": len(workers), "gold_answers": answers, "gold_right": right}
+    forgotten = 0
+    for entry in summary.get("deleted", []):  # whose votes still count
+        forgotten = forgotten + 1 if entry.get("person") else 0
+    return {**summary, "workers": len(workers) + forgotten, "gold_answers": answers, "gold_right": right}

@@ -143,9 +143,10 @@ def open_dataset(
     name = str(source) if isinstance(source, str | Path) else ""
     path = Path(name)
     if not isinstance(source, str | Path):
-        from driftline.stream_builder.datasets.table import open_table
+        from driftline.stream_builder.datasets.table import train_and_test
 
-        dataset = open_table(source, x, label, test_share, seed)
+        train, tests, classes = train_and_test(source, x, label, test_share, seed)
+        dataset = Dataset("table", Samples(*train), Samples(*tests), classes)
     elif path.exists():
         dataset = format_of(path).open(path, options)
     elif "/" in name or name.endswith(".npz"):
@@ -157,8 +158,8 @@ def open_dataset(
     for samples, what in ((dataset.train, "train"), (dataset.test, "test")):
         if not len(samples):
             raise BadArray(f"{dataset.name} has no {what} samples.", "Expected at least one.")
-        x = samples.x if isinstance(samples.x, np.ndarray) else samples.x[:1]  # lazy images: only the first
-        check(x, samples.y[: len(x)], len(dataset.classes), f"{dataset.name}, {what}")
+        some = samples.x if isinstance(samples.x, np.ndarray) else samples.x[:1]  # lazy images: only the first
+        check(some, samples.y[: len(some)], len(dataset.classes), f"{dataset.name}, {what}")
         if samples.y.min() < 0 or samples.y.max() >= len(dataset.classes):
             raise BadArray(
                 f"{dataset.name}, {what}: labels from {samples.y.min()} to {samples.y.max()}.",

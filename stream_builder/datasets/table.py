@@ -13,13 +13,17 @@ from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.images import as_rgb
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.table import samples_of, table_of
-from driftline.stream_builder.datasets import Dataset, Samples
 from driftline.stream_builder.importers.dated import texts_of
 from driftline.stream_builder.stream import Array
 
+Part = tuple[Any, Array, Array]  # x, y and index, as `Samples` has them
 
-def open_table(frame: Any, x: str | Sequence[str], label: str, test_share: float, seed: int) -> Dataset:
-    """x: the column of pictures, else as `from_table` has it. A random `test_share` of each class becomes the test."""
+
+def train_and_test(
+    frame: Any, x: str | Sequence[str], label: str, test_share: float, seed: int
+) -> tuple[Part, Part, list[str]]:
+    """Training samples, tests, and class names. x: the column of pictures, else as `from_table` has it. A random
+    `test_share` of each class becomes the test. Raises BadInput, BadConfig."""
     if not hasattr(frame, "assign"):
         raise BadInput(f"The dataset is {type(frame).__name__}.", "Expected a path, a name or a data frame.")
     if not 0 < test_share < 1:
@@ -40,8 +44,8 @@ def open_table(frame: Any, x: str | Sequence[str], label: str, test_share: float
     pictured = any(isinstance(cell, Image.Image) or np.ndim(cell) > 1 for cell in cells[:1])
     values = _pictures(cells, wanted[0]) if pictured else samples_of(table_of(plain[wanted]), wanted, _row_of)
     test = draw_sides((y,), np.arange(len(y)), test_share, rng_for(seed, "test"))
-    train, tests = (Samples(values[rows], y[rows], rows) for rows in map(np.flatnonzero, (~test, test)))
-    return Dataset("table", train, tests, classes)
+    train, tests = ((values[rows], y[rows], rows) for rows in map(np.flatnonzero, (~test, test)))
+    return train, tests, classes
 
 
 def _row_of(row: int) -> str:

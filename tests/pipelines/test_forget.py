@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -15,21 +16,23 @@ from support.helpers import album, photo_config
 from support.small_runs import made
 
 import driftline as dl
-from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.atomic_io import write_json, write_text
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import today
 from driftline.curate.release import Release
 from driftline.curate.store.database import open_store, register_run
-from driftline.curate.validation.answers.answers import KEY, hashed
+from driftline.curate.validation.answers.answers import KEY, NOBODY, hashed
 from driftline.curate.validation.answers.standing import deletions
 from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import open_batch, prolific_action
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.forecast.again import questions
-from driftline.pipelines.run import deleting
+from driftline.pipelines.run import deleting, one_person
 from driftline.pipelines.run.forgetting import forget
 from driftline.pipelines.run.living import grow
+from driftline.pipelines.run.person_files import files_with
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.state import INTENT, StageState, folder_of
 from driftline.pipelines.stages.ask import standing_of
@@ -43,14 +46,23 @@ def root(tmp_path: Path) -> Path:
 def traces(root: Path) -> list[str]:
     """Files that hold something of a person: a name, a comment, a submission, or a hash of a name."""
     key = (root / KEY).read_text() if (root / KEY).is_file() else ""
-    words = ["Canary", *((hashed(name, key) for name in PEOPLE) if key else ())]
+    return holds(root, "Canary", *((hashed(name, key) for name in PEOPLE) if key else ()))
+
+
+def holds(root: Path, *words: str) -> list[str]:
+    """Files below a run folder with one of these words, in bytes or rows."""
     places = []
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
-        content = path.read_bytes()
-        if path.suffix == ".parquet":
-            content += str(pq.read_table(path).to_pylist()).encode()
+        rows = str(pq.read_table(path).to_pylist()).encode() if path.suffix == ".parquet" else b""
+        content = path.read_bytes() + rows
         places += [path.relative_to(root).as_posix()] if any(word.encode() in content for word in words) else []
     return places
+
+
+def agreement_rows(root: Path) -> list[dict[str, Any]]:
+    """The facts of each worker."""
+    rows: list[dict[str, Any]] = json.loads((folder_of(root, "tally") / "agreement.json").read_text())["workers"]
+    return rows
 
 
 def labels(release: Release) -> list[tuple[Any, ...]]:
@@ -215,6 +227,106 @@ def test_the_command_lists_first_and_names_other_runs_with_the_store(root: Path)
     assert shown.splitlines()[-2] == "Add --yes to delete them."
     assert dl.forget(root, yes=True)["deleted"]
     assert driftline("forget", str(root), "--yes").stdout.splitlines()[0] == "There is nothing to delete."
+
+
+@pytest.mark.parametrize("person", PEOPLE)
+def test_one_person_is_forgotten_and_nothing_else_changes(root: Path, person: str) -> None:
+    """One answered on the page, one in results of a crowd."""
+    (other,) = {*PEOPLE} - {person}
+    key = (root / KEY).read_text()
+    write_json(root / "annotate" / "b.alarms.json", [[person, other], [person, other, "third"]])
+    before = Release.open(root)
+    rows = {row["worker"]: row for row in agreement_rows(root)}
+    listed = holds(root, person, hashed(person, key))
+    plan = forget(context_of(root), person=person)
+    assert holds(root, person, hashed(person, key)) == listed, "without --yes nothing is deleted"
+    assert {*listed} <= {Path(place["file"]).relative_to(root).as_posix() for place in plan["files"]}
+    done = forget(context_of(root), yes=True, person=person)
+    assert (done["answers"], done["people"], done["images"]) == (23, 1, 23)
+    for _ in range(2):  # at once, and after the next run
+        everything = b"".join(path.read_bytes() for path in root.rglob("*") if path.is_file())
+        assert [word for word in (person, hashed(person, key)) if word.encode() in everything] == []
+        assert holds(root, person, hashed(person, key)) == []
+        assert agreement_rows(root) == [rows[hashed(other, key)]]
+        run(context_of(root, "release.version=1.0.1"))
+    after = Release.open(root)
+    assert labels(after) == labels(before)
+    facts = [release.facts["provenance"]["agreement"] for release in (before, after)]
+    others = {"deleted": None, "median_seconds": None}  # no time of a vote stays
+    assert {**facts[1], **others} == {**facts[0], **others}
+    card = (after.path / "README.md").read_text()
+    assert "one person who answered was forgotten" in card
+    assert "2 workers gave 46 answers" in card
+    assert holds(root, other) != []
+    votes = pq.read_table(folder_of(root, "tally") / "answers.parquet").to_pylist()
+    nobody = [row for row in votes if row["worker"].startswith(NOBODY)]
+    assert len({row["worker"] for row in nobody}) == len(nobody) == 23
+    assert {(row["assignment"], row["seconds"], row["time"]) for row in nobody} == {(None, None, None)}
+    with closing(answer_store_of(context_of(root))) as store:
+        assert store.following("new") == [], "nothing is asked again"
+    assert forget(context_of(root), yes=True)["answers"] == 46
+    assert traces(root) == []
+
+
+STEPS_OF_ONE: tuple[tuple[Any, str], ...] = (
+    (one_person, "write_text"),
+    (AnswerStore, "delete_all"),
+    (one_person, "replace"),
+    (one_person, "anonymise"),
+    (one_person, "keep_record"),
+    (one_person, "write_parquet"),
+    (StageState, "amend"),
+)
+
+
+@pytest.mark.parametrize("step", STEPS_OF_ONE, ids=lambda step: step[1])
+def test_a_kill_while_one_person_is_forgotten_loses_no_vote(
+    root: Path, step: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, before = (root / KEY).read_text(), labels(Release.open(root))
+    monkeypatch.setattr(*step, killed)
+    with pytest.raises(Killed):
+        forget(context_of(root), yes=True, person=PEOPLE[1])
+    monkeypatch.undo()
+    run(context_of(root, "release.version=1.0.1"))
+    assert holds(root, PEOPLE[1], hashed(PEOPLE[1], key), INTENT) == []
+    assert not (root / INTENT).exists()
+    assert labels(Release.open(root)) == before
+    assert len(deletions(root)) == 1
+
+
+def test_one_person_who_is_unknown_or_whose_answers_are_weighted_is_refused(root: Path) -> None:
+    with pytest.raises(UnknownName, match=r"holds nothing of 'ZoeCanari'\. Did you mean 'ZoeCanary'"):
+        dl.forget(root, person="ZoeCanari")
+    with pytest.raises(BadConfig, match="validation.aggregate is one-coin: each answer is weighted"):
+        forget(context_of(root, "validation.aggregate=one-coin"), person=PEOPLE[0])
+    shown = driftline("forget", str(root), "--person", PEOPLE[0]).stdout.splitlines()
+    assert shown[-2:] == [
+        "to be deleted: 23 answers of 1 people to 23 images; each stays as a vote of nobody",
+        "Add --yes to delete them.",
+    ]
+    assert driftline("forget", str(root), "--person", PEOPLE[0], "--yes").returncode == 0
+    assert driftline("status", str(root)).stdout.splitlines()[-1] == (
+        f"one person forgotten on {today()}, after release 1.0.0: 23 answers to 23 images are votes of nobody"
+    )
+
+
+def test_of_each_file_only_what_is_of_the_person_goes(root: Path) -> None:
+    task: dict[str, Any] = {"data": {"batch": "b", "item": "i"}, "drafts": [], "annotations": [
+        {"id": 1, "completed_by": "bob", "result": []}, {"id": 2, "completed_by": {"email": "eve"}, "result": []},
+    ]}  # fmt: skip
+    quoted = 'WorkerId,Input.batch,Input.item,Answer.labels\r\nbob,b,i,car\r\neve,b,i,"a\r\nb"\r\n'
+    write_text(root / "answers" / "more.csv", quoted)
+    write_json(root / "answers" / "studio.json", [task])
+    write_text(root / "annotate" / "links-b.csv", "participant,link\np1,http://h\nbob,http://h/2\n")
+    rest = {path.name: text for path, _, text in files_with(context_of(root), ["bob", "label-studio bob"], ())}
+    assert rest.keys() == {"more.csv", "studio.json", "links-b.csv"}
+    assert rest["more.csv"] == quoted.replace("bob,b,i,car\r\n", "")
+    assert rest["links-b.csv"] == "participant,link\np1,http://h\n"
+    (left,) = json.loads(rest["studio.json"])
+    assert left == {"data": task["data"], "annotations": task["annotations"][1:]}
+    rest = {path.name: text for path, _, text in files_with(context_of(root), ["nobody else"], ["CanarySubmission"])}
+    assert rest == {"study-b1.jsonl": '{"format": 1}\n{"step": "study", "result": "s1"}\n'}
 
 
 def test_labels_that_judges_gave_stay_too(tmp_path: Path) -> None:

@@ -94,6 +94,14 @@ class World:
         return root
 
     @cached_property
+    def without_one(self) -> Path:
+        """A copy whose first person was forgotten, and its next release."""
+        root = annotated_copy(self.place / "without-one")
+        forget(context_of(root), yes=True, person=PEOPLE[0])
+        run(context_of(root, "release.version=1.0.1"))
+        return root
+
+    @cached_property
     def at_once(self) -> Path:
         """The same before the next release."""
         assert self.forgotten
@@ -355,25 +363,24 @@ def other_runs_and_the_copy_are_named(world: World) -> None:
     assert "The copy in s3://b/p holds it" in shown
 
 
-def prolific_keeps_its_own(world: World) -> None:
+def prolific_and_backups_keep_their_own(world: World) -> None:
     with pytest.raises(BadConfig, match="Prolific keeps its own copy: delete it there"):
         prolific_action(context_of(world.forgotten), "collect")
-
-
-def backups_are_not_reached(world: World) -> None:
     assert holds(world.kept, "Canary"), "a copy of the folder that was forgotten"
-    assert world.forgotten
 
 
-def there_is_no_command_for_one_person(world: World) -> None:
-    shown = driftline("forget", "--help").stdout
-    assert set(re.findall(r"--[a-z-]+", shown.partition("Options")[2])) <= {
-        "--yes",
-        "--json",
-        "--help",
-        "--quiet",
-        "--verbose",
-    }
+def one_person_is_forgotten(world: World) -> None:
+    root = world.without_one
+    assert holds(root, PEOPLE[0], world.hashes[0]) == []
+    assert holds(root, PEOPLE[1], world.hashes[1]) != []
+    assert (root / KEY).is_file()
+    before, after = (pq.read_table(folder_of(r, "tally") / "verdicts.parquet") for r in (world.kept, root))
+    assert before.equals(after)
+
+
+def votes_of_nobody_are_seen(world: World) -> None:
+    (path,) = (world.without_one / "answers").glob("votes-*.csv")
+    assert (mode(path), path.read_text().count("nobody-")) == (0o600, 23)
 
 
 def a_photo_is_withdrawn(world: World) -> None:
@@ -383,13 +390,13 @@ def a_photo_is_withdrawn(world: World) -> None:
 
 CHECKS: dict[str, Callable[[World], None]] = {
     (
-        "What driftline stores of the people who annotate: where, for how long, who can read it, and how you delete it."
+        "What driftline stores of people who annotate: where, how long, who can read it, how you delete it."
     ): the_page_has_these_parts,
     (
-        "The page asks for a name, for answers, and for comments that nobody has to write."
+        "The page asks for a name, answers, and comments that nobody has to write."
     ): the_page_asks_for_a_name_answers_and_comments,
     (
-        "Participants of an external study give no name: their id comes from Prolific or from your link."
+        "Participants of an external study give no name: their id comes from Prolific or your link."
     ): a_study_asks_for_no_name,
     "No network address is written.": no_address_is_written,
     "Answers stay in the run folder `DIR` and its store.": answers_stay_in_the_folder,
@@ -421,7 +428,7 @@ CHECKS: dict[str, Callable[[World], None]] = {
     "A participant gets at most `--count` images.": a_participant_gets_so_many,
     "Nobody answers, or takes back, for another.": nobody_acts_for_another,
     (
-        "The console and `driftline status` name a file of those who share an address, from four people on."
+        "The console and `driftline status` name a file of people who share an address, from four on."
     ): an_alarm_names_a_file,
     "Nothing is deleted by itself.": nothing_goes_by_itself,
     (
@@ -430,17 +437,20 @@ CHECKS: dict[str, Callable[[World], None]] = {
     (
         "`driftline forget DIR --yes` deletes names, hashes, answers, assignments, comments, links and the key."
     ): everything_is_deleted,
-    "Verdicts and votes of each image stay, and counts of each class and bucket.": verdicts_and_counts_stay,
+    "Verdicts and votes of each image stay, and counts of classes and buckets.": verdicts_and_counts_stay,
     "Later releases have the same labels.": labels_are_the_same,
     "Their card says when how many answers were deleted.": the_card_says_it,
     "New answers count.": new_answers_count,
-    "After a kill, the same command or the next run goes on.": a_kill_is_resumed,
+    "After a kill, the same command or next run goes on.": a_kill_is_resumed,
     (
         "`driftline forget` names other runs with the same store, and the copy in a bucket."
     ): other_runs_and_the_copy_are_named,
-    "It does not reach Prolific, which keeps its own records: delete them there.": prolific_keeps_its_own,
-    "It does not reach your backups.": backups_are_not_reached,
-    "No command deletes the answers of one person alone.": there_is_no_command_for_one_person,
+    "It reaches neither Prolific's records nor your backups.": prolific_and_backups_keep_their_own,
+    (
+        "`driftline forget DIR --person NAME --yes` does so for one person: the key stays, and answers as votes of "
+        "nobody."
+    ): one_person_is_forgotten,
+    "Who has `DIR` can tell which votes these are.": votes_of_nobody_are_seen,
     "Who took a photo, or is in it, asks you to [withdraw](withdraw.md) it.": a_photo_is_withdrawn,
 }
 

@@ -91,6 +91,12 @@ def _people_texts(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _deletion_text(entry: Mapping[str, Any]) -> str:
+    if entry.get("person"):
+        return (
+            f"{entry['date']}, after release {entry['release']}: one person who answered was forgotten. All that names "
+            f"this person was deleted; the {entry['answers']:,} answers to {entry['images']:,} images are votes "
+            "without a name, an assignment or a time."
+        )
     text = (
         f"{entry['date']}, after release {entry['release']}: the {entry['answers']:,} answers of {entry['people']:,} "
         f"people to {entry['images']:,} images were deleted, and all that names these people. What remains are the "

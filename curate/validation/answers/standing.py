@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import json_value, write_parquet
-from driftline.curate.core.outside.tables import read_parquet
+from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.store.answers import page_changes
@@ -85,7 +85,8 @@ class Standing:
 def deletions(root: Path) -> list[dict[str, Any]]:
     """What was deleted in a run folder, the oldest first: `time` (seconds since the epoch), `date`, `release` before
     it, how many `answers` of how many `people` to how many `images`, their `agreement`, `cells`: what `cells_of`
-    counts, and the names of the `batches` that had answers."""
+    counts, and the names of the `batches` that had answers; `person`: whether one person was forgotten, whose answers
+    stay as votes."""
     path = root / FORGOTTEN
     if not path.is_file():
         return []
@@ -97,9 +98,12 @@ def briefly(root: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The deletions of a run folder without their counts: as plain data, and a line each."""
     entries = [{k: one[k] for k in ("date", "release", "answers", "people", "images")} for one in deletions(root)]
     return entries, [
-        f"answers deleted on {one['date']}, after release {one['release']}: {one['answers']:,} of {one['people']:,} "
-        f"people to {one['images']:,} images; their verdicts stay"
-        for one in entries
+        f"one person forgotten on {one['date']}, after release {one['release']}: {one['answers']:,} answers to "
+        f"{one['images']:,} images are votes of nobody"
+        if one.get("person")
+        else f"answers deleted on {one['date']}, after release {one['release']}: {one['answers']:,} of "
+        f"{one['people']:,} people to {one['images']:,} images; their verdicts stay"
+        for one in deletions(root)
     ]
 
 
@@ -125,6 +129,10 @@ def standing(root: Path, photos: pa.Table, options: Mapping[str, str]) -> Standi
 
 def _rows(root: Path) -> pa.Table:
     way_out = "Restore it from a copy: without it, images are asked about again."
+    if (root / FORGOTTEN).is_file():
+        with readable(root / FORGOTTEN, "Expected a Parquet file.", way_out):
+            if not pq.read_metadata(root / FORGOTTEN).num_rows:  # only single people were forgotten
+                return COLUMNS.empty_table()
     return read_parquet(root / FORGOTTEN, COLUMNS.names, way_out)
 
 
@@ -159,8 +167,14 @@ def keep_verdicts(
         new, old = counts.get(row["id"], 0), rows.get(key, {}).get("people", 0)
         people = new if new >= settings.workers else old
         rows[key] = dict(zip(COLUMNS.names, (*key, *(row[name] for name in COUNTS), people), strict=True))
+    keep_record(root, entry, pa.Table.from_pylist([rows[key] for key in sorted(rows)], COLUMNS))
+
+
+def keep_record(root: Path, entry: Row, table: pa.Table | None = None) -> None:
+    """Add an entry of `deletions`. table: what stands now; None: what stood before."""
+    if table is None:
+        table = _rows(root) if (root / FORGOTTEN).is_file() else COLUMNS.empty_table()
     entries = json.dumps([*deletions(root), dict(entry)])
-    table = pa.Table.from_pylist([rows[key] for key in sorted(rows)], COLUMNS)
     write_parquet(root / FORGOTTEN, table.replace_schema_metadata({KEY: entries}))
 
 

@@ -24,6 +24,7 @@ from driftline.curate.validation.answers.agreement import (
     summary,
     worker_table,
 )
+from driftline.curate.validation.answers.answers import NOBODY
 from driftline.curate.validation.asking.batches import expected_of
 from driftline.curate.validation.judging.opinions import worker_columns
 from driftline.curate.validation.settings import ValidationSettings
@@ -200,7 +201,7 @@ def joint_probabilities(
 
 
 def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:
-    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed id).
+    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed id) but NOBODY.
 
     gold: id → known labels: questions that do not count for κ, α and pairs, because they were chosen to be easy; adds
     to each worker the share of correct answers to them. `reasons` of a worker, and
@@ -214,8 +215,12 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
     numbered, (ids, workers, _) = numbered_answers(*columns)
     rows = [(seconds, when) for seconds, when, fault in rows_of(answers, "seconds", "time", "fault") if fault is None]
     seconds, order = (np.array(column, np.float64) for column in zip(*rows, strict=True))
-    timed = None if np.isnan(seconds).any() else seconds
-    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, timed, order)]
+    named = np.array([not worker.startswith(NOBODY) for worker in workers])
+    of_named = seconds[named[numbered.workers]]
+    timed = None if np.isnan(of_named).any() or not len(of_named) else seconds
+    table = [
+        row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, timed, order) if named[row["worker"]]
+    ]
     asked = ~np.isin(numbered.items, [i for i, id_ in enumerate(ids) if gold and id_ in gold])
     columns_asked = (column[asked] for column in (numbered.items, numbered.workers, numbered.labels))
     open_ones = Answers(*columns_asked) if asked.any() else None
@@ -232,7 +237,7 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
         row |= {"suggest_reject": bool(reasons), "reasons": reasons}
     return {
         "answers": len(columns[0]),
-        "median_seconds": None if timed is None else float(np.median(timed)),
+        "median_seconds": None if timed is None else float(np.median(of_named)),
         **summary(open_ones),
         "workers": table,
     }

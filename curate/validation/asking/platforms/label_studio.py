@@ -90,17 +90,23 @@ def read(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 yield number, _line(data, annotation)
 
 
-def _line(data: Mapping[str, str], annotation: Mapping[str, Any]) -> dict[str, str]:
-    who, took = annotation.get("completed_by"), annotation.get("lead_time")
+def author_of(annotation: Mapping[str, Any]) -> str:
+    """The name of who gave an annotation, as results files have it."""
+    who = annotation.get("completed_by")
     if isinstance(who, dict):
         who = who.get("email") or who.get("id")
     if who is None:  # the account was deleted: of two such answers nobody can say that one person gave both
         who = f"annotation {annotation.get('id')}"
+    return f"label-studio {who}"
+
+
+def _line(data: Mapping[str, str], annotation: Mapping[str, Any]) -> dict[str, str]:
+    took = annotation.get("lead_time")
     seconds = str(round(took)) if isinstance(took, int | float) and 0 <= took < 1e9 else ""
     return {
         "Input.batch": data["batch"],
         "Input.item": data["item"],
-        "WorkerId": f"label-studio {who}",
+        "WorkerId": author_of(annotation),
         "AssignmentId": str(annotation.get("id", "")),
         "AssignmentStatus": "Submitted",
         "WorkTimeInSeconds": seconds,
