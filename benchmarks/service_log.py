@@ -197,8 +197,8 @@ def asked_for(before: float, after: float, level: float = 0.975, power: float = 
 
 def asked_of_a_search(months: int, fell: int, level: float, *, sudden: bool) -> float:
     """Labels a month with which a search names a fall from 90 to 85 % that begins in one month of several: the largest
-    statistic of a step at any month against what noise makes the largest [Andrews 1993], simulated. sudden: a
-    slope is no step, and the scatter of months is known; else any change counts, and months themselves show it."""
+    statistic of a step at any month against what noise makes the largest [Andrews 1993], simulated. sudden: beside a
+    slope, with a scatter of months that is not estimated; else any change counts, and the scatter is estimated."""
     rng, month = np.random.default_rng(0), np.arange(months)
     basis = np.linalg.qr(np.vander(month.astype(float), 1 + sudden))[0]
     steps = (month[:, None] >= month[1:]).astype(float)
@@ -248,7 +248,7 @@ def labels(logs: int) -> None:
     rng, p, shares = np.random.default_rng(0), (0.9, 0.85), (0.6, 0.8, 1.0, 1.2, 1.5)
 
     def show(name: str, theory: float, named: dict[float, float], **more: float) -> None:
-        enough = float(np.interp(0.8, list(named.values()), list(named)))
+        enough = float(np.interp(0.8, np.maximum.accumulate(list(named.values())), list(named)))
         figures = {"theory": round(theory), "named": named, "ratio": round(enough, 2), **more}
         print(json.dumps({"part": f"labels {name}", **figures}), flush=True)
 
