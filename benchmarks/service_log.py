@@ -5,9 +5,8 @@
 `coverage`: the share of logs whose 95 % interval holds the true accuracy of a cell, curve by age, slope, half-life, and
 what the next three months show; how often no ageing is called ageing, and how often and when a fall of 8 points is
 named. `labels`: with how many labels of a month an alarm names a fall of 5 points in 80 % of logs, over the number
-that theory asks for; and how many labels a month a sudden fall at an unknown month takes, over those of a test at the
-month, if that and the scatter were known. `speed`: a log of so many rows, and a month more, of which `--store` reads
-only the month.
+that theory asks for; and the same of a search for the month: for a fall (slope or break), and for a sudden one (break).
+`speed`: a log of so many rows, and a month more, of which `--store` reads only the month.
 
 Months differ in difficulty (sd 0.8 points). Versions follow each other with two months in common; one case has one
 version only. Clusters are 20 customers that differ among themselves and from month to month; selective labels are three
@@ -40,7 +39,8 @@ import pyarrow.parquet as pq
 from driftline.eval.reporting.service_log.ages import Ages, age
 from driftline.eval.reporting.service_log.alarm import alarm_of
 from driftline.eval.scoring.decay import first_below
-from driftline.eval.service_log.trend import RARE, line
+from driftline.eval.service_log.cells import Cells, wilson
+from driftline.eval.service_log.trend import RARE, break_of, line
 
 Floats = npt.NDArray[np.float64]
 CLASSES, CHANCE, START, DAY = 4, 0.25, np.datetime64("2025-01", "M"), 86_400
@@ -195,30 +195,85 @@ def asked_for(before: float, after: float, level: float = 0.975, power: float = 
     return ((normal.inv_cdf(level) * z[0] + normal.inv_cdf(power) * z[1]) / (before - after)) ** 2
 
 
+def asked_of_a_search(months: int, fell: int, level: float, *, sudden: bool) -> float:
+    """Labels a month with which a search names a fall from 90 to 85 % that begins in one month of several: the largest
+    statistic of a step at any month against what noise makes the largest [Andrews 1993], simulated. sudden: beside a
+    slope, with a scatter of months that is not estimated; else any change counts, and the scatter is estimated."""
+    rng, month = np.random.default_rng(0), np.arange(months)
+    basis = np.linalg.qr(np.vander(month.astype(float), 1 + sudden))[0]
+    steps = (month[:, None] >= month[1:]).astype(float)
+    fall = steps[:, fell - 1]
+
+    def rest(y: Floats) -> Floats:
+        return np.asarray(y - (y @ basis) @ basis.T)
+
+    steps = rest(steps.T).T
+    steps /= np.sqrt((steps**2).sum(0))
+    noise = rest(rng.standard_normal((20_000, months)))
+
+    def largest(y: Floats) -> Floats:
+        return np.asarray(((y @ steps) ** 2).max(1) / (1 if sudden else (y**2).sum(1)))
+
+    limit, low, high = np.quantile(largest(noise), 1 - level), 0.0, 30.0
+    for _ in range(30):
+        size = (low + high) / 2  # of the fall, in standard deviations of a month
+        low, high = (low, size) if (largest(noise + size * rest(fall)) > limit).mean() > 0.8 else (size, high)
+    return float((high / 0.05) ** 2 * 0.5 * (0.9 * 0.1 + 0.85 * 0.15))
+
+
+def cells_of_months(right: npt.NDArray[np.int64], n: int) -> Cells:
+    """right (M,): how many of n labels. Cells of one version."""
+    month, none = np.arange(len(right)), np.zeros(len(right), np.int64)
+    size, worth = np.full(len(right), n), np.full(len(right), float(n))
+    return Cells(
+        none, month, month, size, size, right, right / n, worth, *wilson(right / n, worth), none > 0, CHANCE, False,
+        0.0, none.astype(np.int32),
+    )  # fmt: skip
+
+
+def searched(truth: Floats, n: int, logs: int, rng: np.random.Generator) -> tuple[float, float]:
+    """truth (M,): accuracy of each month. Shares of logs in which slope or break says that accuracy fell, and in which
+    it is a break."""
+    fell, broke = np.zeros(logs, bool), np.zeros(logs, bool)
+    for k in range(logs):
+        cells = cells_of_months(rng.binomial(n, truth), n)
+        fit = line(cells.version, cells.period, cells.lag, cells.accuracy, cells.effective)
+        broke[k] = break_of(cells, fit, rng) is not None
+        fell[k] = broke[k] or fit.high < 0
+    return float(fell.mean()), float(broke.mean())
+
+
 def labels(logs: int) -> None:
-    """Shares of logs in which a fall from 90 to 85 % is named, and the number of labels with 80 %."""
-    rng, p = np.random.default_rng(0), (0.9, 0.85)
-    # Four months before and after: a step has the variance 2 p (1 - p) / (4 n), its test the level of `RARE`.
-    of_step = (NormalDist().inv_cdf(1 - RARE / 2) + NormalDist().inv_cdf(0.8)) ** 2 * 0.5 * 0.109 / 0.05**2
-    for name, theory, months in (("alarm", asked_for(*p), 1), ("sudden fall", of_step, 4)):
-        shares = {}
-        for times in (0.8, 1.0, 1.2, 2.0, 3.0):
-            n, named = round(times * theory), 0
-            for _ in range(logs):
-                right = rng.binomial(n, np.repeat(p, (4, months)))
-                moment = (START + np.arange(4 + months)).astype("datetime64[s]").astype(np.int64)
-                rows = {
-                    "time": np.repeat(moment, n), "id": np.arange(n * (4 + months)), "label": ["a"] * n * (4 + months),
-                    "version": ["v"] * n * (4 + months),
-                    "prediction": np.where(np.arange(n) < right[:, None], "a", "b").ravel(),
-                }  # fmt: skip
-                aged = age(rows, versions={"v": str(START)}, period="month")
-                named += alarm_of(aged, "accuracy<0.9")["crossed"] if name == "alarm" else aged.change is not None
-            shares[times] = named / logs
-        enough = float(np.interp(0.8, list(shares.values()), list(shares)))
-        print(
-            json.dumps({"part": f"labels {name}", "theory": round(theory), "named": shares, "ratio": round(enough, 2)})
-        )
+    """Shares of logs in which a fall from 90 to 85 % is named, and the number of labels with 80 %, over theory's."""
+    rng, p, shares = np.random.default_rng(0), (0.9, 0.85), (0.6, 0.8, 1.0, 1.2, 1.5)
+
+    def show(name: str, theory: float, named: dict[float, float], **more: float) -> None:
+        enough = float(np.interp(0.8, np.maximum.accumulate(list(named.values())), list(named)))
+        figures = {"theory": round(theory), "named": named, "ratio": round(enough, 2), **more}
+        print(json.dumps({"part": f"labels {name}", **figures}), flush=True)
+
+    theory, named = asked_for(*p), {}
+    for times in shares:
+        n, crossed = round(times * theory), 0
+        for _ in range(logs):
+            right = rng.binomial(n, np.array([*[p[0]] * 4, p[1]]))
+            moment = (START + np.arange(5)).astype("datetime64[s]").astype(np.int64)
+            rows = {
+                "time": np.repeat(moment, n), "id": np.arange(n * 5), "label": ["a"] * n * 5, "version": ["v"] * n * 5,
+                "prediction": np.where(np.arange(n) < right[:, None], "a", "b").ravel(),
+            }  # fmt: skip
+            aged = age(rows, versions={"v": str(START)}, period="month")
+            crossed += alarm_of(aged, "accuracy<0.9")["crossed"]
+        named[times] = crossed / logs
+    show("alarm", theory, named)
+    for months, fell in ((8, 4), (9, 6), (12, 6)):
+        truth, line_of_one = np.where(np.arange(months) < fell, *p), np.linspace(0, 1, months)
+        for sudden, level in ((False, 0.05), (True, RARE)):
+            theory = asked_of_a_search(months, fell, level, sudden=sudden)
+            named = {t: searched(truth, round(t * theory), logs, rng)[sudden] for t in shares}
+            slopes = [searched(p[0] - by * line_of_one, round(theory), logs, rng)[1] for by in (0.02, 0.04, 0.06, 0.08)]
+            what = "a sudden fall" if sudden else "a fall"
+            show(f"{what}, month {fell + 1} of {months}", theory, named, slopes_called_sudden=max(slopes))
 
 
 def speed(rows: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.scoring.bands import student
+from driftline.eval.scoring.bands import Z, student
 from driftline.eval.service_log.cells import Cells
 from driftline.eval.service_log.trend import FREE, Break, Fading, Line, fading, line
 
@@ -49,7 +49,7 @@ class Step:
     line: Line
     """with 0 before and 1 after it in the place of ages"""
 
-    def at(self, version: int, lag: float) -> tuple[float, float]:
+    def at(self, version: int, lag: float) -> tuple[float, float, float]:
         """As `Line.at`; after the break at every age."""
         return self.line.at(version, 1)
 
@@ -58,7 +58,8 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
     """Of the versions in the last complete period, up to `HORIZON` periods after the log; [] with too few cells. After
     a break the level stays, else accuracy falls as it did: in a straight line, or exponentially towards chance if that
     leaves less. Beyond the longest tested age the interval holds both lines, after a break the slope, too, unless one
-    is clearly the better description. It is of what a cell of average size will show."""
+    is clearly the better description. It is of what a cell of average size will show, and never narrower than labels
+    alone make it: of few cells the scatter is often small by chance, and a lower accuracy scatters more than theirs."""
     use = cells.usable
     if fit.free < FREE or not use.any() or not math.isfinite(fit.slope):
         return []
@@ -66,6 +67,7 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
     of = use & (cells.period == last)
     lags = dict(zip(cells.version[of].tolist(), cells.lag[of].tolist(), strict=True))
     longest, ahead = int(cells.lag[use].max()), []
+    wide, labels = float(student(fit.free + 1)), 1 / float((1 / cells.labelled[use]).mean())
     shapes: list[Line | Fading | Step] = [fit]
     within = shapes
     if change is not None:
@@ -82,9 +84,11 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
             age = lag + period - last
             beyond = age > longest
             drawn = shapes if beyond or change is not None else within
-            spans = [one.at(version, age) for one in drawn]
-            half = float(student(fit.free + 1))
-            low, high = min(value - half * sd for value, sd in spans), max(value + half * sd for value, sd in spans)
+            spans = []
+            for value, of_line, scatter in (one.at(version, age) for one in drawn):
+                of_labels = max(value * (1 - value), 0.0) / labels
+                spans.append((value, max(wide * math.sqrt(of_line + scatter), Z * math.sqrt(of_line + of_labels))))
+            low, high = min(value - half for value, half in spans), max(value + half for value, half in spans)
             value, low, high = (min(max(end, 0.0), 1.0) for end in (spans[0][0], low, high))
             ahead.append(Ahead(version, period, age, value, low, high, beyond))
     return ahead

@@ -52,11 +52,11 @@ class Line:
     loss: float
     """weighted sum of squares of the rests"""
 
-    def at(self, version: int, lag: float) -> tuple[float, float]:
-        """Accuracy of a version at an age, and the standard deviation of what a cell of average size will show."""
+    def at(self, version: int, lag: float) -> tuple[float, float, float]:
+        """Accuracy of a version at an age, its variance, and the variance of cells of average size about it."""
         x = np.zeros(len(self.coefficients))
         x[self.places[version]], x[-1] = 1, lag
-        return float(x @ self.coefficients), math.sqrt(float(x @ self.covariance @ x) + self.variance)
+        return float(x @ self.coefficients), float(x @ self.covariance @ x), self.variance
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class Fading:
     line: Line
     """its coefficients are A and the rate; `loss` is of this shape"""
 
-    def at(self, version: int, lag: float) -> tuple[float, float]:
+    def at(self, version: int, lag: float) -> tuple[float, float, float]:
         """As `Line.at`."""
         fit = self.line
         x = self.design(np.array([version]), np.array([lag]))[0]
         level, rate = (float(fit.coefficients[k]) for k in (fit.places[version], -1))
-        return self.chance + level * math.exp(-rate * lag), math.sqrt(float(x @ fit.covariance @ x) + fit.variance)
+        return self.chance + level * math.exp(-rate * lag), float(x @ fit.covariance @ x), fit.variance
 
     def design(self, version: Ints, lag: npt.NDArray[Any]) -> Floats:
         """(K, V + 1) change of the accuracy of versions (K,) at ages (K,) with each coefficient."""

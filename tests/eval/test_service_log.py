@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binomtest
 from support.console import driftline
-from support.helpers import drifting
+from support.helpers import benchmark, drifting
 
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
@@ -30,6 +30,7 @@ from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
 from driftline.eval.service_log import reading
 from driftline.eval.service_log.cells import wilson
+from driftline.eval.service_log.forecast import Ahead, forecast
 from driftline.eval.service_log.reading import read_log
 from driftline.eval.service_log.store import Columns, Store
 from driftline.eval.service_log.trend import line
@@ -39,6 +40,7 @@ from driftline.stream_builder.stream import Stream
 ACCURACY = {"v1": {1: 0.90, 2: 0.87, 3: 0.84, 4: 0.78}, "v2": {4: 0.88, 5: 0.85, 6: 0.82}}
 VERSIONS = {"v1": "2026-01-01", "v2": "2026-04-01"}
 Rows = list[dict[str, Any]]
+LOGS = benchmark("service_log")
 
 
 def rows_of(version: str, month: int, accuracy: float, n: int = 1000, **more: Any) -> Rows:
@@ -352,6 +354,30 @@ def test_intervals_hold_the_truth_in_simulated_logs() -> None:
     assert 1 - np.mean(ageing) <= 0.07
 
 
+def forecast_of(right: Any, n: int) -> Ahead:
+    """Of the month after these, of one version."""
+    cells = LOGS.cells_of_months(np.array(right), n)
+    fit = line(cells.version, cells.period, cells.lag, cells.accuracy, cells.effective)
+    return forecast(cells, fit, None, len(cells))[0]
+
+
+def test_a_forecast_of_months_that_lie_on_a_line_is_as_wide_as_labels_make_it() -> None:
+    july = forecast_of([900, 880, 860, 840, 820, 800], 1000)
+    assert july.value == pytest.approx(0.78)
+    assert july.high - july.low == pytest.approx(2 * 1.96 * (0.78 * 0.22 / 1000) ** 0.5, rel=1e-4)
+
+
+def test_forecasts_hold_what_a_month_shows_in_simulated_logs() -> None:
+    """Of a fall that slows down, months that differ, and 400 labels a month."""
+    rng, holds = np.random.default_rng(1), []
+    for _ in range(300):
+        share = 0.25 + 0.63 * 0.5 ** (np.arange(10) / 10) + rng.normal(0, 0.008, 10)
+        right = rng.binomial(400, share)
+        ahead = forecast_of(right[:9], 400)
+        holds.append(ahead.low <= right[9] / 400 <= ahead.high)
+    assert np.mean(holds) >= 0.93
+
+
 def months(folder: Path) -> list[Path]:
     """The worked example, a file a month, without the labels of v2; and those."""
     rows, files = pd.DataFrame(example()), []
@@ -499,6 +525,16 @@ def test_a_fall_of_five_points_is_named_within_the_labels_that_theory_asks_for()
         n = round(times * theory)
         named = wilson(rng.binomial(n, after, 4000) / n, np.full(4000, float(n)))[1] < before
         assert (named.mean() >= 0.8) == enough
+
+
+@pytest.mark.parametrize("sudden", [False, True])
+def test_a_fall_in_an_unknown_month_is_named_within_the_labels_that_a_search_asks_for(sudden: bool) -> None:
+    """At 1.2 times what the largest statistic over months asks for, of a fall in the seventh of nine."""
+    rng = np.random.default_rng(0)
+    theory = LOGS.asked_of_a_search(9, 6, 0.02 if sudden else 0.05, sudden=sudden)
+    named = LOGS.searched(np.where(np.arange(9) < 6, 0.9, 0.85), round(1.2 * theory), 200, rng)
+    assert named[sudden] >= 0.8
+    assert LOGS.searched(np.full(9, 0.9), 1000, 50, rng)[sudden] <= 0.1
 
 
 @pytest.mark.shared(twin="tests/eval/test_service_log.py::test_rows_in_any_order_and_form_say_the_same")
