@@ -223,7 +223,7 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
 
 
 def _never_labelled(log: Log, most: int = 5) -> list[str]:
-    size = len(log.classes)
-    answers, labels = (np.bincount(of, minlength=size) for of in (log.prediction, log.label[log.label != NONE]))
-    names = [log.classes[c] for c in np.flatnonzero((answers > 0) & (labels == 0)).tolist()]
+    answered, labelled = (np.zeros(len(log.classes) + 1, bool) for _ in range(2))  # the last one: `NONE`
+    answered[log.prediction], labelled[log.label] = True, True
+    names = [log.classes[c] for c in np.flatnonzero((answered & ~labelled)[:-1]).tolist()]
     return [*names[:most], f"and {len(names) - most} more"] if len(names) > most else names

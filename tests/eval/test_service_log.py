@@ -223,6 +223,7 @@ def test_a_fall_at_once_is_a_break_and_no_slope() -> None:
     ("change", "words"),
     [
         (lambda rows: [row | {"time": None} for row in rows], "None of 7,000 rows has a time"),
+        (lambda rows: pd.DataFrame(rows)[:0], "None of 0 rows has a time"),
         (lambda rows: [row | {"label": None} for row in rows], "No version has 10 labels in a complete period"),
         (lambda rows: [row | {"score": 87.0} for row in rows], "7,000 scores lie outside 0 … 1, the first is 87"),
         (lambda rows: [row | {"time": 20260101 + k % 28} for k, row in enumerate(rows)], "looks like days, YYYYMMDD"),
@@ -230,7 +231,7 @@ def test_a_fall_at_once_is_a_break_and_no_slope() -> None:
         (lambda rows: [{k: v for k, v in row.items() if k != "version"} for row in rows], "has no column 'version'"),
     ],
 )  # fmt: skip
-def test_bad_logs_get_one_sentence(change: Callable[[Rows], Rows], words: str) -> None:
+def test_bad_logs_get_one_sentence(change: Callable[[Rows], Any], words: str) -> None:
     with pytest.raises(DriftlineError, match=words):
         aged(change(example()))
 
@@ -293,7 +294,10 @@ def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp
     assert json.loads(done.stdout)["alarm"]["crossed"] is True
     page = (tmp_path / "page/index.html").read_text()
     assert "A version <strong>loses 3.6 points a month</strong> (2.6 to 4.7)" in page
-    assert "Each later point adds the mean change of those versions that were also tested at its age: 1 to 2 versions." in page
+    assert (
+        "Each later point adds the mean change of those versions that were also tested at its age: 1 to 2 versions."
+        in page
+    )
     assert len(list((tmp_path / "read").iterdir())) == 1
     assert 'driftline_accuracy{version="v2",bound="value"} 0.82' in (tmp_path / "age.prom").read_text()
     assert (

@@ -109,8 +109,8 @@ def _by_age(aged: Aged) -> Figure | None:
     if first > 1:
         fewest, most = int(later.min()), counted(int(later.max()), "version")
         caption += (
-            f" The first point is the mean of {first} versions. Each later point adds the mean change of those versions "
-            f"that were also tested at its age: {most if fewest == later.max() else f'{fewest} to {most}'}."
+            f" The first point is the mean of {first} versions. Each later point adds the mean change of those "
+            f"versions that were also tested at its age: {most if fewest == later.max() else f'{fewest} to {most}'}."
         )
     else:
         caption += " One version was tested at the first age: the curve shows only that version."
