@@ -302,15 +302,6 @@ def one_form(forms: set[int], what: str) -> None:
         raise BadInput(f"Times of {what} are written {ways}.", "Expected one form.", "Give all a zone.")
 
 
-def _keys(log: Log) -> npt.NDArray[np.uint64]:
-    """(N,) of an id and a version."""
-    key = log.version.astype(np.uint64)
-    with np.errstate(over="ignore"):
-        key *= SPREAD
-    key ^= log.id
-    return key
-
-
 def _repeats(key: npt.NDArray[np.uint64]) -> bool:
     key.sort()
     return bool((key[1:] == key[:-1]).any())
@@ -318,7 +309,9 @@ def _repeats(key: npt.NDArray[np.uint64]) -> bool:
 
 def _last_of_each(log: Log) -> None:
     """Keep the last row of each id and version."""
-    key = _keys(log)
+    key = log.version.astype(np.uint64)
+    key *= SPREAD
+    key ^= log.id
     with ThreadPoolExecutor() as pool:
         if not any(pool.map(_repeats, (key[key < MIDDLE], key[key >= MIDDLE]))):
             return
