@@ -67,7 +67,7 @@ class Store:
 
 
 def _save(path: Path, columns: Columns) -> None:
-    about = json.dumps({"texts": columns.texts, "forms": columns.forms}).encode()
+    about = json.dumps({"roles": sorted(columns.of), "texts": columns.texts, "forms": columns.forms}).encode()
     arrays: dict[str, Any] = {role: values.astype(_narrow(values)) for role, values in columns.of.items()}
     with writing(path) as file:
         np.savez(file, **arrays | {ABOUT: np.frombuffer(about, np.uint8)})
@@ -83,6 +83,6 @@ def _loaded(path: Path) -> Columns | None:
     try:
         of = read_arrays(path, "")
         about = json.loads(of.pop(ABOUT).tobytes())
-        return Columns(of, about["texts"], about["forms"])
+        return Columns(of, about["texts"], about["forms"]) if sorted(of) == about["roles"] else None
     except (MissingFile, BadInput, KeyError, ValueError):
         return None

@@ -147,7 +147,7 @@ def _asked(
     aged: Aged, logs: list[Path], columns: dict[str, str], out: Path, count: int
 ) -> tuple[dict[str, Any], list[str]]:
     """What --ask wrote, and lines about it."""
-    from driftline.eval.service_log.asking import drawn, rows_of
+    from driftline.eval.service_log.unlabelled.asking import drawn, rows_of
     from driftline.pipelines.annotation.log_question import write_question
 
     rows = list(rows_of(logs, columns, drawn(aged.source, aged.cells, count)).values())

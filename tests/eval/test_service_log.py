@@ -33,7 +33,7 @@ from driftline.eval.service_log.cells import wilson
 from driftline.eval.service_log.reading import read_log
 from driftline.eval.service_log.store import Columns, Store
 from driftline.eval.service_log.trend import line
-from driftline.eval.service_log.unlabelled import calibration
+from driftline.eval.service_log.unlabelled.estimates import calibration
 from driftline.stream_builder.stream import Stream
 
 ACCURACY = {"v1": {1: 0.90, 2: 0.87, 3: 0.84, 4: 0.78}, "v2": {4: 0.88, 5: 0.85, 6: 0.82}}
