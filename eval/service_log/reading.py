@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +44,6 @@ CLASS_OF = {"prediction": "class", "label": "class"}
 EMPTY = np.zeros(0, np.int64)
 YEAR = 365 * 86_400
 TEXTS = ("version", "prediction", "label", "group")
-MIDDLE = np.uint64(1 << 63)
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # numbers of versions over 64 bits
 
 
@@ -302,19 +300,21 @@ def one_form(forms: set[int], what: str) -> None:
         raise BadInput(f"Times of {what} are written {ways}.", "Expected one form.", "Give all a zone.")
 
 
-def _repeats(key: npt.NDArray[np.uint64]) -> bool:
-    key.sort()
-    return bool((key[1:] == key[:-1]).any())
+def _keys(log: Log) -> npt.NDArray[np.uint64]:
+    """(N,) of an id and a version."""
+    key = log.version.astype(np.uint64)
+    key *= SPREAD
+    key ^= log.id
+    return key
 
 
 def _last_of_each(log: Log) -> None:
     """Keep the last row of each id and version."""
-    key = log.version.astype(np.uint64)
-    key *= SPREAD
-    key ^= log.id
-    with ThreadPoolExecutor() as pool:
-        if not any(pool.map(_repeats, (key[key < MIDDLE], key[key >= MIDDLE]))):
-            return
+    key = _keys(log)
+    key.sort()  # in place: a log of 10⁷ rows is large
+    if not (key[1:] == key[:-1]).any():
+        return
+    key = _keys(log)
     order = np.argsort(key, kind="stable")
     last = np.ones(len(key), bool)
     last[order[:-1]] = key[order[1:]] != key[order[:-1]]
