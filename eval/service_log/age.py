@@ -13,7 +13,6 @@ import numpy as np
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
-from driftline.eval.service_log.audit import Audit, audit_of
 from driftline.eval.service_log.causes import Split, split
 from driftline.eval.service_log.cells import DENSE, LEAST, Cells, cells_of, rows_of_cells
 from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
@@ -22,7 +21,8 @@ from driftline.eval.service_log.parts import Confidence, Part, confidence_of, pa
 from driftline.eval.service_log.periods import DAY, Periods, periods_of
 from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log, read_log
 from driftline.eval.service_log.trend import Break, Decay, Line, break_of, decay, line
-from driftline.eval.service_log.unlabelled import Estimates, estimates
+from driftline.eval.service_log.unlabelled.audit import Audit, audit_of
+from driftline.eval.service_log.unlabelled.estimates import Estimates, estimates
 from driftline.eval.service_log.versions import Version, read_versions
 
 UNITS = ("year", "month", "week", "day")
@@ -223,7 +223,7 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
 
 
 def _never_labelled(log: Log, most: int = 5) -> list[str]:
-    size = len(log.classes)
-    answers, labels = (np.bincount(of, minlength=size) for of in (log.prediction, log.label[log.label != NONE]))
-    names = [log.classes[c] for c in np.flatnonzero((answers > 0) & (labels == 0)).tolist()]
+    answered, labelled = (np.zeros(len(log.classes) + 1, bool) for _ in range(2))  # the last one: `NONE`
+    answered[log.prediction], labelled[log.label] = True, True
+    names = [log.classes[c] for c in np.flatnonzero((answered & ~labelled)[:-1]).tolist()]
     return [*names[:most], f"and {len(names) - most} more"] if len(names) > most else names

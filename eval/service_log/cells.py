@@ -138,7 +138,7 @@ def _accuracy(
     plain = _share(right, n), n.astype(np.float64), False
     if (n == rows).all() or not n.any() or size * classes > DENSE:
         return plain
-    key = of.astype(np.int64) * classes + log.prediction
+    key = of * np.int32(classes) + log.prediction
     counts = [np.bincount(key[chosen], minlength=size * classes).reshape(size, classes)
               for chosen in (slice(None), labelled, hit)]  # fmt: skip
     if not _unequal(counts[0][n > 0].sum(0), counts[1][n > 0].sum(0)):

@@ -129,13 +129,13 @@ def text(column: str, kind: str) -> str:
 
 
 def number(column: str) -> str:
-    """SQL of a cell as a number; NULL if it is none."""
-    return f"try_cast({quoted(column)} AS DOUBLE)"
+    """SQL of a cell as a number; NaN if it is none."""
+    return f"coalesce(try_cast({quoted(column)} AS DOUBLE), 'nan'::DOUBLE)"
 
 
-def truth(column: str) -> str:
-    """SQL of a cell as true or false; NULL if it is neither."""
-    return f"try_cast({quoted(column)} AS BOOLEAN)"
+def truth(column: str, otherwise: bool) -> str:
+    """SQL of a cell as 1 for true, 0 for false, or otherwise."""
+    return f"coalesce(try_cast({quoted(column)} AS BOOLEAN), {otherwise})::TINYINT"
 
 
 def seconds(column: str, kind: str) -> tuple[str, str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from driftline.eval.service_log.asking import rows_of
 from driftline.eval.service_log.cells import Cells, Ints
 from driftline.eval.service_log.reading import NONE, Log
+from driftline.eval.service_log.unlabelled.asking import rows_of
 
 SHOWN = 12
 

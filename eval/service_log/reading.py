@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,13 +55,13 @@ class Names:
 
     def codes(self, column: pa.Array) -> npt.NDArray[np.int32]:
         """(N,) the number of each text; `NONE`: no text."""
-        coded = column.dictionary_encode()
-        here = self.places(coded.dictionary.to_pylist())
-        return here[coded.indices.fill_null(NONE).to_numpy(zero_copy_only=False)]
+        coded = column.dictionary_encode("encode")
+        return self.places(coded.dictionary.to_pylist())[np.from_dlpack(coded.indices)]
 
-    def places(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
+    def places(self, texts: Sequence[str | None]) -> npt.NDArray[np.int32]:
         """(n + 1,) the number of each text; behind them `NONE`."""
-        return np.array([*(self.number.setdefault(text, len(self.number)) for text in texts), NONE], np.int32)
+        places = (NONE if text is None else self.number.setdefault(text, len(self.number)) for text in texts)
+        return np.array([*places, NONE], np.int32)
 
     def in_order(self) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The texts, sorted, and the place of each number; behind them that of `NONE`. So the order of rows decides
@@ -212,11 +211,11 @@ def _table(
 def _columns(
     source: Any, what: str, columns: Mapping[str, str], roles: Sequence[str], needed: Sequence[str]
 ) -> Columns:  # fmt: skip
-    names: dict[str, Names] = defaultdict(Names)
     forms: set[int] = set()
     with opened(source, what) as (relation, _):
         kinds = kinds_of(relation)
         of = named(relation.columns, columns, roles, needed, what)
+        names = {CLASS_OF.get(role, role): Names() for role in TEXTS if role in of}
         parts: dict[str, list[Any]] = {role: [] for role in of}
         for batch in relation.project(", ".join(_selected(of, kinds))).to_arrow_reader(BATCH):
             for role in of:
@@ -232,28 +231,25 @@ def _selected(of: Mapping[str, str], kinds: Mapping[str, str]) -> Iterator[str]:
         kind = kinds[column]
         if role in TIMES:
             value, form = seconds(column, kind)
-            yield f"{value} AS {role}, {form} AS {role}_form"
+            yield f"coalesce({value}, 'nan'::DOUBLE) AS {role}, coalesce({form}, {NONE})::TINYINT AS {role}_form"
         elif role == "id":
             yield f"coalesce(hash({text(column, kind)}), 0) AS id"
         elif role in TEXTS:
             yield f"{text(column, kind)} AS {quoted(role)}"
         else:
-            yield f"{(number if role == 'score' else truth)(column)} AS {role}"
+            yield f"{number(column) if role == 'score' else truth(column, TRUTHS[role])} AS {role}"
 
 
 def _values(batch: pa.RecordBatch, role: str, names: Mapping[str, Names], what: str) -> Any:
     """(N,) of one batch; of a time, its numbers and forms."""
-    column = batch[role]
-    if role in TIMES:
-        forms = batch[f"{role}_form"].fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int8)
-        return np.array(column.fill_null(math.nan)), forms  # a copy: a view would hold the whole batch
     if role in TEXTS:
-        return names[CLASS_OF.get(role, role)].codes(column)
-    if role == "id":
-        return np.array(column)
-    if role in TRUTHS:
-        return np.array(column.fill_null(TRUTHS[role]))
-    score = column.fill_null(math.nan).to_numpy(zero_copy_only=False).astype(np.float32)
+        return names[CLASS_OF.get(role, role)].codes(batch[role])
+    column = np.from_dlpack(batch[role]).copy()  # a view would hold the whole batch; `to_numpy` imports pandas
+    if role in TIMES:
+        return column, np.from_dlpack(batch[f"{role}_form"]).copy()
+    if role != "score":
+        return column.astype(bool) if role in TRUTHS else column
+    score = column.astype(np.float32)
     with np.errstate(invalid="ignore"):
         wrong = (score < 0) | (score > 1)
     if wrong.any():
@@ -307,8 +303,7 @@ def one_form(forms: set[int], what: str) -> None:
 def _keys(log: Log) -> npt.NDArray[np.uint64]:
     """(N,) of an id and a version."""
     key = log.version.astype(np.uint64)
-    with np.errstate(over="ignore"):
-        key *= SPREAD
+    key *= SPREAD
     key ^= log.id
     return key
 
@@ -316,7 +311,7 @@ def _keys(log: Log) -> npt.NDArray[np.uint64]:
 def _last_of_each(log: Log) -> None:
     """Keep the last row of each id and version."""
     key = _keys(log)
-    key.sort()
+    key.sort()  # in place: a log of 10⁷ rows is large
     if not (key[1:] == key[:-1]).any():
         return
     key = _keys(log)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file, sweep, writing
+from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.files.digests import code_of
 from driftline.curate.core.files.walk import stamp_of
+from driftline.curate.core.outside.arrays import read_arrays
 
 PREFIX, ABOUT, KEY = "age-read-", "about", 32  # digits of a key
 CODES = np.int32
@@ -67,10 +67,10 @@ class Store:
 
 
 def _save(path: Path, columns: Columns) -> None:
-    about = json.dumps({"texts": columns.texts, "forms": columns.forms}).encode()
-    arrays = {role: values.astype(_narrow(values)) for role, values in columns.of.items()}
+    about = json.dumps({"roles": sorted(columns.of), "texts": columns.texts, "forms": columns.forms}).encode()
+    arrays: dict[str, Any] = {role: values.astype(_narrow(values)) for role, values in columns.of.items()}
     with writing(path) as file:
-        np.savez(file, **arrays, **{ABOUT: np.frombuffer(about, np.uint8)})
+        np.savez(file, **arrays | {ABOUT: np.frombuffer(about, np.uint8)})
 
 
 def _narrow(values: npt.NDArray[Any]) -> np.dtype[Any]:
@@ -81,9 +81,8 @@ def _narrow(values: npt.NDArray[Any]) -> np.dtype[Any]:
 def _loaded(path: Path) -> Columns | None:
     """None: there is none, or it is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            of = {role: arrays[role] for role in arrays.files}
+        of = read_arrays(path, "")
         about = json.loads(of.pop(ABOUT).tobytes())
-        return Columns(of, about["texts"], about["forms"])
-    except (OSError, EOFError, KeyError, ValueError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error):
+        return Columns(of, about["texts"], about["forms"]) if sorted(of) == about["roles"] else None
+    except (MissingFile, BadInput, KeyError, ValueError):
         return None

@@ -42,6 +42,13 @@ Alarm = Annotated[
 Metrics = Annotated[
     Path | None, option("--metrics", "FILE", "Numbers for Prometheus' text file collector, ends with .prom.")
 ]
+Ask = Annotated[
+    int | None, option("--ask", "N", "Draw N predictions of the last period to label, into PAGE's folder.", min=1)
+]
+Runs = Annotated[Path | None, option("--runs", "DIR", "Write each version as a run, which compare and report read.")]
+Store = Annotated[
+    Path | None, option("--store", "DIR", "Keep here what was read of each file: only new files are read.")
+]
 
 
 @command(age_app, "age", "driftline age log.parquet --versions versions.csv --out page", panel="Evaluate")
@@ -67,16 +74,10 @@ def age(
     ] = None,
     alarm: Alarm = None,
     metrics: Metrics = None,
-    ask: Annotated[
-        int | None, option("--ask", "N", "Draw N predictions of the last period to label, into PAGE's folder.", min=1)
-    ] = None,
-    runs: Annotated[
-        Path | None, option("--runs", "DIR", "Write each version as a run, which compare and report read.")
-    ] = None,
+    ask: Ask = None,
+    runs: Runs = None,
     title: Annotated[str, option("--title", None, "Title of the page.")] = "",
-    store: Annotated[
-        Path | None, option("--store", "DIR", "Keep here what was read of each file: only new files are read.")
-    ] = None,
+    store: Store = None,
     as_json: Json = False,
 ) -> None:
     """Say how fast a model in service ages, from its log.
@@ -146,7 +147,7 @@ def _asked(
     aged: Aged, logs: list[Path], columns: dict[str, str], out: Path, count: int
 ) -> tuple[dict[str, Any], list[str]]:
     """What --ask wrote, and lines about it."""
-    from driftline.eval.service_log.asking import drawn, rows_of
+    from driftline.eval.service_log.unlabelled.asking import drawn, rows_of
     from driftline.pipelines.annotation.log_question import write_question
 
     rows = list(rows_of(logs, columns, drawn(aged.source, aged.cells, count)).values())

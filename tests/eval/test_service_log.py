@@ -34,7 +34,7 @@ from driftline.eval.service_log.forecast import Ahead, forecast
 from driftline.eval.service_log.reading import read_log
 from driftline.eval.service_log.store import Columns, Store
 from driftline.eval.service_log.trend import line
-from driftline.eval.service_log.unlabelled import calibration
+from driftline.eval.service_log.unlabelled.estimates import calibration
 from driftline.stream_builder.stream import Stream
 
 ACCURACY = {"v1": {1: 0.90, 2: 0.87, 3: 0.84, 4: 0.78}, "v2": {4: 0.88, 5: 0.85, 6: 0.82}}
@@ -225,6 +225,7 @@ def test_a_fall_at_once_is_a_break_and_no_slope() -> None:
     ("change", "words"),
     [
         (lambda rows: [row | {"time": None} for row in rows], "None of 7,000 rows has a time"),
+        (lambda rows: pd.DataFrame(rows)[:0], "None of 0 rows has a time"),
         (lambda rows: [row | {"label": None} for row in rows], "No version has 10 labels in a complete period"),
         (lambda rows: [row | {"score": 87.0} for row in rows], "7,000 scores lie outside 0 … 1, the first is 87"),
         (lambda rows: [row | {"time": 20260101 + k % 28} for k, row in enumerate(rows)], "looks like days, YYYYMMDD"),
@@ -232,7 +233,7 @@ def test_a_fall_at_once_is_a_break_and_no_slope() -> None:
         (lambda rows: [{k: v for k, v in row.items() if k != "version"} for row in rows], "has no column 'version'"),
     ],
 )  # fmt: skip
-def test_bad_logs_get_one_sentence(change: Callable[[Rows], Rows], words: str) -> None:
+def test_bad_logs_get_one_sentence(change: Callable[[Rows], Any], words: str) -> None:
     with pytest.raises(DriftlineError, match=words):
         aged(change(example()))
 

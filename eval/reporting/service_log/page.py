@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from driftline.curate.core.atomic_io import write_json, write_text
 from driftline.eval.plotting.charts import Figure, Section, lines
@@ -99,21 +100,22 @@ def _by_age(aged: Aged) -> Figure | None:
     decay = aged.decay
     if len(decay.lags) < 2:
         return None
-    name = "all versions"
+    unit, first, later = of_period(aged), int(decay.versions[0]), decay.versions[1:]
+    youngest = aged.cells.version[aged.cells.usable & (aged.cells.lag == decay.lags[0])]
+    name = "all versions" if first > 1 else aged.versions[int(youngest[0])].name
     picture = lines(
-        {name: (decay.lags.tolist(), decay.accuracy.tolist())}, f"{of_period(aged)}s since the training data ends",
+        {name: (decay.lags.tolist(), decay.accuracy.tolist())}, f"{unit}s since the training data ends",
         bands={name: (decay.low.tolist(), decay.high.tolist())}, from_zero=False, dots=True,
     )  # fmt: skip
-    unit, first, later = of_period(aged), int(decay.versions[0]), decay.versions[1:]
     caption = f"Accuracy in per cent at each age, with 95 % intervals over labels and {unit}s."
     if first > 1:
         fewest, most = int(later.min()), counted(int(later.max()), "version")
         caption += (
-            f" The first point is the mean of {first} versions. Each later point adds the mean change of those versions "
-            f"that were also tested at its age: {most if fewest == later.max() else f'{fewest} to {most}'}."
+            f" The first point is the mean of {first} versions. Each later point adds the mean change of those "
+            f"versions that were also tested at its age: {most if fewest == later.max() else f'{fewest} to {most}'}."
         )
     else:
-        caption += " One version was tested at the first age: the curve shows only that version."
+        caption += f" Only {name} was tested at the first age: the curve shows that version."
     return Figure("Accuracy by age", caption, picture)
 
 
@@ -221,9 +223,10 @@ def _confidence(aged: Aged) -> Section | None:
 def _unlabelled(aged: Aged) -> Section:
     ages = sorted({age for by in aged.estimates.error.values() for age in by})
     rows: list[list[Any]] = []
+    silent: dict[str, list[str]] = {}
     for method, name in NAMES.items():
         if why := aged.estimates.silent.get(method):
-            rows.append([name, why, *["–"] * min(len(ages), HORIZON)])
+            silent.setdefault(why, []).append(name)
             continue
         by = aged.estimates.error[method]
         gaps = np.flatnonzero(~aged.cells.usable & (aged.cells.lag >= 0) & np.isfinite(aged.estimates.value[method]))
@@ -238,7 +241,9 @@ def _unlabelled(aged: Aged) -> Section:
         "error in points on later periods of this log whose labels are here. All of them are blind to a change of what "
         "a class looks like, which is what ageing mostly is: trust none beyond its past error."
     )
-    return Section("unlabelled", "Without labels", table(heads, rows) + render("soft", note), folded=True)
+    reasons = [render("soft", f"No estimate by {', '.join(names)}: {why}.") for why, names in silent.items()]
+    html = Markup("").join([table(heads, rows), *reasons, render("soft", note)])
+    return Section("unlabelled", "Without labels", html, folded=True)
 
 
 def _settle(aged: Aged) -> Section:

@@ -38,6 +38,8 @@ def ends(low: float, high: float, signed: bool = False) -> str:
     >>> ends(0.753, 0.805), ends(-0.02, 0.01, signed=True)
     ('75.3 to 80.5', '−2.0 to +1.0')
     """
+    if math.isnan(low):
+        return "no interval"
     return " to ".join((points if signed else share)(end) for end in (low, high))
 
 

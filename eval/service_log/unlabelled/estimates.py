@@ -19,8 +19,8 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.protocols.adaptation.estimates import atc, doc, gde
 from driftline.eval.scoring.bands import Floats
 from driftline.eval.service_log.cells import Cells
-from driftline.eval.service_log.class_scores import mlls, without
 from driftline.eval.service_log.reading import NONE, Log
+from driftline.eval.service_log.unlabelled.class_scores import mlls, without
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
