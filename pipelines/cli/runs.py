@@ -191,8 +191,8 @@ def plan_(
 ) -> None:
     """Show what a run would do and need; change nothing.
 
-    Photos, buckets, candidates, disk, time, answers of people and their cost, the model, the network, what is reused,
-    and problems: with problems the exit code is 1.
+    Photos, buckets, candidates, disk, estimated time, answers of people, their cost and what they let the run publish,
+    the model, the network, what is reused, and problems: with problems the exit code is 1.
     """
     planned(directory, until, start, sets, nodes, usd_per_hour, as_json)
 
