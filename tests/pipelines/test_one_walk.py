@@ -16,6 +16,7 @@ from support.living import Town, context, counted
 
 from driftline.curate.core.atomic_io import read_json, sha256_file
 from driftline.curate.core.files import digests
+from driftline.curate.fetch import job
 from driftline.curate.sources.folder import Folder
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run, status
@@ -95,3 +96,13 @@ def test_files_that_the_store_has_are_not_read_for_their_digests(
     assert listed == {name: sha256_file(fetched / name) for name in listed}
     assert "00000.tar" in listed
     assert not [name for name in read if name.endswith(".tar")]
+
+
+def test_a_part_of_the_table_is_read_once_for_all_its_shards(tmp_path: Path) -> None:
+    town = Town(tmp_path / "town", 60)
+    folder = town.run(tmp_path / "run", 60)
+    before = job._read.cache_info().misses
+    with counted(town):
+        run(context(folder), until="fetch")
+    assert len(list(folder_of(folder, "fetch").glob("[0-9]*.tar"))) > 1
+    assert job._read.cache_info().misses == before + 1
