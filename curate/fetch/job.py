@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,7 +60,12 @@ class Shard:
 
     def rows(self, columns: list[str] = COLUMNS) -> pa.Table:
         """Its rows of the table."""
-        tables = [
-            pq.read_table(path, columns=columns).select(columns).slice(first, n) for path, first, n in self.pieces
-        ]
-        return pa.concat_tables(tables)
+        parts = [(path, path.stat()) for path, _, _ in self.pieces]
+        tables = [_read(path, tuple(columns), facts.st_ino, facts.st_mtime_ns) for path, facts in parts]
+        return pa.concat_tables([t.slice(first, n) for t, (_, first, n) in zip(tables, self.pieces, strict=True)])
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, columns: tuple[str, ...], inode: int, changed: int) -> pa.Table:
+    """A part, of which the next shards are, too: it is read once."""
+    return pq.read_table(path, columns=[*columns]).select(columns)

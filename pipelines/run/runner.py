@@ -126,7 +126,7 @@ def run(
         for stage in stages:
             try:
                 _run_one(stage, todo.get(stage.name), yes)
-                look_again()  # it may have worked for hours
+                look_again()  # hours later, and what was seen of many photos is large
             except Waiting as waiting:
                 because = str(waiting)
                 run_log.write("waiting", stage=stage.name, because=because)

@@ -85,12 +85,12 @@ def full_digests(paths: Sequence[Path], memory: Path, in_part: Sequence[str] = (
 
 @once
 def _folder_digest(folder: Path, memory: Path, in_part: tuple[str, ...]) -> str:
-    place, files = str(folder.absolute()), _files(folder)
-    mark = joined([stamp for _, stamp in files.values()], *files, *in_part)
+    place, stamps = str(folder.absolute()), {name: entry.stamp for name, entry in walk(folder).items() if entry.stamp}
+    mark = joined(stamps.values(), *stamps, *in_part)
     if (whole := recall(memory, "digests", [(place, mark)]).get(place)) is not None:
         return whole
-    digests = _digests(list(files.values()), memory, in_part)
-    digest = fingerprint([(name, digests[file]) for name, (file, _) in files.items()])
+    digests = _digests([(f"{place}{os.sep}{name}", stamp) for name, stamp in stamps.items()], memory, in_part)
+    digest = fingerprint([(name, digests[f"{place}{os.sep}{name}"]) for name in stamps])
     keep(memory, "digests", [(place, mark, digest)])
     return digest
 
@@ -109,12 +109,6 @@ def _digests(places: Sequence[tuple[str, str]], memory: Path, in_part: Sequence[
 def full_digest(path: Path, memory: Path) -> str:
     """The same of one file or folder."""
     return full_digests([path], memory)[0]
-
-
-def _files(folder: Path) -> dict[str, tuple[str, str]]:
-    """Name of each file below a folder → (absolute path, stamp), in order."""
-    root = str(folder.absolute())
-    return {n: (f"{root}{os.sep}{n}", entry.stamp) for n, entry in walk(folder).items() if entry.stamp}
 
 
 def _digest_of(file: str, in_part: Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 _SEEN: ContextVar[dict[Any, Any] | None] = ContextVar("seen", default=None)
 
 
