@@ -293,7 +293,10 @@ def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp
     assert json.loads(done.stdout)["alarm"]["crossed"] is True
     page = (tmp_path / "page/index.html").read_text()
     assert "A version <strong>loses 3.6 points a month</strong> (2.6 to 4.7)" in page
-    assert "Each later point adds the mean change of those versions that were also tested at its age: 1 to 2 versions." in page
+    assert (
+        "Each later point adds the mean change of those versions that were also tested at its age: 1 to 2 versions."
+        in page
+    )
     assert len(list((tmp_path / "read").iterdir())) == 1
     assert 'driftline_accuracy{version="v2",bound="value"} 0.82' in (tmp_path / "age.prom").read_text()
     assert (
