@@ -33,7 +33,7 @@ class Journal(ABC):
             try:
                 value = json_value(line)
                 if not isinstance(value, dict):
-                    raise TypeError
+                    raise TypeError(value)
                 if number > 1:
                     self.take(value)
             except (ValueError, KeyError, TypeError, RecursionError):

@@ -44,6 +44,8 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: N
         source = f" of the source {values['collection']['source']}" if of_source else ""
         hint = f" Did you mean {OLD[key]!r}?" if key in OLD else _did_you_mean(where[-1], names)
         return f"{place}: unknown key {str(where[-1])!r}{source}.{hint} {available(str(where[-1]), names)}"
+    if kind == "invalid_key":
+        return f"{place}: this key is no text. Expected the name of a section or a setting."
     error = str(problem.get("ctx", {}).get("error", "")).rstrip(".")
     if kind == "unknown_name":
         return f"{place}: {error}."

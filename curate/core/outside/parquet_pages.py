@@ -26,6 +26,9 @@ INT = rb"\x15[\x80-\xff]{0,4}[\0-\x7f]"  # the next field of a structure
 READ = rb"\x15([\x80-\xff]{0,4}[\0-\x7f])"
 USUAL = re.compile(rb"\x15\0%b%b(?:\x2c|%b\x1c)%b%b%b%b" % (READ, READ, INT, READ, READ, INT, INT))
 """a data page of version 1, with or without a checksum, up to its statistics"""
+BOOLEANS = {*range(0x11, 256, 16), *range(0x12, 256, 16)}  # first bytes of fields
+LONGS = {*range(0x16, 256, 16)}
+BYTES = {*range(0x18, 256, 16)}
 
 
 def _structure(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
@@ -177,17 +180,18 @@ def _usual_header(data: bytes) -> tuple[dict[int, Any], int] | None:
     if usual is None:
         return None
     at = usual.end()
-    if data[at] == 0x1C:  # statistics: bytes, numbers of 64 bits, booleans
+    if data[at] == 0x1C:  # statistics
         at += 1
         while head := data[at]:
-            kind = head & 15
-            if head < 16 or kind not in (1, 2, 6, 8) or (kind == 8 and data[at + 1] > 127):
-                return None
-            at += 2 + data[at + 1] if kind == 8 else 1
-            if kind == 6:
+            at += 1
+            if head in BYTES and data[at] < 128:
+                at += 1 + data[at]
+            elif head in LONGS:
                 while data[at] > 127:
                     at += 1
                 at += 1
+            elif head not in BOOLEANS:
+                return None
         at += 1
     if data[at] or data[at + 1]:
         return None
