@@ -12,15 +12,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+from support import children
 from support.helpers import drifting
 
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system.calls import collect_rarely
+from driftline.eval.leaderboard import isolation
 from driftline.pipelines.demo.journey import QUICK, demo
 from driftline.stream_builder.stream import Stream
 
@@ -104,6 +107,12 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not (made / "demo" / "demo.json").is_file():  # written last
             demo(made / "demo", QUICK, RunLog(quiet=True), workers=1)
     return Path(shutil.copytree(made / "demo", tmp_path_factory.mktemp("journey") / "demo"))
+
+
+@pytest.fixture
+def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submissions are read and repeated by forks; eval/test_isolation.py and all commands start whole processes."""
+    monkeypatch.setattr(isolation, "subprocess", SimpleNamespace(run=children.run, DEVNULL=None))
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ NEEDED = (
     "driftline.curate.release.format",
     "driftline.stream_builder.builders.shift_sequence",
     "driftline.eval.run",
+    "driftline.eval.leaderboard.verification",
     "driftline.eval.reporting.report",
     "driftline.eval.protocols.seq_to_final.protocol",
 )
