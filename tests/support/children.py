@@ -11,9 +11,9 @@ from typing import Any
 from support.forks import Running
 
 
-def run(_: object, input: bytes, cwd: str, env: Mapping[str, str], **__: object) -> None:
+def run(_: object, *, cwd: str, env: Mapping[str, str], **more: Any) -> None:
     """In place of `subprocess.run` in `driftline.eval.leaderboard.isolation`."""
-    Running(_child, json.loads(input), cwd, dict(env)).wait()
+    Running(_child, json.loads(more["input"]), cwd, dict(env)).wait()
 
 
 def _child(asked: dict[str, Any], folder: str, environment: Mapping[str, str]) -> None:

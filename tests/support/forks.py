@@ -109,10 +109,12 @@ def serve(place: str) -> None:
         os.unlink(own)
     print("listening", flush=True)
     gc.disable()
-    sys.modules["wandb"] = None  # type: ignore[assignment] # timm would import it, and does without
+    needless = ("wandb", "transformers")  # timm and open_clip would import them, and do without: two seconds
+    sys.modules.update(dict.fromkeys(needless))  # type: ignore[arg-type]
     for name in NEEDED:
         import_module(name)
-    del sys.modules["wandb"]
+    for name in needless:
+        del sys.modules[name]
     gc.freeze()  # what the imports made stays: to look at it would copy all of it into each process
     gc.enable()
     fork = multiprocessing.get_context("fork")
