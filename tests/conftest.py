@@ -62,13 +62,24 @@ def _scripts_import_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONSAFEPATH")
 
 
-# CPU seconds of the longest files, most first (pytest --durations=0). Those that share a journey stand apart.
+# Files of the most seconds, most first (pytest --durations=0). The first three share nothing; others wait for the journey.
 LONGEST = (
-    "test_usda.py",
-    "test_docs.py",
-    "test_wheel.py",
-    "test_manual.py",
-    "test_journey_script.py",
+    "tests/test_docs.py",
+    "tests/test_wheel.py",
+    "tests/test_usda.py",
+    "tests/contracts/test_protocols.py",
+    "tests/contracts/test_settings.py",
+    "tests/eval/test_learning_rates.py",
+    "tests/test_recipes.py",
+    "tests/eval/test_near_future.py",
+    "tests/pipelines/test_kill.py",
+    "tests/papers/test_seq_to_final.py",
+    "tests/eval/test_own_code.py",
+    "tests/eval/test_submission.py",
+    "tests/eval/test_finetuning.py",
+    "tests/eval/test_finetuning_analysis.py",
+    "tests/test_manual.py",
+    "tests/test_journey_script.py",
 )
 
 
@@ -76,8 +87,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, then files with slow tests: begun last, one would keep one worker busy while the other
     has nothing."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    rank = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), item.path not in slow))
+    rank = {Path(__file__).parents[1] / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (rank.get(item.path, len(rank)), item.path not in slow))
 
 
 def pytest_collection_finish() -> None:
