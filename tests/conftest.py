@@ -62,7 +62,7 @@ def _scripts_import_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONSAFEPATH")
 
 
-# Files of the most seconds, most first (pytest --durations=0). The first three share nothing; others wait for the journey.
+# Files of the most seconds, most first (pytest --durations=0). Of the first three, one alone needs the journey.
 LONGEST = (
     "tests/test_docs.py",
     "tests/test_wheel.py",
