@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import typer.main
@@ -122,8 +121,8 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Submissions are read and repeated by forks; eval/test_isolation.py and all commands start whole processes."""
-    monkeypatch.setattr(isolation, "subprocess", SimpleNamespace(run=children.run, DEVNULL=None))
+    """Submissions are read and repeated by forks."""
+    monkeypatch.setattr(isolation, "subprocess", children.IN_PLACE)
 
 
 @pytest.fixture

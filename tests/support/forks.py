@@ -97,6 +97,8 @@ def _connected() -> Connection:
 
 def serve(place: str) -> None:
     """Fork a process for each request, until nobody is connected. Where another server listens, nothing is done."""
+    global PLACE  # forks ask here, too
+    PLACE = Path(place)
     own = f"{place}{os.getpid()}"
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(own)
