@@ -112,7 +112,7 @@ BOUNDED = {  # file or folder → why it may: its own limits, or only files that
     "eval/leaderboard/served.py": "what our own process hands over",
     **dict.fromkeys(
         ("curate/embedding", "curate/fetch", "curate/metadata/filtering.py",
-         "curate/metadata/released_ids.py", "curate/pretrain", "curate/release/composing/permitted.py",
+         "curate/metadata/released_ids.py", "curate/pretrain", "curate/release/composing",
          "curate/release/compose.py", "curate/release/packing.py", "curate/retrieval", "curate/sources/inaturalist.py",
          "pipelines/annotation",
          "pipelines/browse/vectors.py", "pipelines/forecast", "pipelines/prompt_explorer", "pipelines/reporting",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from driftline.curate.core.errors import Unfinished
@@ -33,7 +33,7 @@ async def ask_all(urls: Mapping[int, str], shard: Shard, failures: Mapping[int, 
             left = {row: url for row, url in left.items() if failures[row].retry_after <= settings.deadline}
             retry_after = max((failures[row].retry_after for row in left), default=0.0)
             await asyncio.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)) if left else 0.0)
-        waits |= await _download(left, shard, keep)
+        waits |= await _download(left, shard, keep, attempt)
         refused = (row for row in left if row in failures and refused_width(failures[row].detail or ""))
         if settings.outage < 1 and (row := next(refused, None)) is not None:
             raise Unfinished(
@@ -49,17 +49,11 @@ async def ask_all(urls: Mapping[int, str], shard: Shard, failures: Mapping[int, 
     return waits
 
 
-async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep) -> set[int]:
+async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep, attempt: int) -> set[int]:
     """Ask for every address once; returns the rows that wait for a slow host."""
     rows = [(row, address) for row, url in urls.items() if (address := one_address(url))]
     for row in urls.keys() - dict(rows).keys():
         keep(row, Download(None, "malformed_url", without_secrets(urls[row])[:200]))
-    if shard.settings.downloader == "img2dataset":
-        from driftline.curate.fetch.img2dataset import client
-
-        if rows:
-            client.download(rows, shard.settings, keep, shard.out, shard.contact)
-        return set()
     hosts = {row: native.host_of(address) for row, address in rows}
     lasting: set[int] = set()
     asked_to_wait: set[str] = set()
@@ -74,10 +68,30 @@ async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep) -> set[in
     slow = slow_hosts(shard.out, shard.patience) if shard.patience < math.inf else set()
     now = [(row, address) for row, address in rows if hosts[row] not in slow]
     if now:
-        new = await native.download(now, shard.settings, take, shard.contact, shard.patience) | asked_to_wait
-        add_slow(shard.out, shard.patience, new)
-        slow |= new
+        if shard.settings.downloader == "native":
+            new = await native.download(now, shard.settings, take, shard.contact, shard.patience)
+        else:
+            late = _by_img2dataset(now, shard, take)
+            new = late if attempt == 0 and shard.patience < math.inf else set()
+        add_slow(shard.out, shard.patience, new | asked_to_wait)
+        slow |= new | asked_to_wait
     return {row for row, host in hosts.items() if host in slow and row not in lasting}
+
+
+def _by_img2dataset(rows: Sequence[Address], shard: Shard, keep: Keep) -> set[str]:
+    """The same; returns the hosts most of whose photos timed out. If these are all hosts, the cause is not the host."""
+    from driftline.curate.fetch.img2dataset import client
+
+    hosts = {row: native.host_of(address) for row, address in rows}
+    late: Counter[str] = Counter()
+
+    def take(row: int, outcome: Download) -> None:
+        keep(row, outcome)
+        late[hosts[row]] += outcome.fault == "timeout"
+
+    client.download(rows, shard.settings, take, shard.out, shard.contact)
+    slow = {host for host, count in Counter(hosts.values()).items() if 2 * late[host] > count}
+    return slow if slow != set(hosts.values()) else set()
 
 
 def take_up(shards: Sequence[Shard]) -> None:

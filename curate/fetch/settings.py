@@ -19,7 +19,8 @@ class FetchSettings(ImageLimits):
     """How images are downloaded and checked."""
 
     downloader: Literal["native", "img2dataset"] = "native"
-    """native (one event loop a worker) or img2dataset: same checks, same result"""
+    """native (one event loop a worker) or img2dataset, which sees that a host is slow only after a shard of its photos:
+    same checks, same result"""
     shard_size: Positive = 1000
     """photos a shard; fixed for a run"""
     stop_after: Positive | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from driftline.curate.core.files.digests import code_of
 from driftline.curate.core.files.memory import keep, recall
-from driftline.curate.core.files.walk import Entry, walk
+from driftline.curate.core.files.walk import Entry, once, walk
 from driftline.curate.core.outside.image_kinds import HEAD, kind_of, missing_extra
 from driftline.curate.core.outside.names import one_form
 from driftline.curate.images import camera_raw
@@ -53,6 +53,7 @@ class Files:
         return dict(Counter(name for name, *_ in names).most_common())
 
 
+@once
 def files_below(folder: Path, links: bool = False, memory: Path | None = None) -> Files:
     """Every file below a folder, also hidden ones and links that lead nowhere. links: also photos that links lead to
     outside of it, which are else left out. memory: a file that keeps what was read (`files.memory`)."""

@@ -6,7 +6,6 @@ import shutil
 from collections import Counter
 from collections.abc import Collection as Names
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +16,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import write_parquet
-from driftline.curate.core.errors import BadConfig, Shortage
-from driftline.curate.core.outside.secrets import without_secrets
-from driftline.curate.core.parsing import rows_of
 from driftline.curate.embedding.features import features_with_store, keep_features
 from driftline.curate.images.changes import joined as joined_steps
-from driftline.curate.metadata.released_ids import check_ids, mapped, title_of
-from driftline.curate.release.card_sections import missing_sections
+from driftline.curate.metadata.released_ids import mapped
+from driftline.curate.release.composing.choice import choose, shown, with_metadata
 from driftline.curate.release.composing.collection import Collection
 from driftline.curate.release.composing.credit import for_credit
-from driftline.curate.release.composing.permitted import (
-    LICENCE,
-    Rows,
-    drop,
-    ids_of,
-    lookup,
-    near_copy_groups,
-    publishable,
-)
+from driftline.curate.release.composing.permitted import LICENCE, Rows, ids_of
 from driftline.curate.release.drift import of_release
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
 from driftline.curate.release.pool import COPY, Tested, left_out
-from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, without_images
 from driftline.curate.release.unlabelled import ADDRESSES, UNLABELLED, copies_of_tests, reachable, write_unlabelled
 from driftline.curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
 from driftline.curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
@@ -46,7 +33,6 @@ from driftline.curate.release.versions.identity import unlabelled_of
 from driftline.curate.release.writer import write_release
 from driftline.curate.retrieval.vector_store import vectors_of
 
-FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")
 
 
@@ -58,17 +44,10 @@ def compose(
     Returns the numbers of accepted and published images, and of dropped images by reason.
     """
     settings, release, records = collection.settings, out / "release", out / "records"
-    _check_card(collection)
-    accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
-    if collection.previous is not None:
-        check_ids(collection.previous.path, collection.previous.table["id"].to_pylist(), collection.names)
-    appends = settings.append and collection.previous is not None
-    former = Former.of(collection.previous, collection.own) if appends and collection.previous is not None else None
-    classes = list(collection.classes) if former is None else former.classes(collection.classes)
-    chosen, splits, copies, dropped, why = _choose(collection, accepted, classes, former, seed)
-    own_ids, why = collection.own, dict(zip(mapped(why, collection.names), why.values(), strict=True))
-    for row in chosen:  # what was drawn above does not depend on how ids are published
-        row |= {name: collection.names.get(row[name], row[name]) for name in ("id", "group")}
+    choice = choose(collection, seed)
+    accepted, chosen, classes, former = choice.accepted, choice.rows, choice.classes, choice.former
+    splits, copies, dropped, why = choice.splits, choice.copies, choice.dropped, choice.why
+    own_ids = collection.own
     if former is None:
         tars = [Appended(_pack(chosen, collection, release / "shards", records))]
     else:
@@ -78,7 +57,7 @@ def compose(
     place = {row["id"]: i for i, row in enumerate(chosen)}  # the tars of an appended release have another order
     order = [place[row["id"]] for row in packed.rows]
     splits, copies = {name: [sides[i] for i in order] for name, sides in splits.items()}, copies[order]
-    changes, withdrawn = None, {collection.names.get(i, i): held for i, held in collection.withdrawn.items()}
+    changes, withdrawn = None, collection.gone
     if collection.previous is not None:
         changes = changes_since(collection.previous, packed.rows, classes, splits, withdrawn, why)
         check_version(settings.version, changes)
@@ -132,17 +111,6 @@ def compose(
     return len(chosen) + len(dropped), len(chosen), Counter(dropped.values())
 
 
-def _check_card(collection: Collection) -> None:
-    """Raise BadConfig if the card must be complete and lacks a section."""
-    settings = collection.settings
-    if settings.strict and (missing := missing_sections(collection.judgement)):
-        raise BadConfig(
-            f"The card lacks the sections {', '.join(missing)}.",
-            "Expected each as a paragraph that begins with its title in bold.",
-            "Write them into the file release.judgement, or set release.strict: false.",
-        )
-
-
 def _further_features(
     collection: Collection, release: Path, packed: Packed, sources: Sequence[str], kind: str
 ) -> dict[str, npt.NDArray[np.float16]]:
@@ -157,86 +125,9 @@ def _further_features(
     return vectors
 
 
-def _choose(
-    collection: Collection, accepted: Rows, classes: Sequence[str], former: Former | None, seed: int
-) -> tuple[Rows, dict[str, list[str]], npt.NDArray[np.int64], dict[str, str], dict[str, str]]:
-    """The N images that are published, with class, label, group and side; split → side of each; (N,) number of the
-    group of near copies of each; and of the others what `publishable` returns."""
-    settings, embedded = collection.settings, collection.embedded
-    group = near_copy_groups(embedded, ids_of(accepted), settings)
-    former_rows: Mapping[str, Any] = {} if former is None else former.rows
-    left, dropped, why = publishable(accepted, group, collection, seed, former_rows)
-    if former is not None:
-        users = lookup(left, collection.table, ("user",))
-        bridges = former.bridges((users[row["id"]] for row in left), group)
-        left = drop(left, bridges, "links_groups", dropped, why)
-    buckets, share = collection.buckets, settings.test_share
-    if not (selected := select(left, [b["index"] for b in buckets], classes, settings, seed, former_rows)):
-        raise Shortage(
-            f"No accepted image may be published: {', '.join(sorted(set(dropped.values())))}.",
-            "" if LICENCE not in dropped.values() else "Expected licences that permit copies.",
-            "" if LICENCE not in dropped.values() else "If they are your own photos, set release.own: true.",
-        )
-    chosen = _with_metadata(selected, collection)
-    drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
-    groups = split_groups(chosen, _numbers(chosen, group))
-    if former is not None:
-        groups = former.groups(chosen, groups)
-    splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
-    for gap in without_images(chosen, buckets, classes) + gaps_of(chosen, groups, splits, share):
-        collection.run_log.say(gap)
-    for i, row in enumerate(chosen):
-        row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
-        row["split"] = splits["split_0"][i]
-    # the card counts near copies among published images only
-    copies = _numbers(chosen, near_copy_groups(embedded, ids_of(chosen), settings))
-    return chosen, splits, copies, dropped, why
-
-
 def _was_stripped(former: Former | None) -> bool:
     """Whether the tars that are kept hold no metadata, either."""
     return former is None or bool(former.release.facts["provenance"].get("stripped"))
-
-
-def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:
-    """(N,) number of the group of each row."""
-    numbers = {g: i for i, g in enumerate(sorted({group[row["id"]] for row in rows}))}
-    return np.array([numbers[group[row["id"]]] for row in rows], np.int64)
-
-
-def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) -> Rows:
-    """The rows with the metadata of each photo from earlier stages."""
-    rows = [dict(row) for row in chosen]
-    table = lookup(rows, collection.table, (*FROM_TABLE, "nickname", "path"))
-    for id_ in table.keys() & collection.names.keys():
-        table[id_]["title"] = title_of(table[id_]["title"], table[id_]["path"])
-    of_members = ("uploaded", "width", "height", "sha256", "source_sha256", "changes")
-    members = lookup(rows, collection.members, of_members)
-    asked = pq.read_table(collection.asked)
-    scores = {(i, c): s for i, c, s in rows_of(asked, "id", "concept", "score")}
-    return [
-        {
-            **row,
-            **{"stored_sha256" if k == "sha256" else k: v for k, v in members[row["id"]].items()},
-            **{k: table[row["id"]][k] for k in FROM_TABLE},
-            **_shown(table[row["id"]]),
-            "creator": table[row["id"]]["nickname"],
-            "score": scores[row["id"], row["concept"]],
-            **_answered(row, collection.people),
-        }
-        for row in rows
-    ]
-
-
-def _shown(row: Mapping[str, Any]) -> dict[str, str | None]:
-    """Its addresses for credits, without tokens; `url` is cut last, because it says in which size the photo came."""
-    return {name: row[name] and without_secrets(row[name]) for name in ("page_url", "licence_url")}
-
-
-def _answered(row: Mapping[str, Any], people: Mapping[str, int] | None) -> dict[str, int]:
-    """How many people and judges answered; nothing if nobody was asked. row: of VERDICTS."""
-    n = 0 if people is None else people.get(row["id"], 0)
-    return {} if people is None else {"people": n, "judges": row["answers"] - n}
 
 
 def _pack(
@@ -290,13 +181,8 @@ def _pack_unlabelled(
     former = collection.previous if settings.append else None
     old = {} if former is None else unlabelled(former)
     if settings.unlabelled == "index":
-        if former is not None and old:
-            raise BadConfig(
-                f"release.unlabelled is index, and {former.path} holds unlabelled images.",
-                "Expected images: an appended release keeps all tars.",
-            )
         return n, left, Appended(Packed([], {}))
-    listed = [row | _shown(row) for row in pq.read_table(index).to_pylist()]
+    listed = [row | shown(row) for row in pq.read_table(index).to_pylist()]
     rows = [row for row in listed if settings.permits(row["licence"], row["licence_url"])]
     others = [row for row in listed if not settings.permits(row["licence"], row["licence_url"])]
     if former is None:
@@ -321,7 +207,7 @@ def _write_addresses(
     rows = [
         row | {"id": collection.names.get(row["id"], row["id"]), "sha256": None, "class": row["concept"],
                "label": classes.index(row["concept"])}
-        for row in _with_metadata(refused, collection)
+        for row in with_metadata(refused, collection)
         if row["id"] not in copies and tests.why(row["id"], row["user"], row["source_sha256"]) is None
     ]  # fmt: skip
     table = for_credit(pa.Table.from_pylist(rows, ADDRESSES), collection.settings.columns)

@@ -10,9 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.files.digests import code_of
 from driftline.curate.core.files.memory import joined, keep, recall
+from driftline.curate.core.files.walk import walk
 from driftline.curate.core.outside.image_kinds import missing_extra
 from driftline.curate.core.outside.names import is_utf8, one_form
 from driftline.curate.core.times.dates import Date, Tags, exif, from_exif, shown_date, sidecar_names
@@ -64,7 +66,8 @@ class Folder(FileSource):
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The folder itself, and its XMP sidecars: named, so that runs that took a scan's date from them read again."""
         folder = self._root(at)
-        return [folder, *(sorted(folder.rglob("*.xmp")) if "sidecar" in self.dates else [])]
+        files = walk(folder) if "sidecar" in self.dates else {}
+        return [folder, *(folder / name for name, entry in files.items() if name.endswith(".xmp") and entry.stamp)]
 
     def _root(self, at: Workplace) -> Path:
         folder = at.path(self.path)
@@ -131,13 +134,16 @@ class Folder(FileSource):
         code. The stamp is "" for a link, whose target may be another one."""
         import PIL
 
-        edition = f"{code_of(('curate',))} {PIL.__version__} {self.dates}"
+        edition = fingerprint([code_of(("curate",)), PIL.__version__, self.dates])[:16]
         stamps = {}
         for name in names:
             entry, beside = files.entries[name], sidecars.get(_parent(name), {})
             may_be = map(_any_form, chain(*sidecar_names(name[name.rfind("/") + 1 :]))) if beside else ()
             there = [stamp for place in dict.fromkeys(may_be) for stamp in beside.get(place, ())]
-            stamp = "" if entry.link or not entry.stamp else joined([entry.stamp, *there], edition)
+            if entry.link or not entry.stamp:
+                stamp = ""
+            else:
+                stamp = joined([entry.stamp, *there], edition) if there else f"{edition} {entry.stamp}"
             stamps[name] = f"{root}/{name}", stamp
         return stamps
 

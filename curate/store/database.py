@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -216,6 +216,17 @@ def reuse_part(place: Place | None, key: bytes, out: Path) -> bool:
                 with store.file(name).open("rb") as source, writing(target) as copy:
                     shutil.copyfileobj(source, copy)
     return True
+
+
+def digests_of_links(place: Place | None) -> dict[tuple[int, int], str]:
+    """(device, inode) → SHA-256 of the files of a store, by their names: `link` and `reuse_part` have compared them."""
+    digests: dict[tuple[int, int], str] = {}
+    for path in [] if place is None else (place.folder / "files").glob("*"):
+        if OURS.fullmatch(path.name) and not path.name.startswith(TEMPORARY):
+            with suppress(OSError):  # another process may delete it
+                facts = path.lstat()
+                digests[facts.st_dev, facts.st_ino] = path.stem
+    return digests
 
 
 def remember_part(store: Store, key: bytes, out: Path, outputs: Sequence[str], digest: str | None = None) -> None:

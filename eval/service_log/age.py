@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
 from driftline.eval.service_log.audit import Audit, audit_of
+from driftline.eval.service_log.causes import Split, split
 from driftline.eval.service_log.cells import DENSE, LEAST, Cells, cells_of, rows_of_cells
 from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
 from driftline.eval.service_log.lost import Lost, lost_of
 from driftline.eval.service_log.parts import Confidence, Part, confidence_of, parts_of
 from driftline.eval.service_log.periods import DAY, Periods, periods_of
 from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log, read_log
-from driftline.eval.service_log.trend import Break, Decay, Line, Split, break_of, decay, line, split
+from driftline.eval.service_log.trend import Break, Decay, Line, break_of, decay, line
 from driftline.eval.service_log.unlabelled import Estimates, estimates
 from driftline.eval.service_log.versions import Version, read_versions
 
@@ -82,6 +84,7 @@ def aged(
     cost_error: float | None = None,
     cost_retrain: float | None = None,
     seed: int = 0,
+    store: str | Path | None = None,
 ) -> Aged:
     """How fast a model in service ages, from its log.
 
@@ -90,6 +93,7 @@ def aged(
     auto: the longest of month, week and day of which the log has four; year where most months lack ten labels.
     until: a date; what came later is not used.
     cost_error, cost_retrain: of one wrong answer and of one training, in one currency.
+    store: a folder that keeps what was read of each file: one with the same bytes is not read again.
 
     Raises MissingFile, BadInput and BadConfig.
     """
@@ -100,7 +104,7 @@ def aged(
         raise BadInput("Only one of --cost-error and --cost-retrain was given.", "Expected both, or none.")
     end = None if until is None else _moment(until)
     sources = several(log)
-    log = read_log(sources, columns, several(labels), end)
+    log = read_log(sources, columns, several(labels), end, None if store is None else Path(store))
     stated = {} if versions is None else read_versions(versions)
     cut = periods_of(log.time, _unit(log) if period == "auto" else period)
     dates = [_trained(log, stated, v) for v in range(len(log.versions))]
@@ -219,6 +223,7 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
 
 
 def _never_labelled(log: Log, most: int = 5) -> list[str]:
-    labels = set(np.unique(log.label).tolist())
-    names = [log.classes[c] for c in np.unique(log.prediction).tolist() if c not in labels]
+    size = len(log.classes)
+    answers, labels = (np.bincount(of, minlength=size) for of in (log.prediction, log.label[log.label != NONE]))
+    names = [log.classes[c] for c in np.flatnonzero((answers > 0) & (labels == 0)).tolist()]
     return [*names[:most], f"and {len(names) - most} more"] if len(names) > most else names

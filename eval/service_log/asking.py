@@ -10,7 +10,7 @@ import numpy as np
 from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.service_log.cells import Cells
-from driftline.eval.service_log.columns import opened, quoted, text
+from driftline.eval.service_log.columns import kinds_of, opened, quoted, text
 from driftline.eval.service_log.reading import NONE, Array, Log
 
 SHOWN = ("id", "version", "time", "prediction", "path")
@@ -34,7 +34,7 @@ def rows_of(sources: Sequence[Any], columns: Mapping[str, str], ids: Array) -> d
     rows: dict[int, dict[str, Any]] = {}
     for source in sources:
         with opened(source, str(source)) as (relation, connection):
-            kinds = {name: str(kind) for name, kind in zip(relation.columns, relation.types, strict=True)}
+            kinds = kinds_of(relation)
             of = {role: columns.get(role, role) for role in SHOWN}
             chosen = [
                 f"{text(column, kinds[column])} AS {quoted(role)}" for role, column in of.items() if column in kinds

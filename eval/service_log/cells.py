@@ -70,8 +70,8 @@ class Cells:
 
 def rows_of_cells(cells: Cells) -> list[Ints]:
     """(K,) the rows of the log that are in each cell."""
-    order = np.argsort(cells.of, kind="stable")
-    return np.split(order, np.searchsorted(cells.of[order], np.arange(1, len(cells))))
+    of = cells.of.astype(np.min_scalar_type(len(cells)))  # of small numbers: a radix sort
+    return np.split(np.argsort(of, kind="stable"), np.cumsum(cells.rows)[:-1])
 
 
 def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
@@ -188,10 +188,15 @@ def _clusters(
     alone = log.group[labelled] == NONE
     group = np.where(alone, len(log.groups) + np.cumsum(alone), log.group[labelled])
     at = of[labelled]
-    key, pair = np.unique(at.astype(np.int64) * (int(group.max(initial=0)) + 1) + group, return_inverse=True)
-    cell = np.zeros(len(key), np.int64)
+    width = int(group.max(initial=0)) + 1
+    pair = at.astype(np.int64) * width + group
+    if size * width > DENSE:
+        pair = np.unique(pair, return_inverse=True)[1]
+    n_of = np.bincount(pair)
+    cell = np.zeros(len(n_of), np.int64)
     cell[pair] = at
-    members, hits = np.bincount(pair).astype(np.float64), np.bincount(pair, hit[labelled])
+    there = n_of > 0
+    members, hits, cell = n_of[there].astype(np.float64), np.bincount(pair, hit[labelled])[there], cell[there]
     p = _share(right, n)
     groups = np.bincount(cell, minlength=size)
     apart = np.bincount(cell, (hits - p[cell] * members) ** 2, size) * groups / np.maximum(groups - 1, 1)

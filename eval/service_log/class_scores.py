@@ -1,34 +1,74 @@
-"""Accuracy without labels from the scores of all classes: columns `score_CLASS` of the log."""
+"""Accuracy without labels from the scores of all classes: columns `score_CLASS` of the log, or one with lists."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.scoring.bands import Floats
-from driftline.eval.service_log.columns import number, opened, quoted, text
+from driftline.eval.service_log.columns import kinds_of, number, opened, quoted, text
 from driftline.eval.service_log.reading import NONE, Log
+
+if TYPE_CHECKING:
+    import duckdb
 
 Ints = npt.NDArray[np.int64]
 PREFIX = "score_"
 MOST = 2_000  # predictions of a cell
+CHECKED = 200  # rows with lists
 LEAST = 1e-6  # a score that is 0 counts as
 
 
-def without(sources: Sequence[Any], classes: Sequence[str]) -> str:
+def without(sources: Sequence[Any], columns: Mapping[str, str], classes: Sequence[str]) -> str:
     """Why the logs have no scores of all classes; "": they have."""
     for source in sources:
         with opened(source, str(source)) as (relation, _):
-            lacking = [f"{PREFIX}{name}" for name in classes if f"{PREFIX}{name}" not in relation.columns]
-        if len(lacking) == len(classes):
-            return f"the log has no scores of all classes (columns {PREFIX}CLASS)"
-        if lacking:
-            return f"the log has no column {lacking[0]}"
+            if why := _scores(relation, columns, classes)[1]:
+                return why
     return ""
+
+
+def _scores(
+    relation: duckdb.DuckDBPyRelation, columns: Mapping[str, str], classes: Sequence[str]
+) -> tuple[list[str], str]:
+    """SQL of the score of each class; or why there is none."""
+    lacking = [f"{PREFIX}{name}" for name in classes if f"{PREFIX}{name}" not in relation.columns]
+    if not lacking:
+        return [number(PREFIX + name) for name in classes], ""
+    lists = columns.get("scores", "scores")
+    kind = kinds_of(relation).get(lists, "")
+    if kind.endswith("]") or kind in ("VARCHAR", "JSON"):
+        return _of_lists(relation, columns, lists, classes)
+    if len(lacking) < len(classes):
+        return [], f"the log has no column {lacking[0]}"
+    return [], f"the log has no scores of all classes (columns {PREFIX}CLASS, or lists in {lists})"
+
+
+def _of_lists(
+    relation: duckdb.DuckDBPyRelation, columns: Mapping[str, str], lists: str, classes: Sequence[str]
+) -> tuple[list[str], str]:
+    """The same of a column with a list a row, in the order of `classes` of the columns, else of the log's classes."""
+    order = [name.strip() for name in columns["classes"].split(",")] if "classes" in columns else list(classes)
+    cell, answer = f"try_cast({quoted(lists)} AS DOUBLE[])", columns.get("prediction", "prediction")
+    sample = relation.project(f"{cell} AS scores, {text(answer, kinds_of(relation)[answer])} AS answer")
+    rows = sample.filter("scores IS NOT NULL AND answer IS NOT NULL").limit(CHECKED).fetchall()
+    if not rows:
+        return [], f"the column {lists} has no lists of numbers"
+    if other := [name for name in classes if name not in order]:
+        return [], f"classes of --columns lacks {other[0]}"
+    if len(rows[0][0]) != len(order):
+        return [], f"a list of {lists} has {len(rows[0][0])} numbers, and there are {len(order)} classes"
+    largest = [int(np.argmax(np.array(scores, np.float64))) for scores, _ in rows]
+    same = sum(order[k : k + 1] == [name] for k, (_, name) in zip(largest, rows, strict=True))
+    if 2 * same < len(rows):
+        problem = f"in only {same} of {len(rows)} rows the largest of {lists} belongs to the answered class"
+        return [], f"{problem}: name their order, as in --columns '{{classes: \"B, A\"}}'"
+    places = [order.index(name) + 1 for name in classes]
+    return [f"CASE WHEN len({cell}) = {len(order)} THEN {cell}[{place}] END" for place in places], ""
 
 
 def class_scores(sources: Sequence[Any], columns: Mapping[str, str], log: Log, rows: Ints) -> Floats:
@@ -40,13 +80,13 @@ def class_scores(sources: Sequence[Any], columns: Mapping[str, str], log: Log, r
     place = {(int(log.id[k]), log.versions[log.version[k]]): i for i, k in enumerate(rows.tolist())}
     for source in sources:
         with opened(source, str(source)) as (relation, connection):
-            kinds = {name: str(kind) for name, kind in zip(relation.columns, relation.types, strict=True)}
+            kinds = kinds_of(relation)
             id_, version = (columns.get(role, role) for role in ("id", "version"))
             wanted = pa.table({"wanted": log.id[rows]})
             connection.register("asked", wanted)
-            scores = ", ".join(f"{number(PREFIX + name)} AS {quoted(name)}" for name in log.classes)
-            selected = (
-                f"hash({text(id_, kinds[id_])}) AS key, {text(version, kinds[version])} AS version_name, {scores}"
+            scores = [f"{one} AS score_{c}" for c, one in enumerate(_scores(relation, columns, log.classes)[0])]
+            selected = ", ".join(
+                [f"hash({text(id_, kinds[id_])}) AS key", f"{text(version, kinds[version])} AS version_name", *scores]
             )
             read = relation.project(selected).filter("key IN (SELECT wanted FROM asked)").to_arrow_table()
         at = [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # half a second each
     import pyarrow as pa
 
 ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group", "served", "audit")
-NAMED = (*ROLES, "path")
+NAMED = (*ROLES, "path", "scores", "classes")
 NEEDED = ("time", "id", "version", "prediction")
 BATCH = 1 << 18  # rows that are read at once
 MEMORY = "400MB"  # of DuckDB
@@ -108,6 +108,11 @@ def named(
     return {role: column for role, column in columns.items() if column in names}
 
 
+def kinds_of(relation: duckdb.DuckDBPyRelation) -> dict[str, str]:
+    """Column → DuckDB's name of its type."""
+    return {name: str(kind) for name, kind in zip(relation.columns, relation.types, strict=True)}
+
+
 def quoted(column: str) -> str:
     """A name as SQL has it."""
     return '"' + column.replace('"', '""') + '"'
@@ -137,7 +142,8 @@ def seconds(column: str, kind: str) -> tuple[str, str]:
     """SQL of a time, and of how it is written: 0 without zone, 1 with one, 2 a number since 1970, NULL not at all."""
     c = quoted(column)
     if kind.startswith("TIMESTAMP") or kind == "DATE":
-        return f"epoch({c}::TIMESTAMPTZ)", f"CASE WHEN {c} IS NOT NULL THEN {int('TIME ZONE' in kind)} END"
+        value = f"epoch({c})" if "TIME ZONE" in kind else f"epoch({c}::TIMESTAMP)"
+        return value, f"CASE WHEN {c} IS NOT NULL THEN {int('TIME ZONE' in kind)} END"
     if kind not in ("VARCHAR", "JSON"):
         return f"try_cast({c} AS DOUBLE)", f"CASE WHEN {c} IS NOT NULL THEN 2 END"
     cell = f"trim({c}::VARCHAR)"

@@ -30,7 +30,13 @@ class Periods:
 
     def number(self, moment: Any) -> npt.NDArray[np.int64]:
         """Number of the period of each moment; below 0, P and above: as if periods went on."""
-        return np.asarray(_number(self, np.asarray(moment, np.int64)))
+        moment = np.asarray(moment, np.int64)
+        day = moment // DAY
+        first, last = int(day.min(initial=0)), int(day.max(initial=0))
+        if self.unit not in CALENDAR or last - first >= moment.size:
+            return np.asarray(_number(self, moment))
+        # Calendar periods begin at midnight: a log has many rows a day.
+        return np.asarray(_number(self, np.arange(first, last + 1) * DAY)[day - first])
 
     def start(self, number: int) -> int:
         """The first second of a period, also of one before or after the log."""

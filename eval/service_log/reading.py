@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,20 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times.number_times import not_seconds, per_second
-from driftline.eval.service_log.columns import BATCH, NEEDED, ROLES, named, number, opened, quoted, seconds, text, truth
+from driftline.eval.service_log.columns import (
+    BATCH,
+    NEEDED,
+    ROLES,
+    kinds_of,
+    named,
+    number,
+    opened,
+    quoted,
+    seconds,
+    text,
+    truth,
+)
+from driftline.eval.service_log.store import Columns, Store
 from driftline.stream_builder.step import CALENDAR
 
 if TYPE_CHECKING:
@@ -44,9 +57,12 @@ class Names:
     def codes(self, column: pa.Array) -> npt.NDArray[np.int32]:
         """(N,) the number of each text; `NONE`: no text."""
         coded = column.dictionary_encode()
-        here = [self.number.setdefault(value, len(self.number)) for value in coded.dictionary.to_pylist()]
-        places = coded.indices.fill_null(len(here)).to_numpy(zero_copy_only=False)
-        return np.array([*here, NONE], np.int32)[places]
+        here = self.places(coded.dictionary.to_pylist())
+        return here[coded.indices.fill_null(NONE).to_numpy(zero_copy_only=False)]
+
+    def places(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
+        """(n + 1,) the number of each text; behind them `NONE`."""
+        return np.array([*(self.number.setdefault(text, len(self.number)) for text in texts), NONE], np.int32)
 
     def in_order(self) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The texts, sorted, and the place of each number; behind them that of `NONE`. So the order of rows decides
@@ -104,15 +120,18 @@ def read_log(
     columns: Mapping[str, str] | None = None,
     labels: Sequence[Any] = (),
     until: int | None = None,
+    store: Path | None = None,
 ) -> Log:
     """sources, labels: files (Parquet, CSV, JSON lines), data frames, Arrow tables, or columns by name. columns: role →
     column, of both. until: predictions and labels after this moment, seconds UTC, count as not yet there.
+    store: a folder that keeps what was read of each file.
 
     Of several rows of one id and version the last one counts, of several labels of an id the latest. Rows without time,
     id, version or prediction are counted. Raises MissingFile, and BadInput naming file, column and value.
     """
     names = {role: Names() for role in ("version", "class", "group")}
-    log = _predictions(sources, columns or {}, names)
+    stored = None if store is None else Store(store)
+    log = _predictions(sources, columns or {}, names, stored)
     log.counts["read"] = len(log)
     log.keep(log.time != LATER, "no_time")
     log.keep(log.id != 0, "no_id")
@@ -125,7 +144,9 @@ def read_log(
         log.keep(log.time <= until, "after_until")
     _last_of_each(log)
     if labels:
-        _join(log, labels, columns or {}, names["class"])
+        _join(log, labels, columns or {}, names["class"], stored)
+    if stored is not None:
+        stored.tidy()
     came = (log.label != NONE) & (log.label_time <= (LATER - 1 if until is None else until))
     log.label[~came], log.label_time[~came] = NONE, LATER
     log.counts["labelled"] = int(came.sum())
@@ -137,10 +158,12 @@ def read_log(
     return log
 
 
-def _predictions(sources: Sequence[Any], columns: Mapping[str, str], names: Mapping[str, Names]) -> Log:
+def _predictions(
+    sources: Sequence[Any], columns: Mapping[str, str], names: Mapping[str, Names], store: Store | None
+) -> Log:  # fmt: skip
     forms: set[int] = set()
     tables = [
-        _table(source, _what(source, k, len(sources)), columns, ROLES, NEEDED, names, forms)
+        _table(source, _what(source, k, len(sources)), columns, ROLES, NEEDED, names, forms, store)
         for k, source in enumerate(sources)
     ]
     one_form(forms, "the log")
@@ -170,18 +193,37 @@ def _what(source: Any, k: int, of: int) -> str:
 
 def _table(
     source: Any, what: str, columns: Mapping[str, str], roles: Sequence[str], needed: Sequence[str],
-    names: Mapping[str, Names], forms: set[int],
+    names: Mapping[str, Names], forms: set[int], store: Store | None,
 ) -> dict[str, Array]:  # fmt: skip
-    """role → (N,) values. forms: how times are written is added."""
+    """role → (N,) values. names, forms: texts, and how times are written, are added."""
+
+    def read() -> Columns:
+        return _columns(source, what, columns, roles, needed)
+
+    asked = {"roles": roles, "columns": dict(columns)}
+    part = read() if store is None else store.once(source, asked, read)
+    forms |= set(part.forms)
+    place = {name: names[name].places(texts) for name, texts in part.texts.items()}
+    for role in part.of.keys() & set(TEXTS):
+        part.of[role] = place[CLASS_OF.get(role, role)][part.of[role]]
+    return part.of
+
+
+def _columns(
+    source: Any, what: str, columns: Mapping[str, str], roles: Sequence[str], needed: Sequence[str]
+) -> Columns:  # fmt: skip
+    names: dict[str, Names] = defaultdict(Names)
+    forms: set[int] = set()
     with opened(source, what) as (relation, _):
-        kinds = {name: str(kind) for name, kind in zip(relation.columns, relation.types, strict=True)}
+        kinds = kinds_of(relation)
         of = named(relation.columns, columns, roles, needed, what)
         parts: dict[str, list[Any]] = {role: [] for role in of}
         for batch in relation.project(", ".join(_selected(of, kinds))).to_arrow_reader(BATCH):
             for role in of:
                 parts[role].append(_values(batch, role, names, what))
     # One column after the other: a log of 10⁷ rows is large.
-    return {role: _whole(parts.pop(role), role, what, forms) for role in tuple(parts)}
+    values = {role: _whole(parts.pop(role), role, what, forms) for role in tuple(parts)}
+    return Columns(values, {name: list(one.number) for name, one in names.items()}, sorted(forms))
 
 
 def _selected(of: Mapping[str, str], kinds: Mapping[str, str]) -> Iterator[str]:
@@ -262,24 +304,44 @@ def one_form(forms: set[int], what: str) -> None:
         raise BadInput(f"Times of {what} are written {ways}.", "Expected one form.", "Give all a zone.")
 
 
+def _keys(log: Log) -> npt.NDArray[np.uint64]:
+    """(N,) of an id and a version."""
+    key = log.version.astype(np.uint64)
+    with np.errstate(over="ignore"):
+        key *= SPREAD
+    key ^= log.id
+    return key
+
+
 def _last_of_each(log: Log) -> None:
     """Keep the last row of each id and version."""
-    with np.errstate(over="ignore"):
-        key = log.id ^ (log.version.astype(np.uint64) * SPREAD)
-    ordered = np.sort(key)
-    if not (ordered[1:] == ordered[:-1]).any():
+    key = _keys(log)
+    key.sort()
+    if not (key[1:] == key[:-1]).any():
         return
+    key = _keys(log)
     order = np.argsort(key, kind="stable")
     last = np.ones(len(key), bool)
     last[order[:-1]] = key[order[1:]] != key[order[:-1]]
     log.keep(last, "duplicates")
 
 
-def _join(log: Log, labels: Sequence[Any], columns: Mapping[str, str], classes: Names) -> None:
+def _join(
+    log: Log, labels: Sequence[Any], columns: Mapping[str, str], classes: Names, store: Store | None
+) -> None:  # fmt: skip
     """Labels from other files, by id, for every version."""
     forms: set[int] = set()
     tables = [
-        _table(source, _what(source, k, len(labels)), columns, LABEL_ROLES, ("id", "label"), {"class": classes}, forms)
+        _table(
+            source,
+            _what(source, k, len(labels)),
+            columns,
+            LABEL_ROLES,
+            ("id", "label"),
+            {"class": classes},
+            forms,
+            store,
+        )
         for k, source in enumerate(labels)
     ]
     one_form(forms, "the labels")

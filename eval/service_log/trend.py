@@ -1,4 +1,4 @@
-"""How fast versions of a model lose accuracy: slope, break, half-life, split of causes and forecast, from cells.
+"""How fast versions of a model lose accuracy: slope, break and half-life, from cells.
 
 A cell is one version in one period. Levels of versions are their own; the loss by age is one for all. Cells scatter
 more than their labels say, since periods differ: the variance between periods is estimated beside that of labels.
@@ -356,41 +356,3 @@ def _left(r: Floats, chance: float, lags: Ints) -> Floats:
     above, both = (r - chance)[:, :, lags], _both(r[0], lags)
     now, first = (np.where(both, one, 0).sum(1) for one in (above, above[:, :, :1]))
     return np.where(first > 0, now / np.where(first > 0, first, 1), np.nan)
-
-
-@dataclass(frozen=True)
-class Split:
-    """Why a version's accuracy fell since it was young, on average over pairs with a fresh version in one period."""
-
-    harder: float
-    """what fresh versions lose between the two periods: the data got harder, or other classes came"""
-    older: float
-    """what the old version is behind the fresh one in the later period"""
-    pairs: int
-
-
-def split(cells: Cells) -> tuple[Split | None, str]:
-    """Of the oldest age at which two versions, an old and a fresh one, were in service in one period; or why none."""
-    use = cells.usable
-    at = {(int(v), int(p)): k for k, (v, p) in enumerate(zip(cells.version, cells.period, strict=True)) if use[k]}
-    young = {v: min((int(cells.lag[k]), k) for (one, _), k in at.items() if one == v) for v in {v for v, _ in at}}
-    pairs = []
-    for (version, period), old in at.items():
-        lag, first = young[version]
-        for other, (fresh_lag, fresh) in young.items():
-            if other != version and int(cells.period[fresh]) == period and fresh_lag <= lag < int(cells.lag[old]):
-                pairs.append((int(cells.lag[old]) - lag, first, fresh, old))
-    if not pairs:
-        why = "Versions follow each other" if len(young) > 1 else "There is one version"
-        do = "let the old one answer a part of the next month, or score stored inputs with it."
-        if len({period for _, period in at}) < len(at):
-            why = "Versions overlap, but the newer one was older at its first test than the other at its own"
-            do = "put the next one into service as soon as it is trained, or score stored inputs with it."
-        problem = "No period has an old and a fresh version: an older model and harder data look the same."
-        return None, f"{problem} {why}; {do}"
-    oldest = max(age for age, *_ in pairs)
-    of = [(first, fresh, old) for age, first, fresh, old in pairs if age == oldest]
-    accuracy = cells.accuracy
-    harder = float(np.mean([accuracy[first] - accuracy[fresh] for first, fresh, _ in of]))
-    older = float(np.mean([accuracy[fresh] - accuracy[old] for _, fresh, old in of]))
-    return Split(harder, older, len(of)), ""

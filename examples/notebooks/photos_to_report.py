@@ -5,13 +5,14 @@
 # ---
 
 # %% [markdown]
-# # 1. From a folder of photos to a report
+# # 1. From a table of photos to a report
 #
 # [Open in Colab](https://colab.research.google.com/github/driftline/driftline/blob/main/examples/notebooks/photos_to_report.ipynb)
 #
-# A folder with dated photos becomes a benchmark, and classifiers are evaluated on it: how well do they know photos that
-# are newer than their training? The folder here holds 192 pictures that come with driftline: fruit, painted from 1904
-# to 1942 (USDA Pomological Watercolor Collection, public domain). For your own photos change `album` and `concepts`.
+# Dated photos become a benchmark, and classifiers are evaluated on it: how well do they know photos that are newer than
+# their training? The DataFrame here lists 192 pictures that come with driftline: fruit, painted from 1904 to 1942 (USDA
+# Pomological Watercolor Collection, public domain). For your own photos change `frame` and `concepts`; for a folder
+# whose photos have dates, give `collection.path` instead of a DataFrame.
 
 # %%
 import subprocess
@@ -22,9 +23,9 @@ if find_spec("driftline") is None:  # in Colab
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "driftline"], check=True)
 
 # %%
-import csv
-import shutil
 from pathlib import Path
+
+import pandas as pd
 
 import driftline as dl
 from driftline.pipelines.demo.real import unpack
@@ -33,28 +34,33 @@ FRUITS = ("apples", "peaches", "pears")
 CUTS = ("1908-01-01", "1911-01-01", "1913-01-01")  # four periods
 
 unpack(Path("watercolours"))
-album = Path("album")
-number: dict[tuple[str, int], int] = {}
-for row in csv.DictReader(Path("watercolours/collection/table.csv").read_text(encoding="utf-8").splitlines()):
-    cell = row["label"], sum(row["year"] >= cut[:4] for cut in CUTS)
-    number[cell] = number.get(cell, 0) + 1
-    if row["label"] in FRUITS and number[cell] <= 16:
-        target = album / row["year"] / row["label"] / row["filename"]  # EXIF dates are read, too
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(Path("watercolours/collection/images") / row["filename"], target)
+table = pd.read_csv("watercolours/collection/table.csv")
+frame = pd.DataFrame(
+    {
+        "path": "watercolours/collection/images/" + table["filename"],
+        "taken": pd.to_datetime(table["year"], format="%Y"),
+        "label": table["label"],
+        "nickname": table["artist"],
+        "page_url": table["source_url"],
+        "licence": "Public domain",
+    }
+)
+period = pd.Series(pd.to_datetime(CUTS).searchsorted(frame["taken"], "right"))
+frame = frame[frame["label"].isin(FRUITS)].groupby(["label", period]).head(16)
+frame
 
 # %% [markdown]
 # ## Build
 #
-# A run has nine stages, from reading the metadata to the release. The folder names are the labels here
+# A run has nine stages, from reading the table to the release. The column `label` decides here
 # (`validation.method: catalogue`); with `crowd`, people answer on a local page. `embed.model` is any open_clip name.
 
 # %%
 run = dl.init(
     "mine",
+    frame,
     force=True,
     settings={
-        "collection": {"path": "../album", "dates": ["path"], "label": "parent"},
         "buckets": {"kind": "cuts", "cuts": list(CUTS), "unlabelled": []},
         "embed": {"model": "driftline-photo-world", "weights": None},
         "retrieve": {

@@ -24,30 +24,36 @@ if find_spec("driftline") is None:  # in Colab
 # %%
 from pathlib import Path
 
+import pandas as pd
+
 import driftline as dl
 from driftline.curate.core.seeding import rng_for
 from driftline.pipelines.demo.draw import CONCEPTS, photo
 
 YEARS = (2004, 2009, 2014)
 THINGS = list(CONCEPTS)
+rows = []
 for year in YEARS:
     for i in range(40):
         target = Path("photos") / str(year) / f"{i:02d}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         photo([THINGS[i % len(THINGS)]], (year - 2004) / 10, rng_for(year, i)).save(target)
-THINGS
+        rows.append({"path": target, "taken": f"{year}-{1 + i % 12:02d}-15"})
+frame = pd.DataFrame(rows)
+frame
 
 # %% [markdown]
 # ## Embed
 #
-# The run stops after the stage `embed`: each photo has a vector, and no question has been asked yet.
+# A run begins with a table of photos: where each is, and when it was taken. It stops after the stage `embed`: each
+# photo has a vector, and no question has been asked yet.
 
 # %%
 run = dl.init(
     "look",
+    frame,
     force=True,
     settings={
-        "collection": {"path": "../photos", "dates": ["path"]},
         "buckets": {"kind": "calendar", "unlabelled": []},
         "embed": {"model": "driftline-photo-world", "weights": None},
         "retrieve": {"per_class": 8, "background_share": 0, "concepts": [{"name": "phone", "prompts": ["a phone"]}]},

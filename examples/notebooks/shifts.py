@@ -10,8 +10,8 @@
 # [Open in Colab](https://colab.research.google.com/github/driftline/driftline/blob/main/examples/notebooks/shifts.ipynb)
 #
 # A stream can also be composed: take a dataset without time, and let a sequence of shifts change it from step to step.
-# The dataset here are painted fruits of 32 pixels that come with driftline; `dl.open_dataset("cifar10")` and folders of
-# images work alike.
+# The dataset here is a DataFrame of painted fruits of 32 pixels that come with driftline; `dl.open_dataset("cifar10")`
+# and folders of images work alike.
 
 # %%
 import subprocess
@@ -22,31 +22,23 @@ if find_spec("driftline") is None:  # in Colab
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "driftline"], check=True)
 
 # %%
-import csv
-import io
-import zipfile
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from PIL import Image
 
 import driftline as dl
-from driftline.pipelines.demo.real import packed
+from driftline.pipelines.demo.real import pictures
 from driftline.stream_builder.export.contact_sheet import write_contact_sheet
 
 FRUITS = ("apples", "peaches", "pears", "plums")
-x, y = [], []
-with zipfile.ZipFile(io.BytesIO(packed())) as pictures:
-    for row in csv.DictReader(io.StringIO(pictures.read("table.csv").decode())):
-        if row["label"] in FRUITS:
-            picture = Image.open(io.BytesIO(pictures.read(f"images/{row['filename']}")))
-            picture.draft("RGB", (32, 32))
-            x.append(np.asarray(picture.convert("RGB").resize((32, 32))))
-            y.append(FRUITS.index(row["label"]))
-x, y = np.stack(x), np.array(y)
-test = np.random.default_rng(0).random(len(y)) < 0.3
-np.savez("fruit.npz", train_x=x[~test], train_y=y[~test], test_x=x[test], test_y=y[test], classes=np.array(FRUITS))
+rows = [{"picture": picture.resize((32, 32)), "label": fruit} for picture, fruit, _ in pictures(32) if fruit in FRUITS]
+frame = pd.DataFrame(rows)
+frame["label"].value_counts()
+
+# %%
+fruit = dl.open_dataset(frame, x="picture", label="label", test_share=0.3)
+fruit
 
 # %% [markdown]
 # ## The shifts
@@ -63,7 +55,7 @@ pd.DataFrame(dl.list_registered("shifts"))[["name", "summary"]]
 # step.
 
 # %%
-stream = dl.compose("fruit.npz", "T:R:T,R", sizes=[100, 60, 60, 60], test_size=60, oracle=False)
+stream = dl.compose(fruit, "T:R:T,R", sizes=[100, 60, 60, 60], test_size=60, oracle=False)
 stream
 
 # %%

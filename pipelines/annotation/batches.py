@@ -114,8 +114,8 @@ def grids_of(context: Context) -> dict[str, list[str]]:
 
 def local_files(context: Context) -> list[tuple[Path, Path]]:
     """The local answers of a run: (SQLite file, results file) of each batch that was opened."""
-    answers = context.root / context.config.validation.answers
-    return [(p, answers / f"annotate-{p.stem}.csv") for p in sorted((context.root / "annotate").glob("*.sqlite"))]
+    paths = sorted((context.root / "annotate").glob("*.sqlite"))
+    return [(p, context.answers_folder / f"annotate-{p.stem}.csv") for p in paths]
 
 
 def export_all(context: Context) -> int:

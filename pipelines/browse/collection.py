@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -32,7 +32,8 @@ FACETS = {
     "uploader": "Uploader",
 }
 LISTS = ("judge",)  # columns with several values for a photo
-COLUMNS = ("id", "uploaded", "precision", "title", "place", "page_url", "path", "shard", "member", "vector", *FACETS)
+COLUMNS = ("id", "uploaded", "precision", "title", "place", "url", "page_url", "path", "shard", "member", "vector")
+COLUMNS += tuple(FACETS)
 OF_OWNERS = ("title", "place", "page_url", "path", "shard", "member", "vector", "uploader")  # of a withdrawn photo
 
 
@@ -62,8 +63,8 @@ class Source:
     """files on which the table depends"""
     settle: Callable[[str, str], None] | None = None
     """id and date → keeps the date of a photo that may be in several buckets"""
-    withdrawn: Callable[[], Container[str]] = frozenset
-    """ids of the photos that their owners have withdrawn by now"""
+    withdrawn: Callable[[], Callable[[Row], bool]] = lambda: lambda row: False
+    """whether the owner of a photo (id, address) has withdrawn it by now"""
 
 
 class Collection:
@@ -129,12 +130,14 @@ class Collection:
         rows = self.rows(f"SELECT {', '.join(map(quoted, names))} FROM photos WHERE {near} AND n IN ({wanted})")
         by_number = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
         for row in by_number.values():
+            url = row.pop("url")
+            row["address"] = row["place"] if url is None and row["path"] is None else url  # with its token
             row |= {name: without_secrets(row[name]) for name in ("place", "page_url", "reason") if row[name]}
         return self.hidden([by_number[n] for n in numbers if n in by_number])
 
     def is_withdrawn(self, row: Row) -> bool:
         """Whether the owner of a photo has withdrawn it, also while the page is open."""
-        return row["id"] in self.source.withdrawn()
+        return self.source.withdrawn()(row)
 
     def hidden(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """The rows; of withdrawn photos only what counts need."""
@@ -142,7 +145,7 @@ class Collection:
         as_dropped = {"outcome": "dropped", "reason": "withdrawn"}
         return [
             row | dict.fromkeys(OF_OWNERS) | ({} if row["outcome"] == "dropped" else as_dropped)
-            if row["id"] in withdrawn
+            if withdrawn(row)
             else row
             for row in rows
         ]

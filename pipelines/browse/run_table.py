@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 
@@ -16,7 +16,7 @@ from driftline.curate.encoders import Encoder
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import Reader
 from driftline.curate.metadata.released_ids import released_ids
-from driftline.curate.metadata.withdrawals import NAME, withdrawals
+from driftline.curate.metadata.withdrawals import address_digest, withdrawals
 from driftline.curate.retrieval.retrieve import FATES, text_encoder
 from driftline.curate.retrieval.vector_store import Store
 from driftline.curate.validation.answers.verdicts import BEST
@@ -28,6 +28,7 @@ from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.bucket import settled_of
 from driftline.pipelines.stages.embed import spec_of
+from driftline.pipelines.stages.filter import FilterTable
 from driftline.pipelines.web.dates import labels
 
 LARGEST = 64 << 20  # bytes of a local file that is shown
@@ -87,14 +88,15 @@ WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate
 SELECT t.id, title,
   CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' THEN coalesce(s.first, uploaded) END AS uploaded,
   coalesce(s.precision, nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '')) AS precision,
-  coalesce(path, url) AS place, page_url, path, shard, vector, b.label AS bucket, class,
+  coalesce(path, url) AS place, CASE WHEN path IS NOT NULL THEN url END AS url, page_url, path, shard, vector,
+  b.label AS bucket, class,
   coalesce(user, nickname) AS uploader, licence, verdict, judge, reason, row AS place_in_order,
   CASE WHEN reason IS NOT NULL THEN 'dropped' WHEN release_id IS NOT NULL THEN 'in the release' ELSE 'in the run' END
     AS outcome
 FROM traced t LEFT JOIN names b ON b.number = t.number LEFT JOIN settled s ON s.id = t.id
 UNION ALL
 SELECT coalesce(id, 'record ' || row), left(detail, 200), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-  NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM dropped WHERE stage = 'ingest'
+  NULL, NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM dropped WHERE stage = 'ingest'
 """
 
 
@@ -137,7 +139,7 @@ def run_collection(context: Context) -> Collection:
         trace=lambda id_: trace(root, id_),
         inputs=inputs,
         settle=lambda id_, text: settle(settled_of(root), id_, text),
-        withdrawn=_withdrawn(root / NAME),
+        withdrawn=_withdrawn(context, names),
     )
     query = QUERY
     for name, order in (("$fates", FATES), ("$verdicts", BEST)):
@@ -145,17 +147,28 @@ def run_collection(context: Context) -> Collection:
     return Collection(source, database, query)
 
 
-def _withdrawn(path: Path) -> Callable[[], set[str]]:
-    """The ids of a list, which is read again when it has changed."""
-    stamps: list[tuple[int, int]] = []
+def _withdrawn(context: Context, names: Mapping[str, str]) -> Callable[[], Callable[[Row], bool]]:
+    """Whether the next run leaves a photo out as withdrawn, by lists that are read again when they have changed. names:
+    ids → ids in a release."""
+    stamps: list[tuple[str, int, int]] = []
     ids: set[str] = set()
+    addresses: set[str] = set()
 
-    def now() -> set[str]:
-        if path.is_file() and (stamp := (path.stat().st_mtime_ns, path.stat().st_size)) not in stamps:
-            ids.clear()
-            ids.update(one.id for one in withdrawals(path))
-            stamps[:] = [stamp]
-        return ids
+    def is_listed(row: Row) -> bool:
+        url = row["address"] if addresses else None
+        by_url = url is not None and any(address_digest(url, form) in addresses for form in (False, True))
+        return by_url or row["id"] in ids or names.get(row["id"]) in ids
+
+    def now() -> Callable[[Row], bool]:
+        lists = [path for path in FilterTable(context).outside() if path.is_file()]
+        stats = [(str(path), path.stat()) for path in lists]
+        if (read := [(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats]) != stamps:
+            rows = [one for path in lists for one in withdrawals(path)]
+            for values, of in ((ids, "id"), (addresses, "address")):
+                values.clear()
+                values.update(filter(None, (getattr(one, of) for one in rows)))
+            stamps[:] = read
+        return is_listed
 
     return now
 

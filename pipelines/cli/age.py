@@ -74,6 +74,9 @@ def age(
         Path | None, option("--runs", "DIR", "Write each version as a run, which compare and report read.")
     ] = None,
     title: Annotated[str, option("--title", None, "Title of the page.")] = "",
+    store: Annotated[
+        Path | None, option("--store", "DIR", "Keep here what was read of each file: only new files are read.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say how fast a model in service ages, from its log.
@@ -95,6 +98,8 @@ def age(
         guarded_out(metrics, suffixes=(".prom",), option="--metrics")
     if runs is not None:
         guarded_out(runs, "rows", option="--runs")
+    if store is not None:
+        guarded_out(store, "age", option="--store")
     if alarm is not None:
         limit_of(alarm)
     if ask is not None and out is None:
@@ -102,7 +107,7 @@ def age(
     mapped = columns_of(columns)
     aged = aged_of(
         logs, versions=versions, labels=[_labels(path) for path in labels or ()], columns=mapped, period=period,
-        until=until, cost_error=cost_error, cost_retrain=cost_retrain,
+        until=until, cost_error=cost_error, cost_retrain=cost_retrain, store=store,
     )  # fmt: skip
     result = document(aged, alarm)
     text = [*(str(Markup(one).striptags()) for one in answer(aged)), *aged.notes]

@@ -191,8 +191,8 @@ def plan_(
 ) -> None:
     """Show what a run would do and need; change nothing.
 
-    Photos, buckets, candidates, disk, time, answers of people and their cost, the model, the network, what is reused,
-    and problems: with problems the exit code is 1.
+    Photos, buckets, candidates, disk, estimated time, answers of people, their cost and what they let the run publish,
+    the model, the network, what is reused, and problems: with problems the exit code is 1.
     """
     planned(directory, until, start, sets, nodes, usd_per_hour, as_json)
 
@@ -210,6 +210,7 @@ def planned(
     """The same; grows: of `driftline grow`, which keeps the borders of the buckets."""
     from dataclasses import asdict
 
+    from driftline.curate.core.files.walk import one_walk
     from driftline.pipelines.forecast import cluster
     from driftline.pipelines.forecast.needs import forecast
     from driftline.pipelines.forecast.text import text
@@ -217,8 +218,9 @@ def planned(
     from driftline.pipelines.run.plan import plan
 
     context = context_of(directory, sets, True, Executor(workers=default_workers()))
-    plans = plan(context, start, until)
-    needs = forecast(context, plans, borders_if_grown(context) if grows else None)
+    with one_walk():
+        plans = plan(context, start, until)
+        needs = forecast(context, plans, borders_if_grown(context) if grows else None)
     lines = text(plans, needs)
     if nodes is not None:
         needs["cluster"] = cluster.cluster(needs, nodes, usd_per_hour)

@@ -107,10 +107,27 @@ def open(path: str | Path) -> Run | Release | Stream:
 
 
 def init(
-    path: str | Path, *, preset: str = "folder", settings: Mapping[str, Any] | None = None, force: bool = False
-) -> Run:
-    """Write PATH/driftline.yaml, every setting with a comment. settings: dotted keys, or sections as mappings."""
-    answer("init", locals())
+    path: str | Path, photos: Any = None, *, preset: str = "folder", settings: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> Run:  # fmt: skip
+    """Write PATH/driftline.yaml, every setting with a comment. settings: dotted keys, or sections as mappings.
+
+    photos: a data frame, one row a photo, which becomes the collection (PATH/photos.parquet). Columns with names of the
+    collection count (`driftline list sources`, `parquet`): path or url, uploaded or taken, label, licence and so on;
+    `collection.columns.NAME` names another. Paths start from the working directory. Raises BadInput for the first row
+    without a date or a file.
+    """
+    table, settings = None, settings or {}
+    if photos is not None:
+        from driftline.pipelines.face.photo_table import collection_of
+
+        collection, table = collection_of(Path(path), photos, preset, list(_option("", settings))[1::2])
+        settings = {**settings, **collection}
+    answer("init", {"path": path, "preset": preset, "settings": settings, "force": force})
+    if table is not None:
+        from driftline.curate.core.atomic_io import write_parquet
+
+        write_parquet(Path(path) / settings["collection.path"], table)
     return Run.open(path)
 
 

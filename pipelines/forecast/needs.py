@@ -19,26 +19,22 @@ from driftline.curate.core.errors import DriftlineError, Shortage, explained
 from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of
 from driftline.curate.fetch.address_guard import guard, mostly_private
 from driftline.curate.retrieval.best_lists import list_bytes
-from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast import contents
-from driftline.pipelines.forecast.again import again, expected_questions, questions
+from driftline.pipelines.forecast.again import again, expected_questions, priced, questions
 from driftline.pipelines.forecast.contents import Cut, all_taken, by_label, column_notes, cut
+from driftline.pipelines.forecast.rehearsal import Ending, rehearse
 from driftline.pipelines.forecast.sample import Sample, sample_of
+from driftline.pipelines.forecast.times import records, times
 from driftline.pipelines.run.plan import Plan, make
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import beside, done_of, folder_of
+from driftline.pipelines.run.stage import Context, reasons_text
+from driftline.pipelines.run.state import beside, folder_of
 from driftline.pipelines.stages.embed import BUILT_IN, spec_of
 
 LOOKED_AT = 1_000  # photos whose bytes are counted
 TYPICAL = 120_000  # bytes of a photo behind an address: Flickr's medium size
 BATCH = 8  # images that are embedded to measure the model's speed
 HOSTS = 3
-# Records a second of one process on this project's test machine, for stages that have not run here yet.
-SPEED = {"ingest": 5_000, "filter": 200_000, "bucket": 500_000, "retrieve": 200_000, "ask": 500, "tally": 50_000,
-         "publish": 200}  # fmt: skip
-FROM_STORE = 2_000  # photos a second that come from the store
-COPIED, ASKED = 300, 2  # photos a second: from this machine's disk; over one connection
 
 
 def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -75,13 +71,20 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
     network = _network(context, urls) if "fetch" in todo else {}
     if network and not any(network.values()):
         problems[f"No server of the photos answers: {', '.join(network)}."] = None
-    wanted = _wanted(context, buckets, problems) if buckets is not None and "retrieve" in todo else None
-    classes = None
-    if sample is not None and pieces is not None and "publish" in todo:
+    is_model_here = model["state"] == "here"
+    ending = (None if problems else _noted(problems, lambda: rehearse(context, plans, is_model_here))) or Ending()
+    unsaid = {} if ending.is_certain else problems  # what follows says less exactly what a run refuses
+    problems |= dict.fromkeys(ending.problems)
+    wanted = _wanted(context, buckets, unsaid) if buckets is not None and "retrieve" in todo else None
+    classes = ending.release and ending.release["absent"]
+    if sample is not None and pieces is not None and "publish" in todo and not ending.is_certain:
         classes = _noted(problems, lambda: by_label(context, sample.table, sample.whole, pieces))
     refused = None
     if sample is not None and "publish" in todo:
-        refused = contents.without_licence(context, sample.table, problems)
+        refused = contents.without_licence(context, sample.table, unsaid)
+    accepted = ending.release and ending.release["accepted"]
+    counts = records(context, todo, rows, photos, wanted and wanted["images"], accepted)
+    estimates = times(context, counts, bool(urls), rate, needed or {})
     return {
         "photos": None if sample is None else {
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
@@ -101,12 +104,16 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
         "without_licence": refused,
         "candidates": wanted,
         "search": _search(context, photos, buckets) if "retrieve" in todo else None,
-        "questions": _noted(problems, lambda: _questions(context, wanted, todo)),
+        "questions": _noted(problems, lambda: _questions(context, wanted, todo, ending)),
         "disk": _disk(context, sample, photos, todo),
         "model": model,
         "network": network,
         "again": needed,
-        "seconds": _seconds(context, todo, rows, photos, bool(urls), rate, needed=needed or {}),
+        "verdicts": ending.verdicts,
+        "release": ending.release,
+        "waits": ending.waits,
+        "seconds": {name: seconds for name, (seconds, _) in estimates.items()},
+        "seconds_known_by": {name: basis for name, (_, basis) in estimates.items()},
         "reused": [p.stage for p in plans if p.action == "skip"],
         "problems": list(problems),
     }  # fmt: skip
@@ -130,7 +137,7 @@ def _folder(context: Context, name: str) -> Path:
 def _cut(context: Context, sample: Sample, todo: set[str], borders: Mapping[str, Any] | None) -> Cut:
     """The buckets of the sample. Raises Shortage if the filters leave no photo."""
     if not len(sample.table):
-        drops = ", ".join(f"{reason} {n:,}" for reason, n in sample.dropped.items())
+        drops = reasons_text(sample.dropped)
         raise Shortage(f"No photo is left of {sample.known_by} (filter drops {drops}).", "Expected dated photos.")
     return cut(context, sample.table, sample.photos / len(sample.table), "bucket" in todo, borders)
 
@@ -188,10 +195,15 @@ def _share_of_images(context: Context, addresses: bool, needed: Mapping[str, Any
     return (faults[""] / asked, f"{asked:,} addresses that this run asked") if asked else (1.0, None)
 
 
-def _questions(context: Context, wanted: dict[str, Any] | None, todo: set[str]) -> dict[str, Any] | None:
+def _questions(
+    context: Context, wanted: dict[str, Any] | None, todo: set[str], ending: Ending
+) -> dict[str, Any] | None:
     """What people are asked, by the stage that asks: before retrieval the most, after it the candidates."""
-    if "tally" not in todo:
+    if "tally" not in todo or context.config.validation.method != "crowd":
         return None
+    if ending.is_certain or ending.next_batch:
+        images, gold = len(ending.next_batch.get("items", ())), len(ending.next_batch.get("gold", ()))
+        return priced(context, images, gold, False, "the answers so far") | {"routes": {}, "judges": []}
     if "retrieve" not in todo:
         return questions(context, open_batch(context) if "ask" not in todo else None)
     return None if wanted is None or "ask" not in todo else expected_questions(context, wanted["images"])
@@ -255,46 +267,3 @@ def _network(context: Context, urls: Sequence[str]) -> dict[str, bool]:
     refused = guard("refuse" if mode == "auto" and not mostly_private(list(urls)) else mode, False)
     with ThreadPoolExecutor(HOSTS) as pool:
         return dict(zip(common, pool.map(lambda place: reachable(place, refused=refused), common), strict=True))
-
-
-def _seconds(
-    context: Context,
-    todo: set[str],
-    rows: int | None,
-    images: int | None,
-    by_network: bool,
-    rate: float | None,
-    needed: Mapping[str, Any],
-) -> dict[str, float | None]:
-    """Time of each stage: as it was the last time here, else by typical speeds and, from two stages on that ran here,
-    what those took of theirs; None if not known. rows: what fetch reads; images: what it keeps; needed: what the store
-    does not know."""
-    times: dict[str, float | None] = {}
-    settings, workers = context.config.fetch, context.executor.workers or 1
-    connections = settings.threads * workers * ASKED
-    speeds: dict[str, float] = dict(SPEED)
-    speeds["fetch"] = min(connections, settings.rate or connections) if by_network else COPIED * workers
-    if rate is not None:
-        speeds["embed"] = rate * workers
-    ran = [(name, done) for name in SPEED if (done := done_of(context.root, name)) and done["counts"]["read"]]
-    fixed, factor = 0.0, 1.0
-    if len(ran) > 1:
-        took = [done["seconds"] for _, done in ran]
-        fixed, factor = fitted_line([done["counts"]["read"] / SPEED[name] for name, done in ran], took)
-    for stage in make(context):
-        if stage.name not in todo:
-            continue
-        done = done_of(context.root, stage.name)
-        photos = rows if stage.name in ("ingest", "filter", "fetch") else images
-        left = needed.get({"fetch": "requests", "embed": "embeddings"}.get(stage.name, ""))
-        if photos is None:
-            times[stage.name] = None
-        elif left is not None and stage.name in speeds:
-            times[stage.name] = round(left / speeds[stage.name] + (photos - left) / FROM_STORE, 1)
-        elif done and done["counts"]["read"] and not (stage.name == "embed" and rate is not None):
-            times[stage.name] = round(done["seconds"] * photos / done["counts"]["read"], 1)
-        elif stage.name in SPEED:
-            times[stage.name] = round(fixed + factor * photos / SPEED[stage.name], 1)
-        else:
-            times[stage.name] = round(photos / speeds[stage.name], 1) if stage.name in speeds else None
-    return times

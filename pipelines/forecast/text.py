@@ -10,6 +10,9 @@ from driftline.curate.metadata.clocks import contradiction_sentence, reset_sente
 from driftline.curate.release.selection import few
 from driftline.pipelines.forecast.again import lines as lines_of
 from driftline.pipelines.run.plan import Plan, duration
+from driftline.pipelines.run.stage import reasons_text
+
+MOST = 12  # buckets that are listed
 
 
 def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
@@ -18,7 +21,7 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     add: Callable[[str, str], None] = lambda head, sentence: lines.append(f"{head:<11}{sentence}")  # noqa: E731
     lines.append("")
     if (photos := needs["photos"]) is not None:
-        drops = ", ".join(f"{reason} {n:,}" for reason, n in photos["sample_dropped"].items())
+        drops = reasons_text(photos["sample_dropped"])
         basis = f"{photos['known_by']}{f'; filter drops {drops}' if drops else ''}"
         if photos["addresses"] is not None:
             measured = f", as of {photos['share_known_by']}" if photos["share_known_by"] else ""
@@ -58,8 +61,12 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         longest = sorted(times, key=lambda name: -times[name])[:2]
         most = ", ".join(f"{name} {duration(times[name])}" for name in longest)
         unknown = ", ".join(name for name, seconds in needs["seconds"].items() if seconds is None)
-        add("time", f"about {duration(sum(times.values()))} ({most}){f', without {unknown}' if unknown else ''}")
-    if (asked := needs["questions"]) is not None:
+        rest = f"; not known: {unknown}" if unknown else ""
+        add("time", f"about {duration(sum(times.values()))}, an estimate ({most}{rest})")
+        add("", f"basis: {_bases(needs)}")
+    if (asked := needs["questions"]) is not None and not asked["images"]:
+        add("people", "no further answers are needed")
+    elif asked is not None:
         people = f"{asked['images']:,} images × {asked['workers']} = {asked['answers']:,} answers"
         paid = f"${asked['usd']:,.2f} for paid workers with the fee of {asked['platform']}"
         add("people", f"{asked['word']} {people}, {duration(3600 * asked['hours'])}; {paid}, free by yourself")
@@ -74,6 +81,8 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
                 "the first answers show the price" if judge["usd"] is None else f"{judge['word']} ${judge['usd']:,.2f}"
             )
             add("judge", f"{judge['name']}: {judge['questions']:,} questions; {price}")
+    for head, sentence in _ending(needs):
+        add(head, sentence)
     for line in lines_of(needs["again"]) if needs["again"] else ():
         add("again", line)
     if needs["reused"]:
@@ -81,6 +90,31 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     for problem in needs["problems"]:
         add("problem", problem)
     return "\n".join(lines)
+
+
+def _bases(needs: dict[str, Any]) -> str:
+    """What the times of the stages are based on."""
+    stages: dict[str, list[str]] = {}
+    for stage, basis in needs["seconds_known_by"].items():
+        if needs["seconds"][stage] is not None:
+            stages.setdefault(basis, []).append(stage)
+    return "; ".join(f"{', '.join(names)} ({basis})" for basis, names in stages.items())
+
+
+def _ending(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the answers so far decide, and what would be published."""
+    if (counts := needs["verdicts"]) is not None:
+        dropped = f" ({reasons_text(counts['dropped'])})" if counts["dropped"] else ""
+        yield "accepted", f"{counts['kept']:,} of {counts['read']:,} images{dropped}"
+    if (release := needs["release"]) is not None:
+        dropped = f" ({reasons_text(release['dropped'])})" if release["dropped"] else ""
+        yield "release", f"{release['images']:,} of {release['accepted']:,} accepted images{dropped}"
+        for bucket in release["buckets"][:MOST]:
+            yield "", f"{bucket['name']}: {reasons_text(bucket['classes'])}"
+        if len(release["buckets"]) > MOST:
+            yield "", f"and {len(release['buckets']) - MOST:,} more buckets"
+    if needs["waits"]:
+        yield "answers", needs["waits"]
 
 
 def _owners(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -96,8 +130,8 @@ def _buckets(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Photos of each bucket, and what is odd about them."""
     if (buckets := needs["buckets"]) is None:
         return
-    shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
-    yield "buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}"
+    shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:MOST])
+    yield "buckets", f"{shown}{f' and {len(buckets) - MOST} more' if len(buckets) > MOST else ''}"
     if needs["thin"]:
         yield "", f"{needs['thin']:,} photos wait until their time has buckets.min_photos: thin_period"
     if len(buckets) == 1:

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, no_link
-from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
+from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Unfinished, Waiting
+from driftline.curate.core.files.walk import look_again, one_walk
 from driftline.curate.core.system.calls import lock
 from driftline.curate.validation.answers import FORGOTTEN
 from driftline.pipelines.run import attempt
 from driftline.pipelines.run.plan import FORCED, Plan, check_stages, confirm, damage_text, make, plan
-from driftline.pipelines.run.stage import Context, Stage
+from driftline.pipelines.run.stage import Context, Stage, reasons_text
 from driftline.pipelines.run.state import (
     DONE,
     INTENT,
@@ -98,7 +99,7 @@ def run(
     check_stages(start, until)
     run_log = context.run_log
     because = ""
-    with alone(context.root):
+    with alone(context.root), one_walk():
         for name in OWN_FILES:
             for left in context.root.glob(f"{TEMPORARY}*-{name}"):  # of a process that was killed
                 left.unlink(missing_ok=True)
@@ -125,6 +126,7 @@ def run(
         for stage in stages:
             try:
                 _run_one(stage, todo.get(stage.name), yes)
+                look_again()  # it may have worked for hours
             except Waiting as waiting:
                 because = str(waiting)
                 run_log.write("waiting", stage=stage.name, because=because)
@@ -184,10 +186,8 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
         state.stop(work, str(error))
         raise
     plain = counts.plain()
-    dropped = _dropped(plain)
-    if counts.kept == 0:
-        text = f"The stage {stage.name} kept none of {counts.read:,} records ({dropped or 'it read none'})."
-        raise Shortage(text, "", stage.hint)
+    stage.check_kept(counts)
+    dropped = reasons_text(plain["dropped"])
     seconds = round(spent + time.monotonic() - clock, 3)
     state.finish(work, plain, seconds, repaired=bool(damaged))
     run_log.say(
@@ -197,19 +197,16 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
     run_log.write("done", stage=stage.name, counts=plain, seconds=seconds)
 
 
-def _dropped(plain: dict[str, Any]) -> str:
-    return ", ".join(f"{k} {v:,}" for k, v in plain["dropped"].items())
-
-
 def status(context: Context, verify: bool = False) -> list[dict[str, Any]]:
     """Each stage: state (done, stale, damaged, unfinished, waiting, pending), counts, seconds; `note` where there is
     more to say. verify: read all output."""
     entries: list[dict[str, Any]] = []
     stale = False
-    for stage in make(context):
-        entry = _entry(stage, stale, verify)
-        stale = stale or entry["state"] not in ("done", "damaged")
-        entries.append(entry)
+    with one_walk():
+        for stage in make(context):
+            entry = _entry(stage, stale, verify)
+            stale = stale or entry["state"] not in ("done", "damaged")
+            entries.append(entry)
     ask, tally = (next(e for e in entries if e["stage"] == name) for name in ("ask", "tally"))
     crowd = context.config.validation.method == "crowd"
     if crowd and ask["state"] == "done" and tally["state"] != "done":
@@ -261,5 +258,6 @@ def table(entries: Sequence[dict[str, Any]]) -> str:
         c = e["counts"] or {"read": "", "kept": "", "dropped": {}}
         read, kept = (f"{c[k]:,}" if c[k] != "" else "" for k in ("read", "kept"))
         seconds = "" if e["seconds"] is None else f"{e['seconds']:.1f}"
-        lines.append(f"{e['stage']:<10}{e['state']:<12}{read:>10}{kept:>10}{seconds:>10}  {_dropped(c)}".rstrip())
+        dropped = reasons_text(c["dropped"])
+        lines.append(f"{e['stage']:<10}{e['state']:<12}{read:>10}{kept:>10}{seconds:>10}  {dropped}".rstrip())
     return "\n".join([*lines, *(f"{e['stage']}: {e['note']}" for e in entries if "note" in e)])

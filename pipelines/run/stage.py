@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.core.errors import BadConfig, UnknownName, available, did_you_mean
+from driftline.curate.core.errors import BadConfig, Shortage, UnknownName, available, did_you_mean
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import resolve_path
@@ -44,6 +44,15 @@ class Counts:
             "kept": self.kept,
             "dropped": {k: v for k, v in sorted(self.dropped.items()) if v},
         }
+
+
+def reasons_text(dropped: Mapping[str, int]) -> str:
+    """Why records were dropped, for people.
+
+    >>> reasons_text({"no_majority": 1200, "pending": 3})
+    'no_majority 1,200, pending 3'
+    """
+    return ", ".join(f"{reason} {n:,}" for reason, n in dropped.items())
 
 
 def parts_of(folder: Path) -> list[Path]:
@@ -100,6 +109,18 @@ class Context:
     """which misses of fetch are asked for again; None: those of an outage"""
     fresh: bool = False
     """work as if the store were empty and no file had been read; what is new is kept"""
+    rehearsal: Path | None = None
+    """folder with copies of what stages change in the run folder, which a plan uses; None: the run itself"""
+
+    @property
+    def own_folder(self) -> Path:
+        """Where stages change what is no output of theirs: batches, answers, ids."""
+        return self.rehearsal or self.root
+
+    @property
+    def answers_folder(self) -> Path:
+        """Where the files with answers of people are."""
+        return (self.rehearsal or self.root) / ("answers" if self.rehearsal else self.config.validation.answers)
 
     def store(self) -> Place | None:
         """The store of the run; None without one, and on a cluster, whose machines cannot share it."""
@@ -107,7 +128,7 @@ class Context:
         cluster = engine != "local" and (engine != "ray" or "RAY_ADDRESS" in os.environ)
         if not settings.use or cluster:
             return None
-        return Place(settings.folder(self.root), not self.fresh)
+        return Place(self.rehearsal / "store" if self.rehearsal else settings.folder(self.root), not self.fresh)
 
     def path(self, text: str) -> Path:
         """A path that the configuration gives."""
@@ -168,3 +189,9 @@ class Stage(ABC):
     @abstractmethod
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """Write into `out`; never write a finished part again. inputs: stage in `needs` → its folder."""
+
+    def check_kept(self, counts: Counts) -> None:
+        """Raise Shortage if the stage kept nothing."""
+        if counts.kept == 0:
+            dropped = reasons_text(counts.plain()["dropped"]) or "it read none"
+            raise Shortage(f"The stage {self.name} kept none of {counts.read:,} records ({dropped}).", "", self.hint)

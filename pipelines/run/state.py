@@ -18,6 +18,7 @@ from driftline.curate.core.errors import DriftlineError, MissingFile
 from driftline.curate.core.files.digests import Content, content_digest, files_of, full_digest, full_digests, listing
 from driftline.curate.core.run_log import last_event
 from driftline.curate.core.system.own_code import codes_of
+from driftline.curate.store.database import digests_of_links
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import MEMORY, Stage
 from driftline.pipelines.stages import STAGES
@@ -308,7 +309,7 @@ class StageState:
         current.
         """
         sweep(work)
-        files = listing(work)
+        files = listing(work, digests_of_links(self.stage.context.store()))
         write_json(work / FILES, {name: [c.size, c.sha256] for name, c in files.items()})
         stage, content = self.stage, content_digest(files)
         mark = {

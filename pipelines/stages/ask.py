@@ -74,7 +74,7 @@ class Ask(Stage):
         if self.context.config.validation.method == "crowd":
             from driftline.pipelines.run.state import folder_of
 
-            routes, opinions = routes_of(self.context, items.to_pylist(), inputs)
+            routes, opinions = routes_of(self.context, items.to_pylist(), inputs, ask=self.context.rehearsal is None)
             if opinions is not None:
                 write_parquet(out / "opinions.parquet", opinions)
                 counts = Counter(routes.values())
@@ -175,24 +175,27 @@ def batch_of(
     standing: folder of the output that this batch replaces.
     """
     from driftline.curate.release.packing import FetchedImages
-    from driftline.curate.validation.asking.batches import write_batch
+    from driftline.curate.validation.asking.batches import batch_facts, write_batch, write_facts
 
-    config = context.config
-    ids = {item["id"] for item in items}
+    config, concepts = context.config, context.config.retrieve.complete_concepts()
     gold = gold_of(context, items, inputs["bucket"], asked or set())
-    images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", {*ids, *gold})
-    shown = sorted(images.members)
-    facts = write_batch(
-        [(id_, *images.plain(id_)) for id_ in shown],
-        config.retrieve.complete_concepts(),
-        out,
-        config.seed,
-        config.validation,
-        gold,
-        after=after,
-        blur=_blurred(context, inputs["embed"], shown),
-        earlier=standing,
-    )
+    shown = sorted({*(item["id"] for item in items), *gold})
+    if context.rehearsal is None:
+        images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", shown)
+        facts = write_batch(
+            [(id_, *images.plain(id_)) for id_ in shown],
+            concepts,
+            out,
+            config.seed,
+            config.validation,
+            gold,
+            after=after,
+            blur=_blurred(context, inputs["embed"], shown),
+            earlier=standing,
+        )
+    else:  # nobody sees its images
+        facts = batch_facts(shown, concepts, config.seed, config.validation, gold, after)
+        write_facts(facts, concepts, out)
     answers_of(context, inputs["bucket"]).take_batch(facts)
     return facts
 
@@ -201,7 +204,7 @@ def results_files(context: Context) -> list[Path]:
     """The files with answers of people."""
     if context.config.validation.method == "catalogue":
         return []
-    folder = context.root / context.config.validation.answers
+    folder = context.answers_folder
     return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
 
 
@@ -218,7 +221,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     from driftline.curate.validation.answers.answers import worker_key
     from driftline.curate.validation.answers.standing import deletions
 
-    folder = context.root / "batches"
+    folder = context.own_folder / "batches"
 
     def digests(ids: Collection[str]) -> dict[str, str]:
         table = pq.ParquetFile(bucketed / "members.parquet").read(["id", "sha256"])
@@ -229,7 +232,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     options = options_of(context.config.retrieve.complete_concepts())
     place = context.store() or Place(folder)
     since = max((entry["time"] for entry in deletions(context.root)), default=0)
-    return Answers(place, folder, options, digests, worker_key(context.root, make), since)
+    return Answers(place, folder, options, digests, worker_key(context.own_folder, make), since)
 
 
 def standing_of(context: Context) -> Standing:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from driftline.curate.core.atomic_io import write_parquet
+from driftline.curate.core.files.walk import look_again
 from driftline.curate.core.outside.s3 import fetch
-from driftline.curate.sources.base import FileSource, Workplace
+from driftline.curate.sources.base import FileSource, Source, Workplace
 from driftline.pipelines.run.attempt import earlier_of
 from driftline.pipelines.run.stage import MEMORY, Counts, Records, Stage
 
@@ -55,11 +56,18 @@ class Ingest(Stage):
             (self.context.root / MEMORY).unlink(missing_ok=True)
         if (remote := self._remote()) is not None:
             fetch(remote.path, self._place().work, remote.s3, self.context.run_log)
-        self.context.config.collection.prepare(self._place())
+            look_again()
+        self._get_ready()
 
     def renew(self) -> None:
         """Ask a live source what is new."""
-        self.context.config.collection.prepare(self._place(), again=True)
+        self._get_ready(again=True)
+
+    def _get_ready(self, again: bool = False) -> None:
+        source = self.context.config.collection
+        source.prepare(self._place(), again)
+        if type(source).prepare is not Source.prepare:  # it may have filled a folder
+            look_again()
 
     def _remote(self) -> FileSource | None:
         """The source, if it reads what is on S3."""

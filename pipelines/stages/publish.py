@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig
@@ -18,6 +18,9 @@ from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.embed import built_in
+
+if TYPE_CHECKING:
+    from driftline.curate.release.composing.collection import Collection
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,19 @@ class Publish(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """verdicts → release/."""
+        from driftline.curate.release.compose import compose
+
+        return Counts(*compose(self.collection(inputs), self.context.config.seed, self._provenance(inputs), out))
+
+    def collection(self, inputs: Mapping[str, Path]) -> Collection:
+        """What the release is made from."""
         import pyarrow.parquet as pq
 
         from driftline.curate.release import Release
-        from driftline.curate.release.compose import compose
         from driftline.curate.release.composing.collection import Collection
 
         context, config, section = self.context, self.context.config, self.context.config.release
-        collection = Collection(
+        return Collection(
             table=parts_of(inputs["filter"]),
             fetched=inputs["fetch"],
             members=inputs["bucket"] / "members.parquet",
@@ -91,22 +99,21 @@ class Publish(Stage):
             names=self._names(inputs),
             people=_people(inputs["tally"]),
         )
-        return Counts(*compose(collection, config.seed, self._provenance(inputs), out))
 
     def _withdrawn(self) -> dict[str, bool]:
         """Id of each withdrawn photo, of the setting and of the run → whether a release of the run held it."""
         asked = self.context.config.release.withdrawn
         by_setting = [] if asked is None else withdrawn_ids(self.context.path(asked))
         of_run = {one.id: bool(one.release) for one in withdrawals(self.context.root / NAME)}
-        own = {released: id_ for id_, released in released_ids(self.context.root).items()}
+        own = {released: id_ for id_, released in released_ids(self.context.own_folder).items()}
         return {own.get(id_, id_): held for id_, held in (dict.fromkeys(by_setting, False) | of_run).items()}
 
     def _names(self, inputs: Mapping[str, Path]) -> dict[str, str]:
         """Id → id in the release, of those that are replaced."""
         if self.context.config.release.ids == "path":
             return {}
-        own = self.context.config.collection.own_ids()
-        return assign_ids(self.context.root, inputs["bucket"] / "members.parquet", parts_of(inputs["filter"]), own)
+        members, own = inputs["bucket"] / "members.parquet", self.context.config.collection.own_ids()
+        return assign_ids(self.context.own_folder, members, parts_of(inputs["filter"]), own)
 
     def _text(self, name: str | None) -> str | None:
         """A text file that the run file names."""

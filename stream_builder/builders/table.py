@@ -76,7 +76,7 @@ def timed_table(
     size: int = 64,
 ) -> TimedSamples:
     """The samples of a table, as `from_table` has them. columns: role → column, or columns of x."""
-    table, what = _opened(source), str(source) if isinstance(source, str | Path) else "the table"
+    table, what = table_of(source), str(source) if isinstance(source, str | Path) else "the table"
     asked = {role: column for role, column in (columns or {}).items() if column is not None}
     if not len(table):
         raise BadInput(f"{what} has no rows.", "Expected one a sample.")
@@ -105,7 +105,7 @@ def timed_table(
         raise BadConfig("More than one of --x, --features and --path was given.", "Expected one of them.")
     if "x" in asked:
         wanted = asked["x"].split(",") if isinstance(asked["x"], str) else list(asked["x"])
-        x: Any = _samples(table, [column_of(table, of, str(name).strip(), (), "--x") for name in wanted], row_of)
+        x: Any = samples_of(table, [column_of(table, of, str(name).strip(), (), "--x") for name in wanted], row_of)
         check(x, y, len(number), what)
     elif features is not None:
         x = open_array(features, "fu", (None, -1), "Check --features.")
@@ -128,7 +128,8 @@ def timed_table(
     )
 
 
-def _opened(source: Any) -> pa.Table:
+def table_of(source: Any) -> pa.Table:
+    """A file, a data frame, or columns by name, in Arrow's form. Raises MissingFile, BadInput."""
     if isinstance(source, str | Path):
         path = Path(source)
         if not path.is_file():
@@ -148,7 +149,7 @@ def _opened(source: Any) -> pa.Table:
         raise BadInput(f"{type(source).__name__} is no table ({why}).", expected) from None
 
 
-def _samples(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
+def samples_of(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
     """(N,) texts of one column, or (N, D) float32 of columns with numbers or with lists of numbers."""
     if len(columns) == 1 and table[columns[0]].type in (pa.string(), pa.large_string()):
         return np.array(texts_of(table[columns[0]].to_pylist(), row_of, columns[0]), np.str_)

@@ -120,16 +120,33 @@ FORMATS = Registry(  # in the order in which they are tried
 )
 
 
-def open_dataset(source: str | Path, options: Options | None = None) -> Dataset:
-    """Open a dataset by path, by name, or as package.module:Name.
+def open_dataset(
+    source: Any,
+    options: Options | None = None,
+    *,
+    x: str | Sequence[str] = "x",
+    label: str = "label",
+    test_share: float = 0.3,
+    seed: int = 0,
+) -> Dataset:
+    """Open a dataset by path, by name, as package.module:Name, or of a data frame with a row a sample.
+
+    x, label, test_share, seed: of a data frame. x: the column of pictures (Pillow's, or arrays (H, W, 3) of uint8, of
+    one size), of texts or of lists of numbers, or columns of numbers. label: the column of classes. A random test_share
+    of each class is tested.
 
     Raises MissingFile, BadInput, UnknownName, BadPlugin; BadArray for wrong shapes, dtypes or labels.
     """
     options = options or Options()
     if options.labels not in (None, "fine", "coarse"):
         raise BadConfig(f"--labels is {options.labels!r}.", "Expected fine or coarse.")
-    path, name = Path(source), str(source)
-    if path.exists():
+    name = str(source) if isinstance(source, str | Path) else ""
+    path = Path(name)
+    if not isinstance(source, str | Path):
+        from driftline.stream_builder.datasets.table import open_table
+
+        dataset = open_table(source, x, label, test_share, seed)
+    elif path.exists():
         dataset = format_of(path).open(path, options)
     elif "/" in name or name.endswith(".npz"):
         raise MissingFile(f"{path} does not exist.", "Expected a dataset: a folder, a file or a name.")

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import driftline
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_bytes, sweep, write_bytes, writing
 from driftline.curate.core.errors import BadInput, DriftlineError, UnknownName, explained
 from driftline.curate.core.files import digests
@@ -256,7 +257,8 @@ def test_the_code_is_named_by_every_source_of_the_packages(tmp_path: Path, monke
     def code() -> str:
         return digests.code_of.__wrapped__()
 
-    monkeypatch.setattr(digests, "__file__", str(tmp_path / "curate" / "core" / "digests.py"))
+    place = Path(digests.__file__).relative_to(Path(driftline.__file__).parent)
+    monkeypatch.setattr(digests, "__file__", str(tmp_path / place))
     (tmp_path / "eval" / "engine").mkdir(parents=True)
     (tmp_path / "eval" / "engine" / "kernel.c").write_text("int a;")
     before = code()

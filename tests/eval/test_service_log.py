@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,10 @@ from driftline.eval.reporting.files.logs import write_logs
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
+from driftline.eval.service_log import reading
 from driftline.eval.service_log.cells import wilson
 from driftline.eval.service_log.reading import read_log
+from driftline.eval.service_log.store import Columns, Store
 from driftline.eval.service_log.trend import line
 from driftline.eval.service_log.unlabelled import calibration
 from driftline.stream_builder.stream import Stream
@@ -252,6 +255,12 @@ def test_bad_options_get_one_sentence(more: dict[str, Any], words: str) -> None:
         aged(example(), **more)
 
 
+def test_a_version_without_labels_has_a_row_of_the_page(tmp_path: Path) -> None:
+    rows = [row | {"label": None} if row["version"] == "v2" else row for row in example()]
+    page = dl.age(rows, versions=VERSIONS).page(tmp_path / "page").read_text()
+    assert page.count("'row'>v2</th>") == 4  # versions side by side, and its three cells
+
+
 def test_what_is_missing_is_said_and_nothing_is_drawn_through_it() -> None:
     rows = [*rows_of("v1", 1, 0.9), *rows_of("v1", 4, 0.8), *rows_of("old", 1, 0.7, 30)]
     result = aged(rows, versions={"v1": "2026-03-01", "never": "2026-01-01"}, period="month")
@@ -277,12 +286,15 @@ def test_rows_in_any_order_and_form_say_the_same(tmp_path: Path) -> None:
 def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp_path: Path) -> None:
     pd.DataFrame(example()).to_parquet(tmp_path / "log.parquet")
     (tmp_path / "versions.csv").write_text("version,trained_to\nv1,2026-01\nv2,2026-04\n")
-    words = ("age", "log.parquet", "--versions", "versions.csv", "--out", "page", "--metrics", "age.prom", "--json")
+    words = ("age", "log.parquet", "--versions", "versions.csv", "--out", "page", "--metrics", "age.prom", "--json",
+             "--store", "read")  # fmt: skip
     done = driftline(*words, "--alarm", "accuracy<0.9", here=tmp_path)
     assert done.returncode == 4, done.stderr
     assert json.loads(done.stdout)["alarm"]["crossed"] is True
     page = (tmp_path / "page/index.html").read_text()
     assert "A version <strong>loses 3.6 points a month</strong> (2.6 to 4.7)" in page
+    assert "Each later point adds the mean change of those versions that were also tested at its age: 1 to 2 versions." in page
+    assert len(list((tmp_path / "read").iterdir())) == 1
     assert 'driftline_accuracy{version="v2",bound="value"} 0.82' in (tmp_path / "age.prom").read_text()
     assert (
         driftline(*words, "--alarm", "accuracy<0.8", "--columns", "{id: id}", here=tmp_path).returncode == 0
@@ -335,6 +347,64 @@ def test_intervals_hold_the_truth_in_simulated_logs() -> None:
             out.append(fit.low <= slope <= fit.high)
     assert np.mean(holds) >= 0.93
     assert 1 - np.mean(ageing) <= 0.07
+
+
+def months(folder: Path) -> list[Path]:
+    """The worked example, a file a month, without the labels of v2; and those."""
+    rows, files = pd.DataFrame(example()), []
+    late = rows["version"] == "v2"
+    for month, part in rows.assign(label=rows["label"].mask(late)).groupby(rows["time"].str[:7]):
+        files.append(folder / f"{month}.csv")
+        part.to_csv(files[-1], index=False)
+    rows.loc[late, ["id", "label"]].to_csv(folder / "labels.csv", index=False)
+    return files
+
+
+def test_a_further_month_and_late_labels_are_the_only_files_that_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, labels, store = months(tmp_path), tmp_path / "labels.csv", tmp_path / "store"
+    read_log(files[:5], store=store)
+    columns, read = reading._columns, list[Path]()
+    monkeypatch.setattr(reading, "_columns", lambda source, *more: (read.append(source), columns(source, *more))[1])
+    stored, plain = (dl.age(files, versions=VERSIONS, labels=labels, store=one) for one in (store, None))
+    assert read == [files[5], labels, *files, labels]
+    assert stored.counts["labelled"] == 7000
+    pages = [aged.page(tmp_path / str(k)) for k, aged in enumerate((stored, plain))]
+    for name in ("index.html", "age.json"):
+        assert pages[0].with_name(name).read_bytes() == pages[1].with_name(name).read_bytes()
+
+
+def same(one: reading.Log, other: reading.Log) -> bool:
+    return all(np.array_equal(value, getattr(other, name)) for name, value in vars(one).items())
+
+
+def test_an_edited_log_is_read_again_and_what_is_not_used_is_removed(tmp_path: Path) -> None:
+    files, store = months(tmp_path)[:2], tmp_path / "store"
+    first, stamps = read_log(files, store=store), files[0].stat()
+    assert same(first, read_log(files, store=store))
+    files[0].write_bytes(files[0].read_bytes().replace(b",v1,0,0\n", b",v1,1,0\n", 100))
+    os.utime(files[0], ns=(stamps.st_atime_ns, stamps.st_mtime_ns))
+    assert stamps.st_size == files[0].stat().st_size
+    assert not same(first, read_log(files, store=store))
+    assert len(list(store.iterdir())) == 2
+    other = read_log(files, {"label": "prediction"}, store=store)
+    assert (other.label == other.prediction).all()
+
+
+def test_a_damaged_or_half_written_store_is_read_again(tmp_path: Path) -> None:
+    log, rng = tmp_path / "log.csv", np.random.default_rng(0)
+    log.write_text("time,id\n")
+    once = Columns({"time": np.arange(40), "label": rng.integers(-1, 2, 40, np.int32)}, {"class": ["cat", "dog"]}, [0])
+    Store(tmp_path / "store").once(log, {}, lambda: once)
+    (path,) = (tmp_path / "store").iterdir()
+    whole = path.read_bytes()
+    for place in rng.integers(0, len(whole), 50).tolist():
+        for damaged in (whole[:place], whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]):
+            path.write_bytes(damaged)
+            again = Store(tmp_path / "store").once(log, {}, lambda: once)
+            assert (again.texts, again.forms) == (once.texts, once.forms)
+            assert all(np.array_equal(again.of[role], values) for role, values in once.of.items())
 
 
 def test_one_month_of_few_labels_that_is_low_by_chance_is_no_half_life() -> None:
@@ -457,8 +527,8 @@ def test_the_log_of_another_librarys_model_goes_through_by_the_guide_alone(share
     assert result["lost"]["old"] == "spring"
 
 
-def test_scores_of_all_classes_see_that_classes_became_more_frequent() -> None:
-    """A month in which a class that is often missed is most of the inputs, without labels."""
+def two_classes() -> pd.DataFrame:
+    """Three months in which a class that is often missed becomes more frequent, the last one without labels."""
     rng, rows = np.random.default_rng(0), []
     for month, share in ((1, 0.2), (2, 0.5), (3, 0.8)):
         label = (rng.random(1500) < share).astype(int)
@@ -468,11 +538,31 @@ def test_scores_of_all_classes_see_that_classes_became_more_frequent() -> None:
             rows.append({"time": f"2026-0{month}-15", "id": f"{month}-{i}", "version": "v1", "score_cat": p,
                          "prediction": "cat" if p > 0.5 else "dog", "score_dog": 1 - p,
                          "label": ("dog", "cat")[label[i]] if month < 3 else None})  # fmt: skip
-    frame = pd.DataFrame(rows)
-    result = aged(rows, period="month")["estimates"]["mlls"]
+    return pd.DataFrame(rows)
+
+
+def by_all_scores(log: Any, **columns: str) -> Any:
+    """Estimates of cells, or why there are none."""
+    mlls = dl.age(log, versions=VERSIONS, period="month", columns=columns).json()["estimates"]["mlls"]
+    return mlls["because"] or mlls
+
+
+def test_scores_of_all_classes_see_that_classes_became_more_frequent() -> None:
+    frame = two_classes()
+    result = by_all_scores(frame)
     truth = 0.2 * 0.994 + 0.8 * 0.63  # recalls of dog and cat
     assert result["cells"][0]["value"] == pytest.approx(truth, abs=0.04)
     assert result["past_error_by_periods"]["1"] < 0.04
-    assert aged(frame.drop(columns="score_cat").to_dict("records"), period="month")["estimates"]["mlls"]["because"] == (
-        "the log has no column score_cat"
-    )
+    assert by_all_scores(frame.drop(columns="score_cat")) == "the log has no column score_cat"
+
+
+def test_a_list_of_scores_a_row_says_the_same_as_a_column_a_class(tmp_path: Path) -> None:
+    frame, classes = two_classes(), ["score_cat", "score_dog"]
+    lists = frame.drop(columns=classes).assign(scores=frame[classes].to_numpy().tolist())
+    turned = lists.assign(scores=[one[::-1] for one in lists["scores"]])
+    turned.to_json(tmp_path / "log.jsonl", orient="records", lines=True, double_precision=15)
+    as_columns = by_all_scores(frame)["cells"][0]["value"]
+    assert by_all_scores(lists)["cells"][0]["value"] == as_columns
+    assert by_all_scores(tmp_path / "log.jsonl", classes="dog, cat")["cells"][0]["value"] == pytest.approx(as_columns)
+    assert "in only 0 of 200 rows the largest of scores belongs to the answered class" in by_all_scores(turned)
+    assert by_all_scores(lists, classes="a, cat, dog") == "a list of scores has 2 numbers, and there are 3 classes"

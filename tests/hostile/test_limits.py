@@ -6,11 +6,12 @@ import io
 import json
 import os
 import pickle
+import random
 import sqlite3
 import struct
 import zipfile
-from contextlib import closing
-from itertools import islice, product
+from contextlib import closing, suppress
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from driftline.curate.core.outputs import refill
 from driftline.curate.core.outside import limits
 from driftline.curate.core.outside.databases import SUPER_JOURNAL
 from driftline.curate.core.outside.images import open_image
+from driftline.curate.core.outside.parquet_pages import _longest_of_short, _structure, _usual_header, chunks
 from driftline.curate.core.outside.tables import BoundedParquet, csv_rows, read_parquet
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders.backbone import load_checkpoint
@@ -272,6 +274,45 @@ class TestParquet:
         assert read_parquet(tmp_path / "a.parquet").equals(table)
         with BoundedParquet(tmp_path / "a.parquet") as file:
             assert pa.Table.from_batches(file.batches(1 << 16, table.column_names)).equals(table)
+
+    @pytest.mark.parametrize("checksum", [False, True])
+    def test_usual_headers_are_read_as_all_are(self, tmp_path: Path, checksum: bool) -> None:
+        table = pa.table({"a": [f"{i}" for i in range(300)], "b": np.arange(300) / 7})
+        pq.write_table(table, tmp_path / "a.parquet", row_group_size=50, write_page_checksum=checksum)
+        data = (tmp_path / "a.parquet").read_bytes()
+        rng, usual = random.Random(0), 0
+        for column in chain(*chunks(lambda at, size: data[at : at + size], len(data))):
+            dictionary, length = _structure(data, column.start)
+            start = length + dictionary[3]
+            for damage in range(300):
+                header = bytearray(data[start : start + 100])
+                if damage:
+                    header[rng.randrange(60)] = rng.choice([0, 1, 0x15, 0x1C, 0x2C, 0x80, 0xFF])
+                quick = None
+                with suppress(IndexError):
+                    quick = _usual_header(bytes(header))
+                if quick is not None:
+                    usual += not damage
+                    slow, end = _structure(bytes(header), 0)
+                    page = {i: slow[5][i] for i in (1, 2)}
+                    assert quick == ({i: slow[i] for i in (1, 2, 3)} | {5: page}, end)
+        assert usual == 12
+
+    def test_the_longest_of_short_texts_is_exact(self) -> None:
+        rng, quick = random.Random(0), 0
+        for letters in (b"a", b"a\0", bytes(range(256))) * 200:
+            sizes = [rng.choice([0, 1, 2, 3, 7, 8, *[255, 256, 259] * (rng.random() < 0.1)]) for _ in range(9)]
+            data = bytearray().join(struct.pack("<I", n) + bytes(rng.choices(letters, k=n)) for n in sizes)
+            if rng.random() < 0.3:
+                data[rng.randrange(len(data))] = rng.choice([0, 1, 4])
+            longest = at = 0
+            for _ in sizes:
+                (size,) = struct.unpack_from("<I", data.ljust(at + 4, b"\0"), at)
+                longest, at = max(longest, size), at + 4 + min(size, 1 << 10)
+            answer = _longest_of_short(np.frombuffer(data, np.uint8), len(sizes))
+            quick += answer is not None
+            assert answer in (None, longest)
+        assert quick > 100
 
 
 class TestHdf5:

@@ -31,7 +31,7 @@ ENDS = {  # album → protocols that have scores, or the command that refuses it
     "one day": NONE,
     "one class": ALL | {"near-future": False},
     "gaps": ALL | {"near-future": False},
-    "nobody's concepts": ("run", "No image shows a concept of retrieve.concepts"),
+    "nobody's concepts": ("plan", "No image shows a concept of retrieve.concepts"),
     "own labels": ALL,
     "own labels, other concepts": ("plan", "No photo has the label of a concept; labels of the photos: apples 20."),
     "own labels, a class vanishes": ALL,
@@ -124,11 +124,15 @@ def test_a_concept_that_people_accept_for_no_photo_is_a_gap_and_none_at_all_is_a
         write_text(tmp_path / "answers" / "a.csv", text)
 
     answer("car")
-    with pytest.raises(Shortage, match=r"no_majority \d+.*settle the conflicts on the page of driftline annotate"):
+    planned = inside("plan", tmp_path).stderr
+    with pytest.raises(Shortage, match=r"no_majority \d+.*settle the conflicts on the page of driftline ann") as error:
         run(context(tmp_path))
+    assert planned.strip().endswith(f" cannot run like this: {error.value}")
     answer("bus")
+    numbers = document("plan", tmp_path)["release"]
     run(context(tmp_path))
     release = Release.open(tmp_path)
     assert set(release.table["class"].to_pylist()) == {"bus"}
+    assert (numbers["images"], numbers["absent"]) == (len(release.table), ["car: no image."])
     assert "\ncar: no image.\n" in (release.path / "README.md").read_text()
     assert len(from_release(release).steps) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from support.living import context
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import DriftlineError
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.metadata.columns import safe_id
+from driftline.curate.release import Release
 from driftline.curate.validation.asking.batches import estimate
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.annotation.server import answer_store_of
@@ -73,6 +76,18 @@ def open_now(here: Context) -> int:
     return n
 
 
+def answer_all(here: Context, accepting: bool) -> None:
+    """Answer the open batch as the folders say, or none of the concepts."""
+    store = answer_store_of(here)
+    things = {safe_id(path.relative_to(here.root / "photos").as_posix()): path.parent.name for path in
+              here.root.glob("photos/*/*")}  # fmt: skip
+    names = {concept.name for concept in here.config.retrieve.concepts} if accepting else set()
+    for item in store.following("ann", 10_000):
+        thing = things[store.batch["items"][item]]
+        store.answer("ann", item, [thing if thing in names else "none"], False, 1)
+    store.close()
+
+
 def check(here: Context, told: dict[str, Any], error: DriftlineError | None) -> None:
     """What was told before, and what is there now."""
     assert bool(told["problems"]) == (error is not None), (told["problems"], error)
@@ -125,4 +140,26 @@ def test_a_plan_says_what_is_done(number: int, pool: list[Path], tmp_path: Path)
             assert left["questions"]["images"] == open_now(here), "without those that are stored"
         elif error is not None:
             return
-        lay(tmp_path, pool, (2016, 2019), 4, rng)
+        if not grows:
+            lay(tmp_path, pool, (2016, 2019), 4, rng)
+    if until == "ask":
+        waits = [entry["because"] for entry in run(here) if "because" in entry]
+        assert [forecast(here, plan(here))["waits"]] == (waits or [""])
+        answer_all(here, accepting=number % 3 > 0)
+    if number >= 10:  # half of them are enough for the release
+        return
+    planned, problems = forecast(here, plan(here)), []
+    try:
+        run(here)
+    except DriftlineError as refused:
+        problems = [str(refused)]
+    assert planned["problems"] == problems
+    if problems:
+        return
+    assert planned["verdicts"] in (None, (done_of(here.root, "tally") or {})["counts"])
+    release = Release.open(tmp_path)
+    cells = Counter(zip(release.table["bucket"].to_pylist(), release.table["class"].to_pylist(), strict=True))
+    assert planned["release"]["buckets"] == [
+        {"name": bucket["name"], "classes": {name: cells[bucket["index"], name] for name in release.classes}}
+        for bucket in release.facts["buckets"]
+    ]

@@ -226,10 +226,10 @@ def test_stages_that_ran_here_say_how_fast_this_machine_is(
 ) -> None:
     """A clock of its own stands in their records."""
     monkeypatch.setattr(
-        "driftline.pipelines.forecast.needs.SPEED", {"ingest": 1, "filter": 3, "bucket": 2, "tally": 0.5}
+        "driftline.pipelines.forecast.times.SPEED", {"ingest": 1, "filter": 3, "bucket": 2, "tally": 0.5}
     )
     run(context(own), until="fetch")
-    alone = {"ingest": 60.0, "filter": 20.0, "bucket": 30.0, "tally": 120.0}
+    alone = {"ingest": 60.0, "filter": 20.0, "bucket": 30.0, "tally": 72.0}
     for name in ("ingest", "filter"):
         (path,) = own.glob(f"stages/*_{name}/done.json")
         path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": fixed + slower * alone[name]}))
@@ -247,6 +247,26 @@ def table_of(root: Path, *urls: str) -> Path:
     config = photo_config("  per_class: 6").replace(old, source).replace("method: catalogue", "method: crowd")
     (root / "driftline.yaml").write_text(config)
     return root
+
+
+def test_the_minutes_of_a_stage_that_ran_here_are_its_own_for_each_record_that_it_reads(own: Path) -> None:
+    run(context(own))
+    for path in own.glob("stages/*/done.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": 90.0}))
+    here = context(own)
+
+    def seconds() -> dict[str, float]:
+        times: dict[str, float] = forecast(here, plan(here, "ingest"))["seconds"]
+        return {name: time for name, time in times.items() if name != "embed"}
+
+    assert set(seconds().values()) == {90.0}, "60 photos, 36 candidates, fewer images in the release"
+    for photo in [*(own / "photos").glob("*/2010*")]:
+        shutil.copy(photo, photo.with_name(photo.name.replace("2010", "2013")))
+    assert set(seconds().values()) == {120.0}, "a third more"
+    lines = text(plan(here, "ingest"), forecast(here, plan(here, "ingest")))
+    basis = "ingest, filter, fetch, bucket, retrieve, ask, tally, publish (last run here); embed (speed of the model, m"
+    assert ", an estimate (" in lines
+    assert f"\n           basis: {basis}easured now)" in lines
 
 
 def test_servers_are_tried_and_sent_nothing(tmp_path: Path, listener: Listener) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import io
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from support.console import answer, driftline
@@ -21,6 +24,7 @@ import driftline as dl
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName
 from driftline.curate.core.notebook import Thumbnail, table
 from driftline.pipelines.config.loader import load
+from driftline.pipelines.run.state import folder_of
 
 VOID = {"img", "br"}
 
@@ -59,6 +63,19 @@ class Page(HTMLParser):
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
     return unpacked("finished", tmp_path)
+
+
+@pytest.fixture
+def frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
+    """Four photos, as a notebook in their folder's parent has them: concatenated, so that the index repeats."""
+    monkeypatch.chdir(tmp_path)
+    Path("photos").mkdir()
+    rows = []
+    for i in range(4):
+        Image.new("RGB", (48, 48), (60 * i, 9, 9)).save(f"photos/{i}.jpg")
+        taken = pd.Timestamp("2012-05-12") + pd.Timedelta(i, "D")
+        rows.append({"path": Path(f"photos/{i}.jpg"), "taken": taken, "label": "ab"[i % 2], "painter": f"p{i}"})
+    return pd.concat([pd.DataFrame(rows[:2]), pd.DataFrame(rows[2:])]).assign(other=object())
 
 
 class TestRun:
@@ -117,6 +134,49 @@ class TestRun:
         with pytest.raises(BadConfig, match="Did you mean 'per_class'"):
             dl.init(tmp_path / "run", settings=sets)
         assert not (tmp_path / "run").exists()
+
+    def test_a_data_frame_is_the_collection(self, frame: pd.DataFrame, tmp_path: Path) -> None:
+        run = dl.init("run", frame, settings={"collection.columns.nickname": "painter"})
+        run.run(until="fetch", workers=1)
+        (read,) = (pq.read_table(part).to_pylist() for part in (folder_of(run.path, "filter") / "table").glob("*"))
+        rows = [(Path(row["path"]).name, row["uploaded"], row["label"], row["nickname"]) for row in read]
+        may = 1336780800  # 12 May 2012
+        assert rows == [(f"{i}.jpg", may + 86400 * i, "ab"[i % 2], f"p{i}") for i in range(4)]
+        assert run.status()[2]["counts"]["kept"] == 4
+        assert set(pq.read_schema(tmp_path / "run" / "photos.parquet").names) == {"path", "taken", "label", "painter"}
+        with pytest.raises(BadConfig, match="already exists"):
+            dl.init("run", frame[:2])
+        assert pq.read_metadata("run/photos.parquet").num_rows == 4
+
+    def test_paths_of_a_data_frame_may_leave_the_working_directory(
+        self, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "notebooks").mkdir()
+        monkeypatch.chdir(tmp_path / "notebooks")
+        run = dl.init("run", frame.assign(path=[f"../photos/{i}.jpg" for i in range(4)]))
+        assert load(run.path / "driftline.yaml").collection.root == str(tmp_path / "photos")  # type: ignore[attr-defined]
+        assert run.run(until="fetch", workers=1)[2]["counts"]["kept"] == 4
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda f: f[:0], "the table of photos has no rows"),
+            (lambda f: f.drop(columns="taken"), "Expected at least uploaded and one of url, path"),
+            (lambda f: f.assign(taken=f["taken"].where(f["label"] == "a")), r"row 1 has no date.*dropna\(subset="),
+            (lambda f: f.assign(taken="soon"), "row 0: bad_upload_time"),
+            (lambda f: f.assign(taken=[2012, "2013", None, 1.5]), r"column taken"),
+            (lambda f: f.assign(path="photos/9.jpg"), r"row 0: there is no file .*photos/9\.jpg"),
+            (lambda f: f.assign(path=None), "row 0: bad_id.*Expected a path or an address"),
+            (lambda f: pd.concat([f, f[["path"]]], axis=1), "more than one column 'path'"),
+            (lambda _: "photos.csv", "photos is str. Expected a data frame"),
+        ],
+    )
+    def test_a_bad_data_frame_gets_one_sentence_and_nothing_is_written(
+        self, frame: pd.DataFrame, change: Callable[[pd.DataFrame], Any], message: str
+    ) -> None:
+        with pytest.raises((BadConfig, BadInput), match=message):
+            dl.init("run", change(frame))
+        assert not Path("run").exists()
 
     def test_the_command_names_it_too(self, tmp_path: Path) -> None:
         done = driftline("init", str(tmp_path / "run"), "--preset", "folder", "--set", "release.per_class=many")

@@ -92,11 +92,11 @@ def test_a_page_that_is_open_shows_it_no_more_and_neither_does_the_next_page(
             assert browser.get("view").json()["total"] == before["total"], "counts stay until the next run"
 
 
-def table_run(root: Path, store: Path) -> list[str]:
+def table_run(root: Path, store: Path, query: str = "") -> list[str]:
     """Ids that pass the filters of a run on a table of addresses."""
     root.mkdir()
     (root / "t.csv").write_text(
-        "name,url,year\n" + "".join(f"{root.name}{i},http://h/{i}.jpg,2012\n" for i in range(4))
+        "name,url,year\n" + "".join(f"{root.name}{i},http://h/{i}.jpg{query},2012\n" for i in range(4))
     )
     (root / "driftline.yaml").write_text(
         "collection: {source: delimited, path: t.csv, columns: {id: name, url: url, uploaded: year}}\n"
@@ -123,6 +123,31 @@ def test_other_runs_with_the_same_store_refuse_its_address(tmp_path: Path) -> No
     assert table_run(tmp_path / "b", store) == ["b0", "b1", "b3"]
     assert table_run(tmp_path / "c", tmp_path / "another") == ["c0", "c1", "c2", "c3"]
     assert "h/2" not in (store / "withdrawals.csv").read_text()
+
+
+def test_browse_hides_at_once_what_the_next_run_leaves_out(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for name in ("a", "b"):
+        table_run(tmp_path / name, store, "?token=secret")
+    table_run(tmp_path / "c", tmp_path / "another", "?token=secret")
+    collections = {name: open_collection(tmp_path / name) for name in "abc"}
+    assert [row["id"] for row in collections["b"].photos(range(4)) if row["reason"]] == []
+    dl.withdraw(tmp_path / "a", "a2")
+    for opened in (collections["b"], open_collection(tmp_path / "b")):
+        rows = opened.photos(range(4))
+        assert [row["id"] for row in rows if row["reason"] == "withdrawn"] == ["b2"]
+        assert [row["place"] for row in rows if row["reason"] == "withdrawn"] == [None]
+        assert [opened.is_withdrawn(row) for row in rows] == [False, False, True, False]
+    assert [row["id"] for row in collections["c"].photos(range(4)) if row["reason"]] == []
+    (tmp_path / "list.csv").write_text("id\nc1\n")
+    text = (
+        (tmp_path / "c" / "driftline.yaml")
+        .read_text()
+        .replace("capture: false", "capture: false, withdrawn: ../list.csv")
+    )
+    (tmp_path / "c" / "driftline.yaml").write_text(text)
+    rows = open_collection(tmp_path / "c").photos(range(4))
+    assert [row["id"] for row in rows if row["reason"] == "withdrawn"] == ["c1"]
 
 
 def test_a_photo_is_listed_once(tmp_path: Path) -> None:

@@ -7,14 +7,17 @@ import io
 import pickle
 import re
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from support.helpers import drifting
 
-from driftline.curate.core.errors import BadInput, BadPlugin, IntegrityError, MissingFile, UnknownName
+from driftline.curate.core.errors import BadInput, BadPlugin, DriftlineError, IntegrityError, MissingFile, UnknownName
 from driftline.curate.core.registry import HOME
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
@@ -204,3 +207,50 @@ def test_a_named_dataset_says_what_is_missing(name: str, tmp_path: Path) -> None
 
 def test_no_format_claims_an_empty_folder(tmp_path: Path) -> None:
     assert [name for name in FORMATS if FORMATS[name].matches(tmp_path)] == []
+
+
+def pictures_frame() -> pd.DataFrame:
+    """Thirty pictures of three classes, whose index repeats."""
+    pictures = [rng_for(0, i).integers(0, 256, (12, 16, 3)).astype(np.uint8) for i in range(30)]
+    return pd.DataFrame({"picture": pictures, "label": ["c", "a", "b"] * 10}, index=[0, 1] * 15)
+
+
+def test_a_data_frame_of_pictures_is_a_dataset() -> None:
+    frame = pictures_frame()
+    dataset = open_dataset(frame, x="picture")
+    assert (dataset.classes, len(dataset.train), np.bincount(dataset.test.y).tolist()) == (list("abc"), 21, [3, 3, 3])
+    assert sorted([*dataset.train.index, *dataset.test.index]) == list(range(30))
+    for part in (dataset.train, dataset.test):
+        for x, y, i in zip(part.x, part.y, part.index, strict=True):
+            assert (x == frame["picture"].iloc[i]).all()
+            assert dataset.classes[y] == frame["label"].iloc[i]
+    of_pillow = open_dataset(frame.assign(picture=[Image.fromarray(p) for p in frame["picture"]]), x="picture")
+    assert (of_pillow.train.x == dataset.train.x).all()
+    assert compose(dataset, "T:R", [6, 6, 6], 6, oracle=False).x_shape == (12, 16, 3)
+
+
+def test_a_data_frame_of_numbers_or_texts_is_a_dataset() -> None:
+    frame = pd.DataFrame({"a": np.arange(30), "b": 0.5, "text": "hello", "label": ["x", "y", "z"] * 10})
+    assert open_dataset(frame, x=["a", "b"]).train.x.shape == (21, 2)
+    assert open_dataset(frame, x="text").train.x.tolist() == ["hello"] * 21
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f[:0], "The table has no rows"),
+        (lambda f: f.drop(columns="picture"), "The table has no column 'picture'. It has label"),
+        (lambda f: pd.concat([f, f], axis=1), "more than one column 'picture'"),
+        (lambda f: f.assign(label=["a", None] * 15), "the table, row 1: label is empty"),
+        (
+            lambda f: f.assign(picture=[*f["picture"][:-1], np.zeros((4, 4, 3), np.uint8)]),
+            r"row 29: picture has shape \(4, 4, 3\), and \(12, 16, 3\) in row 0. Expected pictures of one size",
+        ),
+        (lambda f: f.assign(picture=[p / 255 for p in f["picture"]]), "row 0: picture has shape .*dtype float64"),
+        (lambda f: f[:1], "no test samples"),
+        (lambda _: [1, 2], "The dataset is list. Expected a path, a name or a data frame"),
+    ],
+)
+def test_a_bad_data_frame_gets_one_sentence(change: Callable[[pd.DataFrame], Any], message: str) -> None:
+    with pytest.raises(DriftlineError, match=message):
+        open_dataset(change(pictures_frame()), x="picture")

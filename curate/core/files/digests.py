@@ -13,7 +13,7 @@ from pathlib import Path
 
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
 from driftline.curate.core.files.memory import joined, keep, recall
-from driftline.curate.core.files.walk import stamp_of, walk
+from driftline.curate.core.files.walk import once, stamp_of, walk
 from driftline.curate.core.outside.limits import SIDECAR
 
 MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
@@ -32,13 +32,19 @@ class Content:
     """hexadecimal SHA-256"""
 
 
-def listing(folder: Path) -> dict[str, Content]:
-    """Name → content of every file of a finished folder, in order of name; marks and unfinished files are not in it."""
+def listing(folder: Path, digest_of: Mapping[tuple[int, int], str] | None = None) -> dict[str, Content]:
+    """Name → content of every file of a finished folder, in order of name; marks and unfinished files are not in it.
+    digest_of: (device, inode) → SHA-256 of files that need not be read."""
+    digest_of = digest_of or {}
     names = sorted(p.relative_to(folder).as_posix() for p in files_of(folder))
     names = [n for n in names if n not in MARKS and not n.rpartition("/")[2].startswith(TEMPORARY)]
+
+    def content(name: str) -> Content:
+        facts = (folder / name).stat()
+        return Content(facts.st_size, digest_of.get((facts.st_dev, facts.st_ino)) or sha256_file(folder / name))
+
     with ThreadPoolExecutor(THREADS) as pool:
-        digests = pool.map(lambda name: sha256_file(folder / name), names)
-        return {n: Content((folder / n).stat().st_size, digest) for n, digest in zip(names, digests, strict=True)}
+        return dict(zip(names, pool.map(content, names), strict=True))
 
 
 def content_digest(files: Mapping[str, Content]) -> str:
@@ -71,24 +77,33 @@ def full_digests(paths: Sequence[Path], memory: Path, in_part: Sequence[str] = (
     memory: a file that keeps what was read (`files.memory`). in_part: suffixes of sidecars, of which only the beginning
     is read for a date: beyond `SIDECAR` their `quick_digest` counts.
     """
-    folders = {path: _files(path) for path in paths if path.is_dir()}
-    marks = {path: joined([stamp for _, stamp in files.values()], *files, *in_part) for path, files in folders.items()}
-    whole = recall(memory, "digests", [(str(path.absolute()), mark) for path, mark in marks.items()])
-    places = [place for path, files in folders.items() if str(path.absolute()) not in whole for place in files.values()]
-    places += [(str(path.absolute()), stamp_of(path.stat())) for path in paths if path not in folders]
+    folders = {path for path in paths if path.is_dir()}
+    digests = _digests([(str(path.absolute()), stamp_of(path.stat())) for path in {*paths} - folders], memory, in_part)
+    digests |= {str(path.absolute()): _folder_digest(path, memory, tuple(in_part)) for path in folders}
+    return [digests[str(path.absolute())] for path in paths]
+
+
+@once
+def _folder_digest(folder: Path, memory: Path, in_part: tuple[str, ...]) -> str:
+    place, files = str(folder.absolute()), _files(folder)
+    mark = joined([stamp for _, stamp in files.values()], *files, *in_part)
+    if (whole := recall(memory, "digests", [(place, mark)]).get(place)) is not None:
+        return whole
+    digests = _digests(list(files.values()), memory, in_part)
+    digest = fingerprint([(name, digests[file]) for name, (file, _) in files.items()])
+    keep(memory, "digests", [(place, mark, digest)])
+    return digest
+
+
+def _digests(places: Sequence[tuple[str, str]], memory: Path, in_part: Sequence[str]) -> dict[str, str]:
+    """places: absolute path and stamp of each file. Path → digest."""
     digests = recall(memory, "digests", places)
     unread = [(path, stamp) for path, stamp in places if path not in digests]
     with ThreadPoolExecutor(THREADS) as pool:
         fresh = pool.map(lambda one: _digest_of(one[0], in_part), unread)
         digests |= {path: digest for (path, _), digest in zip(unread, fresh, strict=True)}
     keep(memory, "digests", [(path, stamp, digests[path]) for path, stamp in unread])
-    for path, files in folders.items():
-        if (place := str(path.absolute())) in whole:
-            digests[place] = whole[place]
-            continue
-        digests[place] = fingerprint([(name, digests[file]) for name, (file, _) in files.items()])
-        keep(memory, "digests", [(place, marks[path], digests[place])])
-    return [digests[str(path.absolute())] for path in paths]
+    return digests
 
 
 def full_digest(path: Path, memory: Path) -> str:
@@ -126,7 +141,7 @@ def installed_version(distribution: str = "driftline") -> str:
 def code_of(packages: Sequence[str] = PACKAGES) -> str:
     """The code that runs, for records: version, and twelve digits of the names and bytes of all Python and C files of
     these packages."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     files = [p for name in packages for p in (root / name).rglob("*") if p.suffix in (".py", ".c", ".h")]
     digest = fingerprint({p.relative_to(root).as_posix(): sha256_file(p) for p in files})
     return f"driftline {installed_version()} ({digest[:12]})"

@@ -60,10 +60,13 @@ class BoundedParquet:
     def __init__(self, source: Any, name: Any = None) -> None:
         """source: a path, or an open file that can seek. name: for messages."""
         self.name = source if name is None else name
-        self.source, self.size = source, _size_of(source)
+        self._is_ours = isinstance(source, str | Path)
+        if self._is_ours:
+            source = pa.OSFile(str(source))
+        self._source = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, "r")
+        self.size: int = self._source.size()
         self._chunks: list[list[Chunk]] | None = None
-        self._open: Any = None
-        self.file = pq.ParquetFile(source)
+        self.file = pq.ParquetFile(self._source)
         self.schema: pa.Schema = self.file.schema_arrow
         self.groups: int = self.file.num_row_groups
         self.rows: int = self.file.metadata.num_rows
@@ -72,9 +75,8 @@ class BoundedParquet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.file.close()
-        if self._open is not None:
-            self._open.close()
+        if self._is_ours:
+            self._source.close()
 
     def read(self, columns: Sequence[str] | None = None, threads: bool = True) -> pa.Table:
         """All rows. Raises BadInput if they would be too large."""
@@ -160,22 +162,8 @@ class BoundedParquet:
         return _Cost(values, texts, shared, width or longest, largest, listed)
 
     def _bytes(self, start: int, length: int) -> bytes:
-        if isinstance(self.source, str | Path):
-            self._open = self._open or open(self.source, "rb", buffering=0)  # noqa: SIM115  closed with the file
-        file = self.source if self._open is None else self._open
-        file.seek(start)
-        return bytes(file.read(min(length, self.size - start)))
-
-
-def _size_of(source: Any) -> int:
-    """Bytes of a file: a path, an open file, or Arrow's reader of a buffer."""
-    if isinstance(source, str | Path):
-        return Path(source).stat().st_size
-    if hasattr(source, "size"):
-        return int(source.size() if callable(source.size) else source.size)
-    size = int(source.seek(0, 2))
-    source.seek(0)
-    return size
+        data: bytes = self._source.read_at(max(0, min(length, self.size - start)), start)
+        return data
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, way_out: str = "") -> pa.Table:

@@ -66,3 +66,8 @@ class Collection:
     def own(self) -> dict[str, str]:
         """Id in the release → id in the run, where it is another one."""
         return {released: id_ for id_, released in self.names.items()}
+
+    @cached_property
+    def gone(self) -> dict[str, bool]:
+        """`withdrawn` by the ids in the release."""
+        return {self.names.get(id_, id_): held for id_, held in self.withdrawn.items()}

@@ -82,30 +82,44 @@ def write_batch(
     name of the previous batch. blur: ids of images that annotators see blurred at first. earlier: folder of a batch
     whose images are linked instead of written again, under their new names.
     """
+    facts = batch_facts([id_ for id_, *_ in asked], concepts, seed, settings, gold, after, blur)
+    rows = []
+    images, written = out / "images", {} if earlier is None else _images_by_id(earlier)
+    image_of = {id_: (data, extension) for id_, data, extension in asked}
+    for item, id_ in facts["items"].items():
+        data, extension = image_of[id_]
+        if not _linked(written.get(id_), images / f"{item}.{extension}", data):
+            write_bytes(images / f"{item}.{extension}", data)
+        rows.append((facts["batch"], item, f"{settings.image_base_url.rstrip('/')}/{item}.{extension}"))
+    if written and asked:
+        sync_folder(images)
+    write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
+    write_facts(facts, concepts, out)
+    return facts
+
+
+def batch_facts(
+    ids: Sequence[str],
+    concepts: Sequence[Concept],
+    seed: int,
+    settings: ValidationSettings,
+    gold: Mapping[str, frozenset[str]] | None = None,
+    after: str | None = None,
+    blur: Collection[str] = (),
+) -> dict[str, Any]:
+    """The content of `batch.json`, the items in seeded order. ids: of the images; the others as `write_batch` has
+    them. Raises BadConfig for a concept whose name is no option of a page."""
     for concept in concepts:
         if concept.name == NONE or "|" in concept.name:
             raise BadConfig(
                 f"A concept is named {concept.name!r}.", f"Expected a name without '|', other than {NONE!r}."
             )
     # The page is part of the name: answers to other options are answers to another question.
-    batch = name_for(seed, "batch", fingerprint(question_page(concepts)), *sorted(id_ for id_, *_ in asked))
-    order = rng_for(seed, "batch order").permutation(len(asked))
-    items: dict[str, str] = {}
-    rows = []
-    images, written = out / "images", {} if earlier is None else _images_by_id(earlier)
-    for i in order.tolist():
-        id_, data, extension = asked[i]
-        item = name_for(seed, "item", batch, id_)
-        items[item] = id_
-        if not _linked(written.get(id_), images / f"{item}.{extension}", data):
-            write_bytes(images / f"{item}.{extension}", data)
-        rows.append((batch, item, f"{settings.image_base_url.rstrip('/')}/{item}.{extension}"))
-    if written and asked:
-        sync_folder(images)
-    write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
-    write_text(out / "page.html", question_page(concepts))
+    batch = name_for(seed, "batch", fingerprint(question_page(concepts)), *sorted(ids))
+    order = rng_for(seed, "batch order").permutation(len(ids)).tolist()
+    items = {name_for(seed, "item", batch, ids[i]): ids[i] for i in order}
     gold = gold or {}
-    facts = {
+    return {
         "format": FORMAT,
         "batch": batch,
         "after": after,
@@ -116,11 +130,15 @@ def write_batch(
         "workers": settings.workers,
         "per_worker": settings.per_worker,
         "reward_usd": settings.reward_usd,
-        "estimate_usd": estimate(len(asked), settings),
+        "estimate_usd": estimate(len(ids), settings),
         "usd_an_hour": wage(settings.reward_usd, settings.seconds),
     }
+
+
+def write_facts(facts: Mapping[str, Any], concepts: Sequence[Concept], out: Path) -> None:
+    """Write `page.html` and last `batch.json`."""
+    write_text(out / "page.html", question_page(concepts))
     write_json(out / "batch.json", facts)
-    return facts
 
 
 def _images_by_id(folder: Path) -> dict[str, Path]:

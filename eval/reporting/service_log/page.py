@@ -104,10 +104,16 @@ def _by_age(aged: Aged) -> Figure | None:
         {name: (decay.lags.tolist(), decay.accuracy.tolist())}, f"{of_period(aged)}s since the training data ends",
         bands={name: (decay.low.tolist(), decay.high.tolist())}, from_zero=False, dots=True,
     )  # fmt: skip
-    caption = (
-        "Mean of versions when young, and the mean change of those that were tested at both ages "
-        f"({', '.join(map(str, decay.versions.tolist()))} versions), with 95 % intervals over labels and periods."
-    )
+    unit, first, later = of_period(aged), int(decay.versions[0]), decay.versions[1:]
+    caption = f"Accuracy in per cent at each age, with 95 % intervals over labels and {unit}s."
+    if first > 1:
+        fewest, most = int(later.min()), counted(int(later.max()), "version")
+        caption += (
+            f" The first point is the mean of {first} versions. Each later point adds the mean change of those versions "
+            f"that were also tested at its age: {most if fewest == later.max() else f'{fewest} to {most}'}."
+        )
+    else:
+        caption += " One version was tested at the first age: the curve shows only that version."
     return Figure("Accuracy by age", caption, picture)
 
 
@@ -130,11 +136,11 @@ def _versions(aged: Aged) -> Section:
     rows, cells = [], aged.cells
     for v, version in enumerate(aged.versions):
         of = np.flatnonzero(cells.usable & (cells.version == v))
+        of = of[[0, -1][: len(of)]]
         dates = [None if date is None else day_of(date) for date in (version.trained_to, version.deployed_from)]
-        ages = [f"after {cells.lag[k]}" if cells.lag[k] else "fresh" for k in of[[0, -1]]] if len(of) else []
-        ages = ages[:1] if len(of) == 1 else ages
+        ages = [f"after {cells.lag[k]}" if cells.lag[k] else "fresh" for k in of]
         values = [Cell(share(cells.accuracy[k]), f"{ends(cells.low[k], cells.high[k])}; {age}")
-                  for k, age in zip(of[[0, -1]], ages, strict=False)]  # fmt: skip
+                  for k, age in zip(of, ages, strict=True)]  # fmt: skip
         values += [Cell("–")] * (2 - len(values))
         test = "–" if version.accuracy is None else share(version.accuracy)
         n = int(cells.labelled[cells.version == v].sum())

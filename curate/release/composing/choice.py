@@ -1,0 +1,174 @@
+"""Which images a release has, with their metadata, groups and splits: decided before anything of it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from driftline.curate.core.errors import BadConfig, Shortage
+from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.metadata.released_ids import check_ids, mapped, title_of
+from driftline.curate.release.card_sections import missing_sections
+from driftline.curate.release.composing.collection import Collection
+from driftline.curate.release.composing.permitted import (
+    LICENCE,
+    Rows,
+    drop,
+    ids_of,
+    lookup,
+    near_copy_groups,
+    publishable,
+)
+from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, without_images
+from driftline.curate.release.versions.appending import Former, unlabelled
+from driftline.curate.release.versions.changelog import changes_since, check_version
+
+FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
+OF_FILES = ("sha256", "uploaded", "licence", "licence_url")  # columns that an appended image may keep as they were
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The images of a release."""
+
+    accepted: Rows
+    """the accepted images, with ids of the run"""
+    rows: Rows
+    """of the N that are published, with metadata, class, label, group and side; ids as in the release"""
+    classes: list[str]
+    """in the order of their labels"""
+    splits: dict[str, list[str]]
+    """split → (N,) sides"""
+    copies: npt.NDArray[np.int64]
+    """(N,) number of the group of near copies of each"""
+    dropped: dict[str, str]
+    """id in the run of each other accepted image → reason"""
+    why: dict[str, str]
+    """id in the release → why an image is not part of it, as far as the run knows"""
+    former: Former | None
+    """the release that is appended to"""
+
+
+def choose(collection: Collection, seed: int) -> Choice:
+    """Choose the images of a release; writes nothing. Raises BadConfig for a card that lacks a section and for a
+    version or classes that do not fit the previous release, Shortage if too few images may be published."""
+    _check_card(collection)
+    settings, previous = collection.settings, collection.previous
+    accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
+    if previous is not None:
+        check_ids(previous.path, previous.table["id"].to_pylist(), collection.names)
+    former = None if previous is None or not settings.append else Former.of(previous, collection.own)
+    if former is not None and settings.unlabelled == "index" and unlabelled(former.release):
+        raise BadConfig(
+            f"release.unlabelled is index, and {former.release.path} holds unlabelled images.",
+            "Expected images: an appended release keeps all tars.",
+        )
+    classes = list(collection.classes) if former is None else former.classes(collection.classes)
+    rows, splits, copies, dropped, why = _choose(collection, accepted, classes, former, seed)
+    why = dict(zip(mapped(why, collection.names), why.values(), strict=True))
+    for row in rows:  # what was drawn above does not depend on how ids are published
+        row |= {name: collection.names.get(row[name], row[name]) for name in ("id", "group")}
+    choice = Choice(accepted, rows, classes, splits, copies, dropped, why, former)
+    if previous is not None:
+        then = {
+            id_: dict(zip(OF_FILES, values, strict=True)) for id_, *values in rows_of(previous.table, "id", *OF_FILES)
+        }
+        same_files = [{"sha256": "", **row, **then.get(row["id"], {})} for row in rows]
+        check_version(settings.version, changes_since(previous, same_files, classes, splits, collection.gone, why))
+    return choice
+
+
+def _check_card(collection: Collection) -> None:
+    """Raise BadConfig if the card must be complete and lacks a section."""
+    settings = collection.settings
+    if settings.strict and (missing := missing_sections(collection.judgement)):
+        raise BadConfig(
+            f"The card lacks the sections {', '.join(missing)}.",
+            "Expected each as a paragraph that begins with its title in bold.",
+            "Write them into the file release.judgement, or set release.strict: false.",
+        )
+
+
+def _choose(
+    collection: Collection, accepted: Rows, classes: Sequence[str], former: Former | None, seed: int
+) -> tuple[Rows, dict[str, list[str]], npt.NDArray[np.int64], dict[str, str], dict[str, str]]:
+    """The N images that are published, with class, label, group and side; split → side of each; (N,) number of the
+    group of near copies of each; and of the others what `publishable` returns."""
+    settings, embedded = collection.settings, collection.embedded
+    group = near_copy_groups(embedded, ids_of(accepted), settings)
+    former_rows: Mapping[str, Any] = {} if former is None else former.rows
+    left, dropped, why = publishable(accepted, group, collection, seed, former_rows)
+    if former is not None:
+        users = lookup(left, collection.table, ("user",))
+        bridges = former.bridges((users[row["id"]] for row in left), group)
+        left = drop(left, bridges, "links_groups", dropped, why)
+    buckets, share = collection.buckets, settings.test_share
+    if not (selected := select(left, [b["index"] for b in buckets], classes, settings, seed, former_rows)):
+        raise Shortage(
+            f"No accepted image may be published: {', '.join(sorted(set(dropped.values())))}.",
+            "" if LICENCE not in dropped.values() else "Expected licences that permit copies.",
+            "" if LICENCE not in dropped.values() else "If they are your own photos, set release.own: true.",
+        )
+    chosen = with_metadata(selected, collection)
+    drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
+    groups = split_groups(chosen, _numbers(chosen, group))
+    if former is not None:
+        groups = former.groups(chosen, groups)
+    splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
+    for gap in without_images(chosen, buckets, classes) + gaps_of(chosen, groups, splits, share):
+        collection.run_log.say(gap)
+    for i, row in enumerate(chosen):
+        row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
+        row["split"] = splits["split_0"][i]
+    # the card counts near copies among published images only
+    copies = _numbers(chosen, near_copy_groups(embedded, ids_of(chosen), settings))
+    return chosen, splits, copies, dropped, why
+
+
+def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:
+    """(N,) number of the group of each row."""
+    numbers = {g: i for i, g in enumerate(sorted({group[row["id"]] for row in rows}))}
+    return np.array([numbers[group[row["id"]]] for row in rows], np.int64)
+
+
+def with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) -> Rows:
+    """The rows with the metadata of each photo from earlier stages."""
+    rows = [dict(row) for row in chosen]
+    table = lookup(rows, collection.table, (*FROM_TABLE, "nickname", "path"))
+    for id_ in table.keys() & collection.names.keys():
+        table[id_]["title"] = title_of(table[id_]["title"], table[id_]["path"])
+    of_members = ("uploaded", "width", "height", "sha256", "source_sha256", "changes")
+    members = lookup(rows, collection.members, of_members)
+    asked = pq.read_table(collection.asked)
+    scores = {(i, c): s for i, c, s in rows_of(asked, "id", "concept", "score")}
+    return [
+        {
+            **row,
+            **{"stored_sha256" if k == "sha256" else k: v for k, v in members[row["id"]].items()},
+            **{k: table[row["id"]][k] for k in FROM_TABLE},
+            **shown(table[row["id"]]),
+            "creator": table[row["id"]]["nickname"],
+            "score": scores[row["id"], row["concept"]],
+            **_answered(row, collection.people),
+        }
+        for row in rows
+    ]
+
+
+def shown(row: Mapping[str, Any]) -> dict[str, str | None]:
+    """Its addresses for credits, without tokens; `url` is cut last, because it says in which size the photo came."""
+    return {name: row[name] and without_secrets(row[name]) for name in ("page_url", "licence_url")}
+
+
+def _answered(row: Mapping[str, Any], people: Mapping[str, int] | None) -> dict[str, int]:
+    """How many people and judges answered; nothing if nobody was asked. row: of VERDICTS."""
+    n = 0 if people is None else people.get(row["id"], 0)
+    return {} if people is None else {"people": n, "judges": row["answers"] - n}
