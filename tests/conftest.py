@@ -47,9 +47,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("DRIFTLINE_WORKERS", "1")  # of tests that do not say: to start another takes seconds
 os.fsync = lambda file: None  # no test cuts the power, and each call waits for the disk
 typer.main.get_command = cache(typer.main.get_command)  # it would make all commands again for each call
-multiprocessing.set_forkserver_preload(
-    ["torch", "pandas", "scipy.stats"]
-)  # or each worker process imports them: seconds
+multiprocessing.set_forkserver_preload(  # or each worker process imports them: seconds
+    ["torch", "pandas", "scipy.stats", "driftline.eval.run", "driftline.pipelines.run.runner"]
+)
 gc.disable()  # while modules are imported and tests collected: half of that time, and nothing of it is ever freed
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
