@@ -32,14 +32,15 @@ class Journal(ABC):
         for number, line in enumerate(data[:complete].splitlines(), 1):
             try:
                 value = json_value(line)
+                if not isinstance(value, dict):
+                    raise TypeError
                 if number > 1:
                     self.take(value)
             except (ValueError, KeyError, TypeError, RecursionError):
                 problem = f"{path}, line {number}: {line[:80]!r}."
                 raise BadInput(problem, f"Expected {self.entry}.", self.way_out) from None
             if number == 1:
-                number_of_format = value.get("format") if isinstance(value, dict) else None
-                check_format(path, number_of_format, FORMAT, "Finish with the version that wrote it.")
+                check_format(path, value.get("format"), FORMAT, "Finish with the version that wrote it.")
         self._empty = not complete
         if write and complete < len(data):  # a kill cut it; what does not begin as ours is somebody else's
             if self._empty and not FIRST.startswith(data):

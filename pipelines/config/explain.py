@@ -35,8 +35,9 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: N
     if kind == "missing" and isinstance(where[-1], int):  # a list that is too short
         where, kind = where[:-1], "too_short"
     key = ".".join(str(part) for part in where if part != "[key]")
-    place = _place(key, where, name, node, changed, kind == "extra_forbidden")
-    if kind == "extra_forbidden":
+    unknown = kind in ("extra_forbidden", "invalid_key")  # invalid: no text, such as a number or null
+    place = _place(key, where, name, node, changed, unknown)
+    if unknown:
         section, *_ = _field_at(where[:-1], values)
         names = sorted(keys_of(_bare(section)))
         of_source = where[0] == "collection" and len(where) == 2

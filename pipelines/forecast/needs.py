@@ -76,14 +76,13 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
     unsaid = {} if ending.is_certain else problems  # what follows says less exactly what a run refuses
     problems |= dict.fromkeys(ending.problems)
     wanted = _wanted(context, buckets, unsaid) if buckets is not None and "retrieve" in todo else None
-    classes = ending.release and ending.release["absent"]
+    classes = None if ending.release is None else ending.release["absent"]
     if sample is not None and pieces is not None and "publish" in todo and not ending.is_certain:
         classes = _noted(problems, lambda: by_label(context, sample.table, sample.whole, pieces))
     refused = None
     if sample is not None and "publish" in todo:
         refused = contents.without_licence(context, sample.table, unsaid)
-    accepted = ending.release and ending.release["accepted"]
-    counts = records(context, todo, rows, photos, wanted and wanted["images"], accepted)
+    counts = records(context, todo, rows, photos, wanted, ending.release)
     estimates = times(context, counts, bool(urls), rate, needed or {})
     return {
         "photos": None if sample is None else {

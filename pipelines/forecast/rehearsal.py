@@ -108,6 +108,9 @@ def _release(stage: Publish, inputs: Mapping[str, Path]) -> dict[str, Any]:
     """Numbers of images: accepted, published, dropped by reason, of each bucket and class; and what is absent."""
     collection = stage.collection(inputs)
     choice = choose(collection, stage.context.config.seed)
+    for spec in collection.backbones.values():
+        if Path(spec.weights or "").exists():  # others would be downloaded
+            spec.load()
     cells = Counter((row["bucket"], row["class"]) for row in choice.rows)
     return {
         "accepted": len(choice.rows) + len(choice.dropped),

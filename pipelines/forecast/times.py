@@ -21,12 +21,20 @@ BY_NETWORK, UNKNOWN = f"{ASKED} photos a second for each connection", "not known
 
 
 def records(
-    context: Context, todo: set[str], rows: int | None, images: int | None, wanted: int | None, accepted: int | None
+    context: Context,
+    todo: set[str],
+    rows: int | None,
+    images: int | None,
+    wanted: Mapping[str, Any] | None,
+    release: Mapping[str, Any] | None,
 ) -> dict[str, int | None]:
     """How many records each planned stage reads; None: not known. rows: what fetch reads; images: what it keeps;
-    wanted: candidates of a retrieval to come; accepted: images that people have accepted."""
+    wanted: `candidates` of a forecast, if they are still to be retrieved; release: its `release`."""
     done = {name: mark["counts"] for name in ("retrieve", "tally", "publish") if (mark := done_of(context.root, name))}
-    candidates = wanted if "retrieve" in todo else done["retrieve"]["kept"] if "retrieve" in done else None
+    candidates = done["retrieve"]["kept"] if "retrieve" in done else None
+    if "retrieve" in todo:
+        candidates = None if wanted is None else wanted["images"]
+    accepted = None if release is None else release["accepted"]
     if accepted is None and candidates is not None:
         share = done["publish"]["read"] / done["tally"]["read"] if done.keys() >= {"tally", "publish"} else 1.0
         accepted = round(candidates * share)

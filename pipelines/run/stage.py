@@ -120,7 +120,7 @@ class Context:
     @property
     def answers_folder(self) -> Path:
         """Where the files with answers of people are."""
-        return (self.rehearsal or self.root) / ("answers" if self.rehearsal else self.config.validation.answers)
+        return self.rehearsal / "answers" if self.rehearsal else self.root / self.config.validation.answers
 
     def store(self) -> Place | None:
         """The store of the run; None without one, and on a cluster, whose machines cannot share it."""

@@ -211,8 +211,6 @@ def results_files(context: Context) -> list[Path]:
 def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     """The answers of people to all batches: in the run's store, without one beside the batches. make: see
     `worker_key`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from driftline.curate.core.parsing import rows_of
@@ -224,10 +222,9 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     folder = context.own_folder / "batches"
 
     def digests(ids: Collection[str]) -> dict[str, str]:
-        table = pq.ParquetFile(bucketed / "members.parquet").read(["id", "sha256"])
-        return dict(
-            rows_of(table.filter(pc.is_in(table["id"], value_set=pa.array(sorted(ids), pa.string()))), "id", "sha256")
-        )
+        rows = rows_of(pq.ParquetFile(bucketed / "members.parquet").read(["id", "sha256"]), "id", "sha256")
+        asked = set(ids)  # pc.is_in would need them as an array, which imports pandas
+        return {id_: digest for id_, digest in rows if id_ in asked}
 
     options = options_of(context.config.retrieve.complete_concepts())
     place = context.store() or Place(folder)

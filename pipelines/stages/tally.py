@@ -69,9 +69,9 @@ class Tally(Stage):
 
         config = self.context.config
         judge = self._catalogue(inputs) if config.validation.method == "catalogue" else self._crowd(inputs)
-        items: Items = pq.read_table(inputs["ask"] / "items.parquet").to_pylist()
+        items: Items = pq.ParquetFile(inputs["ask"] / "items.parquet").read().to_pylist()  # as `items_of`
         asked: Items = []
-        number, verdicts = 1, pa.Table.from_pylist([])
+        number, verdicts = 1, pa.table({})
         to_people = judge.begin(items)
         while to_people and judge.answered(to_people, number):
             asked += [item | {"round": number} for item in items]

@@ -105,11 +105,13 @@ def nothing(root: Path) -> None:
         (withdraws_all, ("release.withdrawn=gone.csv",), "No accepted image may be published: withdrawn."),
         (nothing, ("release.strict=true",), "The card lacks the sections"),
         (has_a_release_before, ("release.previous=before", "release.per_class=1"), "and the change is major."),
+        (nothing, ("release.features=[{name: x, model: resnet9, weights: photos}]",), "There is no backbone 'resnet9'"),
         (nothing, OF_THREE, "12 images have fewer than 3 valid answers"),
         (nothing, ("release.short=reopen",), "Round 2: "),
         (nothing, ("retrieve.per_class=3",), "12 images have their answers from before; 6 wait for answers"),
     ],
-    ids=["none", "pending", "damage", "short", "licence", "withdrawn", "card", "version", "workers", "round", "wider"],
+    ids=["none", "pending", "damage", "short", "licence", "withdrawn", "card", "version", "network", "workers", "round",
+         "wider"],
 )  # fmt: skip
 def test_a_plan_says_it_first(
     prepare: Callable[[Path], None], changes: tuple[str, ...], sentence: str, folder: Path
