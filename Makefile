@@ -23,11 +23,12 @@ $(VENV)/.dev: pyproject.toml $(wildcard eval/engine/*.[ch] locks/py*.txt)
 demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by printing the report's path
 	@$(BIN)/driftline demo --out $(DEMO)
 
-# Threads of several workers on two cores would spin, waiting for one another. Two workers: each imports everything.
+# Threads of several workers on two cores would spin, waiting for one another. Three workers: tests that wait for a
+# server, a limit of time or a process leave a core to the third.
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/.dev  ## all tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 12
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 12
 
 mutants: export PYTHONPATH = .:tests
 mutants: export OMP_NUM_THREADS = 1

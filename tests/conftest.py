@@ -17,10 +17,12 @@ import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+from support import children
 from support.helpers import drifting
 
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system.calls import collect_rarely
+from driftline.eval.leaderboard import isolation
 from driftline.pipelines.demo.journey import QUICK, demo
 from driftline.stream_builder.stream import Stream
 
@@ -45,9 +47,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("DRIFTLINE_WORKERS", "1")  # of tests that do not say: to start another takes seconds
 os.fsync = lambda file: None  # no test cuts the power, and each call waits for the disk
 typer.main.get_command = cache(typer.main.get_command)  # it would make all commands again for each call
-multiprocessing.set_forkserver_preload(
-    ["torch", "pandas", "scipy.stats"]
-)  # or each worker process imports them: seconds
+multiprocessing.set_forkserver_preload(  # or each worker process imports them: seconds
+    ["torch", "pandas", "scipy.stats", "driftline.eval.run", "driftline.pipelines.run.runner"]
+)
 gc.disable()  # while modules are imported and tests collected: half of that time, and nothing of it is ever freed
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -59,13 +61,24 @@ def _scripts_import_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONSAFEPATH")
 
 
-# CPU seconds of the longest files, most first (pytest --durations=0). Those that share a journey stand apart.
+# Files of the most seconds, most first (pytest --durations=0). Of the first three, one alone needs the journey.
 LONGEST = (
-    "test_usda.py",
-    "test_docs.py",
-    "test_wheel.py",
-    "test_manual.py",
-    "test_journey_script.py",
+    "tests/test_docs.py",
+    "tests/test_wheel.py",
+    "tests/test_usda.py",
+    "tests/contracts/test_protocols.py",
+    "tests/contracts/test_settings.py",
+    "tests/eval/test_learning_rates.py",
+    "tests/test_recipes.py",
+    "tests/eval/test_near_future.py",
+    "tests/pipelines/test_kill.py",
+    "tests/papers/test_seq_to_final.py",
+    "tests/eval/test_own_code.py",
+    "tests/eval/test_submission.py",
+    "tests/eval/test_finetuning.py",
+    "tests/eval/test_finetuning_analysis.py",
+    "tests/test_manual.py",
+    "tests/test_journey_script.py",
 )
 
 
@@ -73,8 +86,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, then files with slow tests: begun last, one would keep one worker busy while the other
     has nothing."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    rank = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), item.path not in slow))
+    rank = {Path(__file__).parents[1] / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (rank.get(item.path, len(rank)), item.path not in slow))
 
 
 def pytest_collection_finish() -> None:
@@ -104,6 +117,12 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not (made / "demo" / "demo.json").is_file():  # written last
             demo(made / "demo", QUICK, RunLog(quiet=True), workers=1)
     return Path(shutil.copytree(made / "demo", tmp_path_factory.mktemp("journey") / "demo"))
+
+
+@pytest.fixture
+def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submissions are read and repeated by forks."""
+    monkeypatch.setattr(isolation, "subprocess", children.IN_PLACE)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def modes(y: Labels, k: int) -> Labels:
     if k == 1:
         return np.array(y, np.int64)
     counts = np.zeros(int(y.max()) + 1, np.int64)
-    count = memoryview(counts)  # single items of an array take twice as long
+    count = counts.data  # single items of an array take twice as long
     labels, out = y.tolist(), []
     mode = labels[0] if labels else 0
     for i, label in enumerate(labels):

@@ -22,7 +22,7 @@ from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import parts
 
 CROWN = re.compile(r"has the best|is the most accurate|ages (?:least|fastest)|differs from all|are significant")
-WORLDS = 20
+WORLDS = 12
 
 
 def document_of(learners: list[str], seed: int, folder: Path) -> dict[str, Any]:
@@ -44,13 +44,13 @@ def crowns(document: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("skill", [0.7, 1 / 3])
 def test_of_equal_learners_none_is_crowned(skill: float, tmp_path: Path) -> None:
-    """At most one world in twenty has a crown: of 20, more than four once in 400 choices of seeds if the rate were 5 %.
-    A page has four sentences that may crown, tested at 5 % each or less."""
+    """At most one world in twenty has a crown: of 12, more than two once in 50 choices of seeds if the rate were 5 %,
+    and in 98 of 100 if it were one half. A page has four sentences that may crown, tested at 5 % each or less."""
     crowned = [
         crowns(document_of([f"name={name}, skill={skill}" for name in "abc"], seed, tmp_path / str(seed)))
         for seed in range(WORLDS)
     ]
-    assert sum(map(bool, crowned)) <= 4, crowned
+    assert sum(map(bool, crowned)) <= 2, crowned
 
 
 def test_of_unequal_learners_the_first_and_the_fastest_are_named(tmp_path: Path) -> None:

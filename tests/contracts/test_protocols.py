@@ -127,7 +127,7 @@ SMALL: dict[str, dict[str, Any]] = {  # settings of our own protocols
     "near-future": {"batch": 8, "shift": 8, "prefix": 0, "updates": 3},
     "ocrr": {"every": 20, "tests": 40},
     "adaptation": {"source": 2, "batch": 12},
-    "seq-to-final": {"epochs": 3, "fits": 8, "per_step": True, "lrs": 0.01},
+    "seq-to-final": {"epochs": 3, "fits": 4, "per_step": True, "lrs": 0.01},
 }
 MEMORIES = {  # small enough to forget, strong enough to be seen
     "capacity": 30, "support": 5, "si.strength": 0.05, "threshold": 0.4, "icarl.memory": 12

@@ -175,7 +175,7 @@ def test_an_answer_that_drips_ends_at_the_deadline() -> None:
         handler.send_header("Content-Length", "1000")
         handler.end_headers()
         with suppress(OSError):
-            for _ in range(40):
+            for _ in range(400):
                 handler.wfile.write(b"x")
                 handler.wfile.flush()
                 time.sleep(0.05)
@@ -184,7 +184,7 @@ def test_an_answer_that_drips_ends_at_the_deadline() -> None:
         begun = time.monotonic()
         with pytest.raises(Temporary, match="TimeoutError"):
             Client(deadline=0.2).send("GET", address)
-        assert time.monotonic() - begun < 1.5
+        assert time.monotonic() - begun < 10, "half of what it lasts"
 
 
 def test_an_answer_without_end_is_cut() -> None:

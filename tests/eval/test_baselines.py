@@ -30,6 +30,7 @@ from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
 from driftline.stream_builder.stream import Stream
 
+pytestmark = pytest.mark.usefixtures("forked_children")
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "submissions.yml"
 SUBMIT = ROOT / "docs" / "guides" / "submit.md"

@@ -35,6 +35,7 @@ from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
+pytestmark = pytest.mark.usefixtures("forked_children")
 LEARNERS = ["nearest-mean", "er(memory=30)", "majority"]
 
 
@@ -191,10 +192,10 @@ def test_a_run_that_never_ends_is_not_confirmed(made: tuple[Path, Path], tmp_pat
     theirs = rehashed(edited(path, tmp_path / "a.zip", member, endless, hashed=True))
     number = int(member[5:9])
     public = next(str(i) for i in range(1000) if drawn_first(theirs, str(i), 7) == number)
-    verdict = verify(theirs, [stream], 1, public, Limits(seconds=6))
+    verdict = verify(theirs, [stream], 1, public, Limits(seconds=3))
 
     because = verdict.not_again[number]["because"]
-    assert "out of time" in because or "It took more than 6 seconds" in because, "of the processor, or of the clock"
+    assert "out of time" in because or "It took more than 3 seconds" in because, "of the processor, or of the clock"
     assert verdict.again == []
     assert "re-run |" in board([verdict], True)
     assert "of 2 re-run" not in board([verdict], True)

@@ -379,7 +379,7 @@ class TestConnections:
 
     def ask(self, port: int, request: str) -> str:
         hosted = f"Host: 127.0.0.1:{port}\nOrigin: http://127.0.0.1:{port}"
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
             connection.sendall(request.replace("HOST", hosted).replace("\n", "\r\n").encode())
             with connection.makefile("rb") as answer:
                 return answer.readline().decode()
@@ -403,7 +403,7 @@ class TestConnections:
     def test_a_request_that_does_not_arrive_is_closed(self, place: tuple[int, str], part: str) -> None:
         start = time.monotonic()
         assert self.ask(place[0], part.replace("PATH", place[1])) in ("", "HTTP/1.1 408 Request Timeout\r\n")
-        assert 0.3 < time.monotonic() - start < 4
+        assert 0.3 < time.monotonic() - start < 10
 
     def test_idle_connections_do_not_keep_a_request_out(self, place: tuple[int, str]) -> None:
         idle = [socket.create_connection(("127.0.0.1", place[0])) for _ in range(40)]

@@ -35,6 +35,7 @@ NEEDED = (
     "driftline.curate.release.format",
     "driftline.stream_builder.builders.shift_sequence",
     "driftline.eval.run",
+    "driftline.eval.leaderboard.verification",
     "driftline.eval.reporting.report",
     "driftline.eval.protocols.seq_to_final.protocol",
 )
@@ -96,6 +97,8 @@ def _connected() -> Connection:
 
 def serve(place: str) -> None:
     """Fork a process for each request, until nobody is connected. Where another server listens, nothing is done."""
+    global PLACE  # forks ask here, too
+    PLACE = Path(place)
     own = f"{place}{os.getpid()}"
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(own)
@@ -108,10 +111,12 @@ def serve(place: str) -> None:
         os.unlink(own)
     print("listening", flush=True)
     gc.disable()
-    sys.modules["wandb"] = None  # type: ignore[assignment] # timm would import it, and does without
+    needless = ("wandb", "transformers")  # timm and open_clip would import them, and do without: two seconds
+    sys.modules.update(dict.fromkeys(needless))  # type: ignore[arg-type]
     for name in NEEDED:
         import_module(name)
-    del sys.modules["wandb"]
+    for name in needless:
+        del sys.modules[name]
     gc.freeze()  # what the imports made stays: to look at it would copy all of it into each process
     gc.enable()
     fork = multiprocessing.get_context("fork")

@@ -122,6 +122,7 @@ def files_of(folder: Path) -> Iterator[Path]:
     return (p for p in folder.rglob("*") if p.is_file())
 
 
+@cache
 def installed_version(distribution: str = "driftline") -> str:
     """ "0" where it is not installed, as driftline that is run from a folder."""
     try:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -107,25 +107,27 @@ def _own_module(name: str) -> ModuleType | None:
     return None if _distribution(module) else module
 
 
-def _imported(path: Path) -> Iterator[str]:
+def _imported(path: Path) -> Sequence[str]:
     """Names of modules that a file imports anywhere, as they stand in `sys.modules`; relative ones by its package."""
     loaded = (m for m in list(sys.modules.values()) if getattr(m, "__file__", "") == str(path))
-    package = next((m.__package__ or "" for m in loaded), "")
-    for node in ast.walk(_tree(path, path.stat().st_mtime_ns)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
-            home = ".".join(part for part in (base, node.module or "") if part)
-            yield from (home, *(f"{home}.{alias.name}" for alias in node.names))
+    return _names_in(path, path.stat().st_mtime_ns, next((m.__package__ or "" for m in loaded), ""))
 
 
 @functools.lru_cache(maxsize=256)
-def _tree(path: Path, _: int) -> ast.AST:
+def _names_in(path: Path, _: int, package: str) -> Sequence[str]:
     try:
-        return ast.parse(path.read_bytes())
+        tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError):
         raise Untold(path.name) from None
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            home = ".".join(part for part in (base, node.module or "") if part)
+            names += (home, *(f"{home}.{alias.name}" for alias in node.names))
+    return list(dict.fromkeys(names))
 
 
 def sha256_of(path: Path) -> str:
