@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from mutants.__main__ import run
+from mutants import __main__ as runner
+from mutants.__main__ import Outcome
 from mutants.table import Mutant, problems, read
 
 SOURCE = "def wanted(n, share):\n    return max(1, round(n * share))\n"
@@ -25,6 +28,20 @@ def tree(folder: Path) -> Path:
     return folder
 
 
+def judged(mutants: list[Mutant], root: Path, imported: Path | None = None) -> list[Outcome]:
+    """Their outcomes, from a process without the threads of the libraries that other tests import: it forks."""
+    runner.LARGE = ()
+    if imported is not None:
+        sys.path.insert(0, str(imported))
+        importlib.import_module("pieces")
+    return runner.run(mutants, 1, root, say=list)
+
+
+def run(mutants: list[Mutant], root: Path, imported: Path | None = None) -> list[Outcome]:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(judged, mutants, root, imported).result()
+
+
 def test_every_line_of_the_table_is_still_the_only_one_of_its_file() -> None:
     mutants = read()
     assert problems(mutants) == []
@@ -40,20 +57,17 @@ def test_a_line_that_is_gone_twice_there_or_no_python_is_said(tmp_path: Path) ->
 
 
 def test_a_mutant_that_no_test_sees_survives_and_the_tree_stays_as_it_is(tmp_path: Path) -> None:
-    seen, unseen = run([mutant("n * share", "n + share"), mutant("max(1", "max(0")], 1, tree(tmp_path), say=list)
+    seen, unseen = run([mutant("n * share", "n + share"), mutant("max(1", "max(0")], tree(tmp_path))
     assert seen.by == "test_pieces.py::test_a_tenth_of_twenty"
     assert unseen.by == ""
     assert (tmp_path / "pieces.py").read_text() == SOURCE
 
 
-def test_a_module_of_another_tree_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_another_tree_stops_the_run(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "pieces.py").write_text(SOURCE)
-    monkeypatch.syspath_prepend(tmp_path / "other")
-    monkeypatch.delitem(sys.modules, "pieces", raising=False)
-    importlib.import_module("pieces")  # forked processes have it already
-    with pytest.raises(RuntimeError, match=r"(?s)elsewhere.*other/pieces.py"):
-        run([mutant("n * share", "n + share")], 1, tree(tmp_path / "tree"), say=list)
+    with pytest.raises(RuntimeError, match=r"(?s)elsewhere.*other/pieces.py"):  # forked processes have it already
+        run([mutant("n * share", "n + share")], tree(tmp_path / "tree"), imported=tmp_path / "other")
 
 
 def test_a_package_of_links_is_copied_as_links(tmp_path: Path) -> None:
@@ -63,4 +77,4 @@ def test_a_package_of_links_is_copied_as_links(tmp_path: Path) -> None:
     (tmp_path / "house" / "rooms").symlink_to("../rooms")
     (tmp_path / "test_house.py").write_text(TESTS.replace("pieces", "house.rooms.pieces"))
     wrong = Mutant("plus", "rooms/pieces.py", "n * share", "n + share", ("test_house.py",))
-    assert [outcome.by for outcome in run([wrong], 1, tmp_path, say=list)] == ["test_house.py::test_a_tenth_of_twenty"]
+    assert [outcome.by for outcome in run([wrong], tmp_path)] == ["test_house.py::test_a_tenth_of_twenty"]

@@ -372,10 +372,15 @@ class TestJournal:
         with pytest.raises(BadInput, match=r"steps\.jsonl, line 2: .* Expected a step\. Restore it\."):
             Steps(path)
 
-    @pytest.mark.parametrize("head", [b'{"format": 2}', b'{"name": "a"}', b"[]"])
+    @pytest.mark.parametrize("head", [b'{"format": 2}', b'{"name": "a"}'])
     def test_another_format_is_refused(self, path: Path, head: bytes) -> None:
         path.write_bytes(head + b"\n" + path.read_bytes())
         with pytest.raises(BadInput, match=r"steps\.jsonl has the format .*; this driftline reads 1\."):
+            Steps(path)
+
+    def test_a_head_that_is_no_object_is_named(self, path: Path) -> None:
+        path.write_bytes(b"[]\n" + path.read_bytes())
+        with pytest.raises(BadInput, match=r"steps\.jsonl, line 1: .* Expected a step\. Restore it\."):
             Steps(path)
 
     def test_an_entry_is_synced_before_it_counts(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
