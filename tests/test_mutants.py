@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import multiprocessing
-import sys
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from mutants import __main__ as runner
-from mutants.__main__ import Outcome
+from mutants.fresh import run
 from mutants.table import Mutant, problems, read
 
 SOURCE = "def wanted(n, share):\n    return max(1, round(n * share))\n"
@@ -26,20 +21,6 @@ def tree(folder: Path) -> Path:
     (folder / "pieces.py").write_text(SOURCE)
     (folder / "test_pieces.py").write_text(TESTS)
     return folder
-
-
-def judged(mutants: list[Mutant], root: Path, imported: Path | None = None) -> list[Outcome]:
-    """Their outcomes, from a process without the threads of the libraries that other tests import: it forks."""
-    runner.LARGE = ()
-    if imported is not None:
-        sys.path.insert(0, str(imported))
-        importlib.import_module("pieces")
-    return runner.run(mutants, 1, root, say=list)
-
-
-def run(mutants: list[Mutant], root: Path, imported: Path | None = None) -> list[Outcome]:
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(judged, mutants, root, imported).result()
 
 
 def test_every_line_of_the_table_is_still_the_only_one_of_its_file() -> None:
