@@ -134,7 +134,8 @@ def aged(
     return Aged(
         cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), since_first,
         cells, fit, decay(cells, fit, rng), change, causes, because, ahead,
-        advice(cells, fit, ahead, cost_error, cost_retrain), estimates(log, cells, rows, sources, columns or {}, seed),
+        advice(cells, fit, ahead, cost_error, cost_retrain, cut.unit),
+        estimates(log, cells, rows, sources, columns or {}, seed),
         parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),
         confidence_of(log, cells), audit_of(log, cells, rows), lost_of(log, cells, rows, sources, columns or {}),
         _counts(log, cells),

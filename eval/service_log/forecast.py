@@ -95,11 +95,12 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
 
 
 def advice(
-    cells: Cells, fit: Line, ahead: list[Ahead], cost_error: float | None, cost_retrain: float | None
-) -> Advice:  # fmt: skip
-    """cost_error, cost_retrain: of one wrong answer, and of training a version, in one currency. A fresh version is
-    worth what versions had at the youngest age, on average. Payback: what training costs over what it saves in one
-    period: errors of so many predictions [alpha = c / (e N), Regol et al. 2025, eq. 3]."""
+    cells: Cells, fit: Line, ahead: list[Ahead], cost_error: float | None, cost_retrain: float | None, unit: str
+) -> Advice:
+    """cost_error, cost_retrain: of one wrong answer, and of training a version, in one currency. unit: of periods.
+
+    A fresh version is worth what versions had at the youngest age, on average. Payback: what training costs over what
+    it saves in one period: errors of so many predictions [alpha = c / (e N), Regol et al. 2025, eq. 3]."""
     use = cells.usable
     if not ahead:
         return Advice(None, None, None, "Too few complete cells: nothing can be forecast.")
@@ -124,7 +125,7 @@ def advice(
     if payback is None:
         return Advice(False, None, interval, f"{points}: it saves nothing.")
     pays = payback <= HORIZON
-    verdict = f"it pays back in {payback:.1f} periods, {'within' if pays else 'beyond'} the next {HORIZON}"
+    verdict = f"it pays back in {payback:.1f} {unit}s, {'within' if pays else 'beyond'} the next {HORIZON}"
     return Advice(pays, payback, interval, f"{points}: {verdict}.")
 
 

@@ -87,6 +87,8 @@ def line(version: Ints, period: Ints, lag: Ints, accuracy: Floats, effective: Fl
     size = float((between + of_labels).mean())
     fitted, inverse, loss = _solved(design, period, accuracy, of_labels / size, between / size)
     variance = loss / (len(accuracy) - design.shape[1]) if free > 0 else math.nan
+    if free > 0 and accuracy.mean() in (0, 1):  # cells without one mistake are alike, not certain
+        variance = size
     covariance = inverse * variance
     if not ages:
         fitted, covariance = np.append(fitted, math.nan), np.full((len(names) + 1,) * 2, math.nan)

@@ -76,6 +76,7 @@ def test_the_worked_example_comes_out_to_the_last_digit() -> None:
     assert [round(july[key], 5) for key in ("value", "low", "high")] == [0.77714, 0.73951, 0.81477]
     assert result["forecast"][1]["extrapolated"]
     assert result["advice"]["retrain"] is True
+    assert "pays back in 1.3 months, within the next 3" in result["advice"]["because"]
     assert result["advice"]["payback_periods"] == pytest.approx(0.15 / (0.89 - 0.7771428571), abs=1e-9)
     assert result["counts"] == {"read": 7000, "labelled": 7000, "pending": 0, "duplicates": 0}
 
@@ -177,6 +178,13 @@ def test_months_that_differ_widen_the_interval_and_labels_of_one_customer_do() -
     assert wide["cells"][0]["high"] - wide["cells"][0]["low"] > 2 * (
         plain["cells"][0]["high"] - plain["cells"][0]["low"]
     )
+
+
+def test_a_class_without_one_mistake_is_not_certain() -> None:
+    rows = [row | {"prediction": row["label"]} if row["label"] == "0" else row for row in example()]
+    part = next(one for one in dl.age(pd.DataFrame(rows), versions=VERSIONS).classes if one.name == "0")
+    assert part.accuracy == 1
+    assert -0.01 < part.fit.low < part.fit.slope < part.fit.high < 0.01
 
 
 def test_labels_of_one_class_do_not_stand_for_the_others() -> None:
