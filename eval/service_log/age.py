@@ -26,6 +26,7 @@ from driftline.eval.service_log.unlabelled.estimates import Estimates, estimates
 from driftline.eval.service_log.versions import Version, read_versions
 
 UNITS = ("year", "month", "week", "day")
+CONSTANT = 0.95  # share of one label above which accuracy says little
 FEWEST = 4  # periods of the unit that is chosen
 
 
@@ -218,9 +219,25 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
         notes.append(
             "Some predicted classes are labelled more often: each class counts by its share of the predictions."
         )
+    if constant := _constant(log):
+        notes.append(constant)
     if never := _never_labelled(log):
         notes.append(f"Classes that were answered and are never a label: {', '.join(never)}.")
     return notes
+
+
+def _constant(log: Log) -> str:
+    """What the most frequent label alone would reach, where the model is hardly above it."""
+    there = log.label != NONE
+    count = np.bincount(log.label[there])
+    share, accuracy = count.max() / count.sum(), float((log.prediction == log.label)[there].mean())
+    if len(log.classes) < 2 or share < min(accuracy, CONSTANT):
+        return ""
+    name = log.classes[int(count.argmax())]
+    return (
+        f"Always answering {name} would be right in {100 * share:.1f} %, the model is in {100 * accuracy:.1f} %: "
+        "look at the classes one by one."
+    )
 
 
 def _never_labelled(log: Log, most: int = 5) -> list[str]:

@@ -12,7 +12,6 @@ from driftline.curate.core.outside.documents import check_encoding
 
 if TYPE_CHECKING:  # half a second each
     import duckdb
-    import pyarrow as pa
 
 ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group", "served", "audit")
 NAMED = (*ROLES, "path", "scores", "classes")
@@ -26,6 +25,7 @@ READERS = {
 }
 READERS |= {".pq": READERS[".parquet"], ".ndjson": READERS[".jsonl"], ".tsv": READERS[".csv"]}
 ZONED = r"'[T ][0-9][0-9]:?[0-9][0-9].*(Z|z|[+-][0-9][0-9](:?[0-9][0-9])?)$'"
+DOTTED = "['%d.%m.%Y', '%d.%m.%Y %H:%M', '%d.%m.%Y %H:%M:%S']"  # the day is first wherever dots are written
 NUMBER = r"'^[+-]?[0-9]+(\.[0-9]*)?$'"
 
 
@@ -55,8 +55,12 @@ def opened(source: Any, what: str) -> Iterator[tuple[duckdb.DuckDBPyRelation, du
 
 def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> duckdb.DuckDBPyRelation:
     if not isinstance(source, str | Path):
-        return connection.from_arrow(table_of(source))
+        from driftline.stream_builder.builders.table import arrow_of
+
+        return connection.from_arrow(arrow_of(source))
     path = Path(source)
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder.", "Expected files.", f"Name them: {path}/*.parquet.")
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected a log: Parquet, CSV or JSON lines.")
     reader = READERS.get(path.suffix.lower())
@@ -71,23 +75,6 @@ def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> duckdb.Duck
     except RuntimeError as error:  # of the binding of DuckDB, for names that are not UTF-8
         problem = f"{path} has names of columns that are not text ({reason(error)})."
         raise BadInput(problem, "Expected UTF-8.") from None
-
-
-def table_of(source: Any) -> pa.Table:
-    """A data frame, an Arrow table, rows, or columns by name. Raises BadInput for anything else."""
-    import pyarrow as pa
-
-    try:
-        if isinstance(source, pa.Table):
-            return source
-        if isinstance(source, Mapping):
-            return pa.table(dict(source))
-        if isinstance(source, list):
-            return pa.Table.from_pylist(source)
-        return pa.Table.from_pandas(source, preserve_index=False)
-    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
-        expected = "Expected a file, a data frame, an Arrow table, or columns by name."
-        raise BadInput(f"{type(source).__name__} is no table ({reason(error)}).", expected) from None
 
 
 def named(
@@ -128,9 +115,20 @@ def text(column: str, kind: str) -> str:
     return f"nullif(trim({c}::VARCHAR), '')"
 
 
+def plain(column: str, kind: str) -> str:
+    """The same of a class or an id: `1.0`, as tables with empty cells write it, is 1."""
+    cell = text(column, kind)
+    if kind != "VARCHAR":
+        return cell
+    whole = f"ends_with({cell}, '.0') AND regexp_full_match({cell}, '[+-]?[0-9]+[.]0')"
+    return f"CASE WHEN {whole} THEN {cell}[:-3] ELSE {cell} END"
+
+
 def number(column: str) -> str:
-    """SQL of a cell as a number; NaN if it is none."""
-    return f"coalesce(try_cast({quoted(column)} AS DOUBLE), 'nan'::DOUBLE)"
+    """SQL of a cell as a number, with a point or a comma; NaN if it is none."""
+    c = quoted(column)
+    comma = f"try_cast(replace({c}::VARCHAR, ',', '.') AS DOUBLE)"
+    return f"coalesce(try_cast({c} AS DOUBLE), {comma}, 'nan'::DOUBLE)"
 
 
 def truth(column: str, otherwise: bool) -> str:
@@ -149,7 +147,7 @@ def seconds(column: str, kind: str) -> tuple[str, str]:
     cell = f"trim({c}::VARCHAR)"
     value = (
         f"coalesce(try_cast({cell} AS DOUBLE), epoch(try_cast({cell} AS TIMESTAMPTZ)), "
-        f"epoch(try_cast({cell} || '-01' AS TIMESTAMPTZ)))"
+        f"epoch(try_cast({cell} || '-01' AS TIMESTAMPTZ)), epoch(try_strptime({cell}, {DOTTED})))"
     )
     form = f"CASE WHEN regexp_matches({cell}, {NUMBER}) THEN 2 ELSE regexp_matches({cell}, {ZONED})::INT END"
     return value, f"CASE WHEN {value} IS NOT NULL THEN {form} END"

@@ -21,11 +21,13 @@ from driftline.eval.service_log.columns import (
     named,
     number,
     opened,
+    plain,
     quoted,
     seconds,
     text,
     truth,
 )
+from driftline.eval.service_log.foreign import refuse_other_names, refuse_unreadable
 from driftline.eval.service_log.store import Columns, Store
 from driftline.stream_builder.step import CALENDAR
 
@@ -152,6 +154,7 @@ def read_log(
     log.versions = list(names["version"].number)
     log.classes, place = names["class"].in_order()
     log.prediction, log.label = place[log.prediction], place[log.label]
+    refuse_other_names(log.classes, log.prediction, log.label)
     log.groups, place = names["group"].in_order()
     log.group = None if log.group is None else place[log.group]
     return log
@@ -215,6 +218,7 @@ def _columns(
     with opened(source, what) as (relation, _):
         kinds = kinds_of(relation)
         of = named(relation.columns, columns, roles, needed, what)
+        refuse_unreadable(relation, {role: of[role] for role in (*TIMES, "score") if role in of}, kinds, what)
         names = {CLASS_OF.get(role, role): Names() for role in TEXTS if role in of}
         parts: dict[str, list[Any]] = {role: [] for role in of}
         for batch in relation.project(", ".join(_selected(of, kinds))).to_arrow_reader(BATCH):
@@ -233,9 +237,9 @@ def _selected(of: Mapping[str, str], kinds: Mapping[str, str]) -> Iterator[str]:
             value, form = seconds(column, kind)
             yield f"coalesce({value}, 'nan'::DOUBLE) AS {role}, coalesce({form}, {NONE})::TINYINT AS {role}_form"
         elif role == "id":
-            yield f"coalesce(hash({text(column, kind)}), 0) AS id"
+            yield f"coalesce(hash({plain(column, kind)}), 0) AS id"
         elif role in TEXTS:
-            yield f"{text(column, kind)} AS {quoted(role)}"
+            yield f"{(plain if CLASS_OF.get(role) else text)(column, kind)} AS {quoted(role)}"
         else:
             yield f"{number(column) if role == 'score' else truth(column, TRUTHS[role])} AS {role}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from driftline.pipelines.annotation.batches import answers_so_far, open_batch
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
 
-LIST, FOLDER = "ask.csv", "ask"
+LIST, FOLDER, SETTINGS = ".csv", "ask", "driftline.yaml"
 COLUMNS = ("id", "version", "time", "prediction", "path", "label", "audit")
 CHOICES = 60  # classes on one question page
 SUFFIXES = {"JPEG": "jpg", "PNG": "png", "GIF": "gif", "WEBP": "webp", "BMP": "bmp"}  # what the page shows
@@ -32,13 +33,17 @@ def write_question(
     rows: Sequence[Mapping[str, Any]], classes: Sequence[str], root: Path, out: Path, seed: int = 0
 ) -> dict[str, Any]:
     """Write `ask.csv`, whose column label is to be filled in, and with images the folder `ask`, for annotate; returns
-    how many predictions are asked, the file, and the folder or why there is none.
+    how many predictions are asked, the file, and the folder or why there is none. Where other predictions were asked
+    before, `ask-2.csv` and so on: what people typed is never overwritten. The same ones are not asked again.
 
     rows: as `asking.rows_of` has them. classes: names to choose from. root: paths are below it. Raises MissingFile.
     """
-    lines = [[row.get(name, "true" if name == "audit" else "") for name in COLUMNS] for row in rows]
-    write_text(out / LIST, csv_text(COLUMNS, lines))
-    summary = {"rows": len(rows), "file": str(out / LIST), "folder": None}
+    folder = _free(out / FOLDER, [row["id"] for row in rows])
+    path = folder.with_suffix(LIST)
+    if not path.exists():
+        lines = [[row.get(name, "true" if name == "audit" else "") for name in COLUMNS] for row in rows]
+        write_text(path, csv_text(COLUMNS, lines))
+    summary = {"rows": len(rows), "file": str(path), "folder": None}
     if not all(row.get("path") for row in rows):
         return summary | {"because": "The log has no column path: fill in the column label of the list."}
     if len(classes) > CHOICES or any(name == NONE or "|" in name for name in classes):
@@ -46,8 +51,20 @@ def write_question(
             f"{len(classes)} classes do not fit on one page" if len(classes) > CHOICES else "a class is named none"
         )
         return summary | {"because": f"{because.capitalize()}: fill in the column label of the list."}
-    _write_folder(rows, classes, root, out / FOLDER, seed)
-    return summary | {"folder": str(out / FOLDER)}
+    if not (folder / SETTINGS).exists():
+        _write_folder(rows, classes, root, folder, seed)
+    return summary | {"folder": str(folder)}
+
+
+def _free(first: Path, ids: Sequence[str]) -> Path:
+    """`ask`, `ask-2` …: the first whose list does not exist, or asks these ids."""
+    names = (first if k == 1 else first.with_name(f"{first.name}-{k}") for k in count(1))
+    return next(one for one in names if not one.with_suffix(LIST).exists() or _ids(one) == list(ids))
+
+
+def _ids(folder: Path) -> list[str]:
+    """Of its list, in order."""
+    return [row["id"] for _, row in csv_rows(folder.with_suffix(LIST), ["id"], "Expected the list of --ask.")]
 
 
 def _write_folder(
@@ -57,15 +74,12 @@ def _write_folder(
     concepts = [Concept(name=name, prompts=(name,), option=name) for name in classes]
     settings = {
         "seed": seed,
-        "collection": {"source": "delimited", "path": f"../{LIST}",
+        "collection": {"source": "delimited", "path": f"../{out.name}{LIST}",
                        "columns": {"id": "id", "path": "path", "uploaded": "time", "label": "prediction"}},
         "embed": {"model": "ViT-B-32", "weights": "openai"},
         "retrieve": {"concepts": [{"name": name, "prompts": [name]} for name in classes]},
         "validation": VALIDATION,
     }  # fmt: skip
-    write_text(
-        out / "driftline.yaml", "# Predictions of a log, to label.\n" + yaml.safe_dump(settings, allow_unicode=True)
-    )
     asked = [(safe_id(row["id"]), *_image(root / row["path"])) for row in rows]
     candidates = {"id": [id_ for id_, *_ in asked], "concept": [row["prediction"] for row in rows]}
     folder_of(out, "retrieve").mkdir(parents=True, exist_ok=True)
@@ -76,6 +90,8 @@ def _write_folder(
     ask = folder_of(out, "ask")
     (ask / "images").mkdir(parents=True, exist_ok=True)
     write_batch(asked, concepts, ask, seed, ValidationSettings.model_validate(VALIDATION))
+    said = "# Predictions of a log, to label.\n" + yaml.safe_dump(settings, allow_unicode=True)
+    write_text(out / SETTINGS, said)  # last: what has it is whole
 
 
 def _image(path: Path) -> tuple[bytes, str]:
@@ -94,8 +110,7 @@ def labels_of(context: Context) -> pa.Table:
     prediction is wrong, or nothing: "none", or no row."""
     facts = open_batch(context).facts
     answers, _ = answers_so_far(context, facts)
-    path = context.root.parent / LIST
-    names = {safe_id(row["id"]): row["id"] for _, row in csv_rows(path, ["id"], "Expected the list of --ask.")}
+    names = {safe_id(id_): id_ for id_ in _ids(context.root)}
     rows = []
     for answer in answers:
         labels = sorted(answer["labels"])

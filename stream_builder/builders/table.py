@@ -139,12 +139,23 @@ def table_of(source: Any) -> pa.Table:
             table = read_parquet(path) if path.suffix == ".parquet" else pacsv.read_csv(path)
             table.validate(full=True)
         return table
+    return arrow_of(source)
+
+
+def arrow_of(source: Any) -> pa.Table:
+    """A data frame of pandas or another library, rows, or columns by name, in Arrow's form. Raises BadInput."""
     try:
+        if isinstance(source, pa.Table):
+            return source
         if isinstance(source, Mapping):
             return pa.table({str(name): moments_of(column) for name, column in source.items()})
-        return pa.Table.from_pandas(source.apply(moments_of).rename(columns=str), preserve_index=False)
+        if isinstance(source, list):
+            return pa.Table.from_pylist(source)
+        if hasattr(source, "apply"):
+            return pa.Table.from_pandas(source.apply(moments_of).rename(columns=str), preserve_index=False)
+        return pa.table(source)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
-        expected = "Expected a file, a data frame, or columns by name."
+        expected = "Expected a file, a data frame, an Arrow table, rows, or columns by name."
         why = "; ".join(map(str, error.args))  # Arrow's has the value, then its column
         raise BadInput(f"{type(source).__name__} is no table ({why}).", expected) from None
 

@@ -12,6 +12,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.eval.service_log.age import Aged
 
 ALARM = re.compile(r"\s*(accuracy|forecast|slope|half_life_days)\s*([<>])\s*(-?\d+(?:\.\d+)?)\s*")
+SHARES = ("accuracy", "forecast")
 
 
 def limit_of(text: str) -> tuple[str, str, float]:
@@ -26,7 +27,10 @@ def limit_of(text: str) -> tuple[str, str, float]:
     if match is None:
         expected = "Expected accuracy, forecast, slope or half_life_days, < or >, and a number, as in accuracy<0.8."
         raise BadConfig(f"--alarm is {text!r}.", expected)
-    return match[1], match[2], float(match[3])
+    limit = float(match[3])
+    if match[1] in SHARES and not 0 <= limit <= 1:
+        raise BadConfig(f"--alarm is {text!r}.", f"Expected a share from 0 to 1 of {match[1]}, such as 0.8.")
+    return match[1], match[2], limit
 
 
 def number(value: float | None) -> float | None:

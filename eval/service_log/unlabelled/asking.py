@@ -10,9 +10,10 @@ import numpy as np
 from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.service_log.cells import Cells
-from driftline.eval.service_log.columns import kinds_of, opened, quoted, text
+from driftline.eval.service_log.columns import kinds_of, opened, plain, quoted, text
 from driftline.eval.service_log.reading import NONE, Array, Log
 
+PLAIN = ("id", "prediction")
 SHOWN = ("id", "version", "time", "prediction", "path")
 
 
@@ -22,8 +23,8 @@ def drawn(log: Log, cells: Cells, count: int, seed: int = 0) -> Array:
     newest = int(np.flatnonzero(cells.period == cells.period.max())[-1])  # cells are in order of version
     ids = np.unique(log.id[(cells.of == newest) & (log.label == NONE) & log.served])
     if not len(ids):
-        name = log.versions[int(cells.version[newest])]
-        problem = f"Every prediction of {name} in the last period has a label, or was not served."
+        version = log.versions[int(cells.version[newest])]
+        problem = f"Every prediction of {version} in the last period has a label, or was not served."
         raise Shortage(problem, "Expected some without, to draw from.", "Give a newer log.")
     return np.sort(rng_for(seed, "ask").permutation(ids)[:count])
 
@@ -37,13 +38,15 @@ def rows_of(sources: Sequence[Any], columns: Mapping[str, str], ids: Array) -> d
             kinds = kinds_of(relation)
             of = {role: columns.get(role, role) for role in SHOWN}
             chosen = [
-                f"{text(column, kinds[column])} AS {quoted(role)}" for role, column in of.items() if column in kinds
+                f"{(plain if role in PLAIN else text)(column, kinds[column])} AS {quoted(role)}"
+                for role, column in of.items()
+                if column in kinds
             ]
             import pyarrow as pa
 
             wanted = pa.table({"wanted": ids})
             connection.register("asked", wanted)
-            key = f"hash({text(of['id'], kinds[of['id']])})"
+            key = f"hash({plain(of['id'], kinds[of['id']])})"
             matched = relation.project(f"{key} AS key, {', '.join(chosen)}").filter("key IN (SELECT wanted FROM asked)")
             for row in matched.to_arrow_table().to_pylist():
                 rows[row.pop("key")] = row

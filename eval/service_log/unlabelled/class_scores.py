@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.scoring.bands import Floats
-from driftline.eval.service_log.columns import kinds_of, number, opened, quoted, text
+from driftline.eval.service_log.columns import kinds_of, number, opened, plain, quoted, text
 from driftline.eval.service_log.reading import NONE, Log
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _of_lists(
     """The same of a column with a list a row, in the order of `classes` of the columns, else of the log's classes."""
     order = [name.strip() for name in columns["classes"].split(",")] if "classes" in columns else list(classes)
     cell, answer = f"try_cast({quoted(lists)} AS DOUBLE[])", columns.get("prediction", "prediction")
-    sample = relation.project(f"{cell} AS scores, {text(answer, kinds_of(relation)[answer])} AS answer")
+    sample = relation.project(f"{cell} AS scores, {plain(answer, kinds_of(relation)[answer])} AS answer")
     rows = sample.filter("scores IS NOT NULL AND answer IS NOT NULL").limit(CHECKED).fetchall()
     if not rows:
         return [], f"the column {lists} has no lists of numbers"
@@ -86,7 +86,7 @@ def class_scores(sources: Sequence[Any], columns: Mapping[str, str], log: Log, r
             connection.register("asked", wanted)
             scores = [f"{one} AS score_{c}" for c, one in enumerate(_scores(relation, columns, log.classes)[0])]
             selected = ", ".join(
-                [f"hash({text(id_, kinds[id_])}) AS key", f"{text(version, kinds[version])} AS version_name", *scores]
+                [f"hash({plain(id_, kinds[id_])}) AS key", f"{text(version, kinds[version])} AS version_name", *scores]
             )
             read = relation.project(selected).filter("key IN (SELECT wanted FROM asked)").to_arrow_table()
         at = [

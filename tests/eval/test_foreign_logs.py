@@ -1,0 +1,193 @@
+"""Logs as strangers have them: spellings that are read, others that end in a sentence, and notes that are true."""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from support.console import driftline
+
+import driftline as dl
+from driftline.curate.core.errors import DriftlineError
+from driftline.eval.service_log.columns import base, plain
+
+ROWS, RIGHT = 1200, 0.9
+
+
+def log(**columns: Any) -> pd.DataFrame:
+    """Half a year of one version with two classes, right in 90 %."""
+    k = np.arange(ROWS)
+    label = k % 2
+    frame = {
+        "time": (pd.Timestamp("2026-01-01") + pd.to_timedelta(k * 180 // ROWS, "D")).strftime("%Y-%m-%d"),
+        "id": k + 10_000,
+        "version": "v1",
+        "prediction": np.where(k % 10 == 0, 1 - label, label),
+        "label": label,
+    }
+    return pd.DataFrame(frame | columns)
+
+
+def written(folder: Path, frame: pd.DataFrame, name: str = "log.csv", **how: Any) -> Path:
+    frame.to_csv(folder / name, index=False, **how)
+    return folder / name
+
+
+def accuracy(source: Any, **more: Any) -> float:
+    cells = dl.age(source, versions={"v1": "2026-01-01"}, **more).cells
+    return float(np.average(cells.accuracy[cells.usable], weights=cells.labelled[cells.usable]))
+
+
+def refused(source: Any, **more: Any) -> str:
+    with pytest.raises(DriftlineError) as caught:
+        dl.age(source, versions={"v1": "2026-01-01"}, **more)
+    return str(caught.value)
+
+
+def test_a_column_with_empty_cells_that_pandas_made_floats_has_the_same_classes(tmp_path: Path) -> None:
+    label = log()["label"].astype(float).mask(np.arange(ROWS) % 3 == 0)
+    path = written(tmp_path, log(label=label))
+    assert "1.0" in path.read_text()
+    assert accuracy(path) == pytest.approx(RIGHT, abs=0.02)
+
+
+def test_ids_of_a_label_file_that_became_floats_are_the_same_ids(tmp_path: Path) -> None:
+    path = written(tmp_path, log().drop(columns="label"))
+    late = written(tmp_path, log()[["id", "label"]].astype(float), "labels.csv")
+    assert accuracy(path, labels=late) == pytest.approx(RIGHT, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("cell", "name"), [("1.0", "1"), ("-3.0", "-3"), ("0.5", "0.5"), ("v1.0", "v1.0"), ("1.00", "1.00"), (".0", ".0")]
+)
+def test_only_what_a_float_column_writes_of_a_whole_number_is_shortened(cell: str, name: str) -> None:
+    with base() as connection:
+        assert connection.sql(f"SELECT {plain('c', 'VARCHAR')} FROM (SELECT '{cell}' AS c)").fetchall() == [(name,)]
+
+
+def test_versions_keep_their_point(tmp_path: Path) -> None:
+    path = written(tmp_path, log(version=["1.0", "1"] * (ROWS // 2)))
+    assert [one.name for one in dl.age(path).versions] == ["1", "1.0"]
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S"])
+def test_dates_with_points_begin_with_the_day(form: str, tmp_path: Path) -> None:
+    path = written(tmp_path, log(time=pd.to_datetime(log()["time"]).dt.strftime(form)))
+    aged = dl.age(path, versions={"v1": "2026-01-01"})
+    assert len(aged.source) == ROWS
+    assert aged.json()["cells"][1]["from"] == "2026-02-01"
+
+
+@pytest.mark.parametrize("form", ["%m/%d/%Y", "%d/%m/%Y %H:%M", "%m/%d/%Y %I:%M %p", "week %W"])
+def test_dates_whose_day_is_not_certain_are_refused_by_the_first_of_them(form: str, tmp_path: Path) -> None:
+    path = written(tmp_path, log(time=pd.to_datetime(log()["time"]).dt.strftime(form)))
+    first = pd.Timestamp("2026-01-01").strftime(form)
+    assert f"log.csv: the time is '{first}'. Expected dates such as 2026-07-31" in refused(path)
+
+
+def test_a_decimal_comma_is_a_score(tmp_path: Path) -> None:
+    path = written(tmp_path, log(score=0.75), sep=";", decimal=",")
+    assert "0,75" in path.read_text()
+    assert {one.confidence for one in dl.age(path).confidence} == {0.75}
+
+
+def test_a_score_in_per_cent_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, log(score="93 %"))
+    assert "log.csv: the score is '93 %'. Expected the confidence of each answer, 0 … 1." in refused(path)
+
+
+def test_a_regression_is_refused_as_one() -> None:
+    value = np.random.default_rng(0).normal(size=ROWS)
+    said = refused(log(prediction=value, label=value + 0.1))
+    assert said.startswith("The predictions are 1,200 numbers such as ")
+    assert "Expected classes." in said
+
+
+def test_labels_in_other_words_than_the_answers_are_refused() -> None:
+    said = refused(log(label=["no", "yes"] * (ROWS // 2)))
+    assert said.startswith("No label is ever an answer: labels are no, yes, answers are 0, 1.")
+
+
+def test_a_rare_class_is_said_to_make_accuracy_high() -> None:
+    label = (np.arange(ROWS) % 100 == 0).astype(int)
+    notes = " ".join(dl.age(log(label=label, prediction=0)).notes)
+    assert "Always answering 0 would be right in 99.0 %, the model is in 99.0 %" in notes
+    assert "Always answering" not in " ".join(dl.age(log()).notes)
+
+
+@pytest.mark.parametrize("limit", ["accuracy<80", "forecast<1.5", "accuracy<-0.1"])
+def test_a_limit_in_per_cent_is_refused(limit: str) -> None:
+    with pytest.raises(DriftlineError, match=r"Expected a share from 0 to 1"):
+        dl.age(log()).json(limit)
+
+
+def test_a_folder_is_refused_with_the_way_to_name_its_files(tmp_path: Path) -> None:
+    assert f"{tmp_path} is a folder." in refused(tmp_path)
+
+
+@pytest.mark.parametrize("extra", ["byte order mark", "index"])
+def test_what_spreadsheets_add_is_harmless(extra: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    log().to_csv(path, index=extra == "index", encoding="utf-8-sig" if extra == "byte order mark" else "utf-8")
+    assert accuracy(path) == pytest.approx(RIGHT, abs=0.01)
+
+
+def test_a_column_of_periods_is_a_column_of_times() -> None:
+    months = pd.to_datetime(log()["time"]).dt.to_period("M")
+    assert accuracy(log(time=months)) == pytest.approx(RIGHT, abs=0.01)
+
+
+def test_a_table_of_another_library_is_read_through_arrow() -> None:
+    assert accuracy(pa.RecordBatch.from_pandas(log())) == pytest.approx(RIGHT, abs=0.01)
+
+
+class TestAsking:
+    """The log's last month has no labels."""
+
+    def ask(self, folder: Path, *more: str) -> dict[str, Any]:
+        words = ("age", "log.csv", "--out", "page", "--ask", "20", "--json", *more)
+        asked: dict[str, Any] = json.loads(driftline(*words, here=folder).stdout)["asked"]
+        return asked
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        frame = log()
+        written(tmp_path, frame.assign(label=frame["label"].astype("Int64").mask(frame["time"] >= "2026-06-01")))
+        return tmp_path
+
+    def fill(self, path: Path) -> bytes:
+        """Type 0 into each line of the list."""
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(row | {"label": "0"} for row in rows)
+        return path.read_bytes()
+
+    def test_the_same_question_keeps_what_was_typed(self, folder: Path) -> None:
+        self.ask(folder)
+        typed = self.fill(folder / "page/ask.csv")
+        assert self.ask(folder)["file"] == "page/ask.csv"
+        assert (folder / "page/ask.csv").read_bytes() == typed
+
+    def test_the_next_question_is_another_list_of_others(self, folder: Path) -> None:
+        self.ask(folder)
+        typed = self.fill(folder / "page/ask.csv")
+        for k in count(2):
+            lists = [f"page/{name}.csv" for name in ("ask", *(f"ask-{i}" for i in range(2, k)))]
+            asked = self.ask(folder, *(word for name in lists for word in ("--labels", name)))
+            assert asked["file"] == f"page/ask-{k}.csv"
+            ids = [set(pd.read_csv(folder / name)["id"]) for name in (*lists, asked["file"])]
+            assert len(set.union(*ids)) == 20 * k
+            if k == 3:
+                break
+            self.fill(folder / asked["file"])
+        assert (folder / "page/ask.csv").read_bytes() == typed
