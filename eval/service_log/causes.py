@@ -18,6 +18,9 @@ class Split:
     older: float
     """what the old version is behind the fresh one in the later period"""
     pairs: int
+    halves: tuple[float, float, float]
+    """half of the 95 % intervals of harder, of older and of both together: by labels of these cells, whose periods are
+    the question and vary nothing"""
 
 
 def split(cells: Cells) -> tuple[Split | None, str]:
@@ -41,7 +44,12 @@ def split(cells: Cells) -> tuple[Split | None, str]:
         return None, f"{problem} {why}; {do}"
     oldest = max(age for age, *_ in pairs)
     of = [(first, fresh, old) for age, first, fresh, old in pairs if age == oldest]
-    accuracy = cells.accuracy
-    harder = float(np.mean([accuracy[first] - accuracy[fresh] for first, fresh, _ in of]))
-    older = float(np.mean([accuracy[fresh] - accuracy[old] for _, fresh, old in of]))
-    return Split(harder, older, len(of)), ""
+    weight = np.zeros((3, len(cells)))  # of each cell in harder, older, and both
+    for first, fresh, old in of:
+        weight[:, first] += (1, 0, 1)
+        weight[:, fresh] += (-1, 1, 0)
+        weight[:, old] += (0, -1, -1)
+    weight = weight[:, use] / len(of)
+    harder, older, _ = (weight @ cells.accuracy[use]).tolist()
+    halves = np.sqrt(weight**2 @ ((cells.high - cells.low)[use] / 2) ** 2).tolist()
+    return Split(harder, older, len(of), tuple(halves)), ""

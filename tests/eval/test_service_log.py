@@ -29,6 +29,7 @@ from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
 from driftline.eval.service_log import reading
+from driftline.eval.service_log.causes import split
 from driftline.eval.service_log.cells import wilson
 from driftline.eval.service_log.forecast import Ahead, forecast
 from driftline.eval.service_log.reading import read_log
@@ -79,6 +80,21 @@ def test_the_worked_example_comes_out_to_the_last_digit() -> None:
     assert "pays back in 1.3 months, within the next 3" in result["advice"]["because"]
     assert result["advice"]["payback_periods"] == pytest.approx(0.15 / (0.89 - 0.7771428571), abs=1e-9)
     assert result["counts"] == {"read": 7000, "labelled": 7000, "pending": 0, "duplicates": 0}
+
+
+def test_intervals_of_the_split_hold_the_truth() -> None:
+    """400 redraws of the worked example's labels; it has .02 and .10."""
+    cells = dl.age(pd.DataFrame(example()), versions=VERSIONS).cells
+    rng, held = np.random.default_rng(0), np.zeros(3)
+    for _ in range(400):
+        right = rng.binomial(cells.labelled, cells.right / cells.labelled)
+        low, high = wilson(right / cells.labelled, cells.effective)
+        found, _ = split(replace(cells, accuracy=right / cells.labelled, low=low, high=high))
+        assert found is not None
+        values = np.array([found.harder, found.older, found.harder + found.older])
+        held += np.abs(values - (0.02, 0.10, 0.12)) <= found.halves
+    assert (held >= 0.93 * 400).all()
+    assert (held <= 0.98 * 400).all(), "wider than they need be"
 
 
 def test_without_the_overlap_the_split_is_refused_with_its_reason() -> None:

@@ -157,15 +157,16 @@ def _versions(aged: Aged) -> Section:
 def _why(aged: Aged) -> Section:
     if aged.split is None:
         return Section("why", "Why it falls", render("soft", aged.split_because))
+    causes = {"the data got harder": aged.split.harder, "the model is old": aged.split.older}
+    causes["together"] = sum(causes.values())
     rows = [
-        ["the data got harder", points(aged.split.harder)],
-        ["the model is old", points(aged.split.older)],
-        ["together", points(aged.split.harder + aged.split.older)],
+        [name, Cell(points(value), ends(value - half, value + half, signed=True))]
+        for (name, value), half in zip(causes.items(), aged.split.halves, strict=True)
     ]
     note = (
         f"Points lost since the version was young, over {counted(aged.split.pairs, 'pair')} of an old and a fresh "
         f"version in one {of_period(aged)}: what fresh versions lose between the two times, and what the old one is "
-        "behind the fresh one."
+        "behind the fresh one. With 95 % intervals of labels."
     )
     return Section("why", "Why it falls", table(["cause", "points"], rows) + render("soft", note))
 
