@@ -80,8 +80,8 @@ def evaluate(
         stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset=preset, any_code=reuse == "any"
     )
     stream = outcomes.numbered(stream, grid.most_probable)
-    names = list(dict.fromkeys(job.name for job in jobs))
-    failed: dict[str, str] = {}
+    each = {job.place: job.name for job in jobs}
+    failed: dict[int, str] = {}
     shared: set[str] = set()  # learners whose runs other processes do first
     if executor is not None and stream_folder is not None and out is not None and grid.portable(executor):
         by_name = [job for job in jobs if job.name in [learner for learner in learners if isinstance(learner, str)]]
@@ -92,21 +92,22 @@ def evaluate(
         if tasks and grid.protocol.shardable:  # more processes than runs: several share one
             tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), executor.workers))]
         for number, because in executor.run_tasks(_shared_runs, tasks, gpus=gpus):
-            failed |= {name: why for name, why in because.items() if name not in failed}
+            failed |= {key: because[name] for key, name in each.items() if name in because and key not in failed}
             progress(len(parts[number]) if number < len(parts) else 0)
-    runs: list[Run] = []
-    for part in _parts(grid.protocol, [job for job in jobs if job.name not in failed], 1):
+    finished: list[tuple[int, Run]] = []
+    for part in _parts(grid.protocol, [job for job in jobs if job.place not in failed], 1):
         for job, run in _runs(stream, grid, part):
             progress(0 if job.name in shared else 1)
             if isinstance(run, Run):
-                runs.append(run)
+                finished.append((job.place, run))
                 keep_run(run)
             else:
-                failed.setdefault(job.name, str(run))
-    runs = [run for run in runs if run.about["learner"] not in failed]
-    skipped = [{"learner": name, "because": failed[name]} for name in names if name in failed]
+                failed.setdefault(job.place, str(run))
+    runs = [run for key, run in finished if key not in failed]
+    skipped = [{"learner": name, "because": failed[key]} for key, name in each.items() if key in failed]
     if out is not None:
-        keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), [*names, "all"], skipped)
+        names = [*dict.fromkeys(each.values()), "all"]
+        keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), names, skipped)
     scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream), len(stream.classes))
     results = Results({**scored, "classes": list(stream.classes), "skipped": skipped})
     results.runs, results.on = runs, stream

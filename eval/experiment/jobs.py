@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
 from driftline.eval import outcomes
 from driftline.eval.engine import fused
@@ -71,6 +72,8 @@ class Setup:
 class Job:
     """A planned run."""
 
+    place: int
+    """of the learner in the call: two may have one name, and other settings"""
     name: str
     """of the learner, in rows"""
     spec: LearnerSpec | None
@@ -103,6 +106,7 @@ def jobs_of(
     """The protocol for this stream, and its runs, learner after learner. Raises IncompatibleStream and BadConfig."""
     fused.kind()  # raises for a wrong DRIFTLINE_KERNEL
     specs = [spec_of(learner) for learner in learners]
+    _check_twice(specs)
     name, kind, make = protocol_named(protocol)
     most_probable, others = outcomes.asked(settings, len(stream.classes))
     idle = {spec.name: dict(spec.kind.unused) for spec in specs}
@@ -116,7 +120,7 @@ def jobs_of(
     instance = resolve(instance, stream)
     task = instance.task(stream)
     budget, jobs, tuned = task.updates is not None, [], set()
-    for spec in specs:
+    for place, spec in enumerate(specs):
         changed = per_learner[spec.name]
         refused = any(getattr(spec.kind.needs, need) for need in kind.refuses)  # it does not run at all
         if not refused:
@@ -130,11 +134,22 @@ def jobs_of(
         origin = dict.fromkeys(spec.own, "with its name") | dict.fromkeys(whole, "protocol")
         origin |= dict.fromkeys(from_preset, f"preset {preset}") | dict.fromkeys(changed, "set")
         origin |= dict.fromkeys(candidates, "chosen")
-        jobs += [Job(spec.name, spec, whole, origin, seed, candidates) for seed in seeds]
+        jobs += [Job(place, spec.name, spec, whole, origin, seed, candidates) for seed in seeds]
         tuned |= set(candidates)
     if unused := sorted(set(tune) - tuned):
         raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
     return Setup(name, instance, out, most_probable, budget, task.rules is not None, any_code), jobs
+
+
+def _check_twice(specs: Sequence[LearnerSpec]) -> None:
+    """Raise BadConfig if two learners have one name and the same settings: rows could not tell them apart."""
+    seen = set()
+    for spec in specs:
+        what = spec.name, repr(spec.with_name if spec.instance is None else spec.instance.settings())
+        if what in seen:
+            problem = f"Two learners are named {spec.name} and have the same settings."
+            raise BadConfig(problem, "Expected each once.", "Name one of them otherwise.")
+        seen.add(what)
 
 
 def _check_effect(

@@ -13,11 +13,21 @@ from driftline.curate.core.errors import BadConfig
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.training.budget import Budget, batches_of
 
+WHOLE = 1 << 20  # characters
+
 
 def flat(x: Array) -> Array:
     """(N, ...) → (N, D) float32; uint8 images become 0 … 1."""
     rows = np.asarray(x).reshape(len(x), -1)
     return np.asarray(rows, np.float32) / np.float32(255 if rows.dtype == np.uint8 else 1)
+
+
+def described(estimator: Any) -> str:
+    """Its parameters in one line. Scikit-learn's own text leaves out the middle of long ones, which then look equal."""
+    from sklearn.base import BaseEstimator
+
+    whole = estimator.__repr__(WHOLE) if type(estimator).__repr__ is BaseEstimator.__repr__ else None
+    return " ".join((whole or repr(estimator)).split())
 
 
 @dataclass
@@ -86,6 +96,7 @@ class Sklearn(Learner):
 
     def settings(self) -> dict[str, Any]:
         """The estimator's parameters, as text, and how it learns."""
+        estimator = described(self.estimator)
         if hasattr(self.estimator, "partial_fit"):
-            return {"estimator": repr(self.estimator), "epochs": self.epochs}
-        return {"estimator": repr(self.estimator), "learns": "by fit on all samples so far"}
+            return {"estimator": estimator, "epochs": self.epochs}
+        return {"estimator": estimator, "learns": "by fit on all samples so far"}

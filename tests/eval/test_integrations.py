@@ -5,17 +5,23 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from contracts.test_protocols import with_val
+from sklearn.linear_model import SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.integrations import Avalanche, River, Sklearn, Torch
+from driftline.eval.integrations.sklearn import described
 from driftline.eval.learner import Learner, Task
+from driftline.eval.results import Results
 from driftline.eval.run import evaluate
 
 
@@ -45,7 +51,6 @@ def replay(task: Task) -> object:
 def learners() -> list[Learner]:
     from river.linear_model import LogisticRegression
     from river.multiclass import OneVsRestClassifier
-    from sklearn.linear_model import SGDClassifier
 
     return [
         Sklearn("sgd", SGDClassifier(loss="log_loss"), epochs=3),
@@ -230,3 +235,36 @@ class TestTorch:
 
     def bad(self) -> Torch:
         return Torch("own", lambda task: 3, functools.partial(torch.optim.SGD, lr=0.1))
+
+
+class TestOneName:
+    """Two estimators of one name, which rows tell apart by their settings."""
+
+    def two(self, first: Any, second: Any) -> Results:
+        return evaluate(drifting(steps=3), "clear-iid", [first, second])
+
+    def test_one_that_fails_leaves_the_results_of_the_other(self) -> None:
+        class Broken(SGDClassifier):
+            def partial_fit(self, *given: Any, **more: Any) -> Any:
+                raise RuntimeError("broken")
+
+        for pair in ((Broken(), SGDClassifier()), (SGDClassifier(), Broken())):
+            results = self.two(*(Sklearn("a", one) for one in pair))
+            assert [one["learner"] for one in results["results"]] == ["a"]
+            assert [one["learner"] for one in results["skipped"]] == ["a"]
+
+    def test_the_same_one_twice_is_refused(self) -> None:
+        with pytest.raises(
+            BadConfig, match=r"Two learners are named a and have the same settings\. Expected each once"
+        ):
+            self.two(Sklearn("a", SGDClassifier()), Sklearn("a", SGDClassifier()))
+
+    def test_pipelines_that_differ_in_the_middle_of_a_long_text_are_two(self) -> None:
+        def long(number: int) -> Any:
+            given = {f"x{k}": "y" * 60 for k in range(20)} | {"x2": number}
+            return make_pipeline(FunctionTransformer(kw_args=given), FunctionTransformer(inv_kw_args=given))
+
+        one, other = (described(long(k)) for k in (1, 2))
+        assert repr(long(1)) == repr(long(2))
+        assert one != other
+        assert "\n" not in one
