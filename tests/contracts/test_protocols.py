@@ -148,6 +148,8 @@ def matrix(protocol: str, stream: str) -> tuple[Results, list[Run]]:
     made = STREAMS[stream]()
     settings = SMALL.get(protocol, {}) | MEMORIES | trained_shortly(protocol)
     names = [ON_PICTURES.get(n, n) if stream == "pictures" else n for n in LEARNERS]
+    if (protocol, stream) == ("ocrr", "pictures"):  # at the rate of heads, networks diverge on some processors
+        settings |= dict.fromkeys(("bn-stats.correct_lr", "tent.correct_lr", "cotta.correct_lr"), 1e-3)
     return evaluate(made, protocol, names, seeds=[3], settings=settings, keep_run=runs.append), runs
 
 
