@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import DriftlineError, Shortage, explained
-from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of
+from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of, unreachable
 from driftline.curate.fetch.address_guard import guard, mostly_private
 from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.pipelines.annotation.batches import open_batch
@@ -65,7 +65,8 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
     rate = None
     if todo & {"embed", "retrieve"}:
         if model["state"] == "missing":
-            problems[f"The model {model['name']} is not on this machine, and {model['server']} does not answer."] = None
+            because = f"{model['server']} does not answer"
+            problems[str(unreachable(context.config.embed.model, context.config.embed.weights, because))] = None
         elif model["state"] == "here":
             rate = _noted(problems, lambda: _embedding_rate(context))
     network = _network(context, urls) if "fetch" in todo else {}

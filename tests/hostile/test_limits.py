@@ -201,6 +201,13 @@ class TestParquet:
         """500,000 texts of 10,000 characters in one dictionary: 5 GB."""
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(500_000, np.int32)), pa.array(["x" * 10_000]))
 
+    def test_a_table_without_rows_is_a_table(self, tmp_path: Path) -> None:
+        empty = pa.table({"x": pa.array([], pa.float32()), "name": pa.array([], pa.string())})
+        pq.write_table(empty, tmp_path / "empty.parquet")
+        assert read_parquet(tmp_path / "empty.parquet") == empty
+        with BoundedParquet(tmp_path / "empty.parquet") as file:
+            assert list(file.batches(10, ["x", "name"])) == []
+
     def test_a_thousand_bytes_do_not_become_gigabytes(self, tmp_path: Path, texts: pa.Array) -> None:
         path = claims(tmp_path / "a.parquet", pa.table({"a": texts}))
         with pytest.raises(BadInput, match=r"a\.parquet would unpack to 5,002,000,000 bytes"):

@@ -35,7 +35,7 @@ ENDS = {  # album → protocols that have scores, or the command that refuses it
     "own labels": ALL,
     "own labels, other concepts": ("plan", "No photo has the label of a concept; labels of the photos: apples 20."),
     "own labels, a class vanishes": ALL,
-    "no model": ("plan", "ViT-B-32 (openai) is not on this machine"),
+    "no model": ("plan", "ViT-B-32 (openai, 605 MB) is not on this machine"),
     "camera trap, days": ALL,
 }
 

@@ -203,7 +203,7 @@ def test_a_missing_model_is_said(own: Path, monkeypatch: pytest.MonkeyPatch, tmp
     document = found(own, "embed.model=ViT-B-32", "embed.weights=openai")
     assert (document["model"]["state"], document["model"]["megabytes"]) == ("missing", 605)
     assert document["seconds"]["embed"] is None
-    assert "ViT-B-32 (openai) is not on this machine" in document["problems"][0]
+    assert "ViT-B-32 (openai, 605 MB) is not on this machine" in document["problems"][0]
 
 
 def test_the_speed_of_the_model_is_measured(own: Path) -> None:

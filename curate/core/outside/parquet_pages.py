@@ -132,10 +132,9 @@ def chunks(read: Read, size: int) -> list[list[Chunk]]:
 
 
 def _chunk(column: dict[int, Any]) -> Chunk:
-    first = column[9]
-    if 0 < column.get(11, 0) < first:
-        first = column[11]
-    return Chunk(first, column[7], column.get(4, 0))
+    data, dictionary = column[9], column.get(11, 0)
+    is_first = dictionary > 0 and (dictionary < data or data == 0)  # 0: no data page, because there are no rows
+    return Chunk(dictionary if is_first else data, column[7], column.get(4, 0))
 
 
 def pages(read: Read, chunk: Chunk, texts: bool, most: int) -> Iterator[Page]:
