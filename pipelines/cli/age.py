@@ -46,6 +46,9 @@ Ask = Annotated[
     int | None, option("--ask", "N", "Draw N predictions of the last period to label, into PAGE's folder.", min=1)
 ]
 Runs = Annotated[Path | None, option("--runs", "DIR", "Write each version as a run, which compare and report read.")]
+Figures = Annotated[
+    Path | None, option("--figures", "DIR", "Write the charts for paper: SVG, PDF and PNG, column and text width.")
+]
 Store = Annotated[
     Path | None, option("--store", "DIR", "Keep here what was read of each file: only new files are read.")
 ]
@@ -76,6 +79,7 @@ def age(
     metrics: Metrics = None,
     ask: Ask = None,
     runs: Runs = None,
+    figures: Figures = None,
     title: Annotated[str, option("--title", None, "Title of the page.")] = "",
     store: Store = None,
     as_json: Json = False,
@@ -88,19 +92,12 @@ def age(
     from driftline.eval.reporting.service_log.alarm import limit_of
     from driftline.eval.reporting.service_log.document import document
     from driftline.eval.reporting.service_log.metrics import metrics_text
-    from driftline.eval.reporting.service_log.page import write
+    from driftline.eval.reporting.service_log.page import save, write
     from driftline.eval.reporting.service_log.runs import write_runs
     from driftline.eval.reporting.service_log.sentences import answer
     from driftline.eval.service_log.age import aged as aged_of
 
-    if out is not None:
-        guarded_out(out, "age", ("", ".html"))
-    if metrics is not None:
-        guarded_out(metrics, suffixes=(".prom",), option="--metrics")
-    if runs is not None:
-        guarded_out(runs, "rows", option="--runs")
-    if store is not None:
-        guarded_out(store, "age", option="--store")
+    _guarded(out, metrics, runs, figures, store)
     if alarm is not None:
         limit_of(alarm)
     if ask is not None and out is None:
@@ -123,6 +120,9 @@ def age(
         folders = [str(folder) for folder in write_runs(aged, runs)]
         result["runs"] = folders
         text.append(f"runs: {', '.join(folders)}")
+    if figures is not None:
+        result["figures"] = [str(path) for path in save(aged, figures)]
+        text.append(f"figures: {figures}")
     if metrics is not None:
         write_text(metrics, metrics_text(result))
     crossed = alarm is not None and result["alarm"]["crossed"]
@@ -131,6 +131,22 @@ def age(
     show(as_json, result, "\n".join(text))
     if crossed:
         raise typer.Exit(CROSSED)
+
+
+def _guarded(
+    out: Path | None, metrics: Path | None, runs: Path | None, figures: Path | None, store: Path | None
+) -> None:
+    """Raise BadConfig for a place in which the command may not write."""
+    if out is not None:
+        guarded_out(out, "age", ("", ".html"))
+    if metrics is not None:
+        guarded_out(metrics, suffixes=(".prom",), option="--metrics")
+    if runs is not None:
+        guarded_out(runs, "rows", option="--runs")
+    if figures is not None:
+        guarded_out(figures, option="--figures")
+    if store is not None:
+        guarded_out(store, "age", option="--store")
 
 
 def _labels(path: Path) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,15 @@ def test_the_worked_example_comes_out_to_the_last_digit() -> None:
     assert "pays back in 1.3 months, within the next 3" in result["advice"]["because"]
     assert result["advice"]["payback_periods"] == pytest.approx(0.15 / (0.89 - 0.7771428571), abs=1e-9)
     assert result["counts"] == {"read": 7000, "labelled": 7000, "pending": 0, "duplicates": 0}
+
+
+def test_charts_of_the_page_are_saved_for_paper(tmp_path: Path) -> None:
+    pd.DataFrame(example()).to_csv(tmp_path / "log.csv")
+    said = driftline("age", "log.csv", "--figures", "figures", "--json", here=tmp_path).stdout
+    names = {Path(path).stem for path in json.loads(said)["figures"]}
+    assert names == {f"accuracy-{of}-{width}" for of in ("over-time", "by-age") for width in ("column", "text")}
+    widths = [ET.parse(path).getroot().attrib["width"] for path in (tmp_path / "figures").glob("*.svg")]
+    assert sorted(widths) == ["3.3in", "3.3in", "6.8in", "6.8in"]
 
 
 def test_intervals_of_the_split_hold_the_truth() -> None:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from driftline.curate.core.atomic_io import write_json, write_text
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting import counted
+from driftline.eval.reporting.files.figures import letters, save_figures
 from driftline.eval.reporting.markup import Cell, environment, render, script, table
 from driftline.eval.reporting.service_log.document import document
 from driftline.eval.reporting.service_log.sentences import answer, ends, of_period, points, share
@@ -45,6 +46,12 @@ def write(aged: Aged, out: Path, title: str = "", alarm: str | None = None) -> P
     write_json(page.with_name("age.json"), document(aged, alarm))
     write_text(page, html)
     return page
+
+
+def save(aged: Aged, out: Path) -> list[Path]:
+    """Write the charts for paper, each as SVG, PDF and PNG for a column and for the whole width; returns the files."""
+    named = [(name, name, one) for one in figures(aged) for name in [letters(one.title.lower())]]
+    return save_figures(named, out, [], [], "")
 
 
 def figures(aged: Aged) -> list[Figure]:
