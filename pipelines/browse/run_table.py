@@ -139,7 +139,7 @@ def run_collection(context: Context) -> Collection:
         trace=lambda id_: trace(root, id_),
         inputs=inputs,
         settle=lambda id_, text: settle(settled_of(root), id_, text),
-        withdrawn=_withdrawn(context, names),
+        withdrawn=withdrawn_of(context, names),
     )
     query = QUERY
     for name, order in (("$fates", FATES), ("$verdicts", BEST)):
@@ -147,7 +147,7 @@ def run_collection(context: Context) -> Collection:
     return Collection(source, database, query)
 
 
-def _withdrawn(context: Context, names: Mapping[str, str]) -> Callable[[], Callable[[Row], bool]]:
+def withdrawn_of(context: Context, names: Mapping[str, str]) -> Callable[[], Callable[[Row], bool]]:
     """Whether the next run leaves a photo out as withdrawn, by lists that are read again when they have changed. names:
     ids → ids in a release."""
     stamps: list[tuple[str, int, int]] = []

@@ -8,7 +8,9 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import csv_text, write_bytes, write_text
 from driftline.curate.core.outside.escaping import no_formula
-from driftline.pipelines.prompt_explorer.explorer import Explorer, Query, View
+from driftline.pipelines.prompt_explorer.explorer import Explorer
+from driftline.pipelines.prompt_explorer.query import Query
+from driftline.pipelines.prompt_explorer.views import View
 
 LABEL = 130  # pixels to the left of a row
 SIDE = 80  # pixels of a picture

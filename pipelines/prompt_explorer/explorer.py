@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import compress, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -22,6 +22,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.settings import resolve_path
 from driftline.curate.encoders import Encoder
 from driftline.curate.images.shards import Reader
+from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.retrieval.candidates import query_vectors
 from driftline.curate.retrieval.exact_search import Ranked, SearchResult, search
 from driftline.curate.retrieval.retrieve import text_encoder
@@ -29,115 +30,18 @@ from driftline.curate.retrieval.settings import Concept
 from driftline.curate.retrieval.vector_store import Store
 from driftline.curate.validation.asking.batches import estimate
 from driftline.pipelines.annotation.advice import advice, said_of
+from driftline.pipelines.browse.run_table import withdrawn_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.yaml_edit import set_value
+from driftline.pipelines.prompt_explorer.query import Query
+from driftline.pipelines.prompt_explorer.views import BINS, BucketView, Share, Shot, View
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of, is_finished
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, cache_folder
 
-BINS = 200  # of the histogram, over cosines from -1 to 1
-MOST_PROMPTS = 200  # of one query
-Z = 1.959964  # 95 % of a normal distribution
 ADVISED = 12  # images whose answer would tell most
-
-
-@dataclass(frozen=True)
-class Query:
-    """What is searched for."""
-
-    prompts: tuple[str, ...]
-    """texts that form one query together"""
-    negatives: tuple[str, ...] = ()
-    """texts that the query is moved away from"""
-
-    @staticmethod
-    def parse(text: str) -> Query:
-        """One prompt per line; a line that begins with "-" is a negative.
-
-        >>> Query.parse("a bus\\n- a toy bus")
-        Query(prompts=('a bus',), negatives=('a toy bus',))
-        """
-        lines = [line.strip() for line in text.splitlines()]
-        if len(lines) > MOST_PROMPTS:  # each one is computed with every template
-            raise BadInput(f"The field has {len(lines):,} lines.", f"Expected at most {MOST_PROMPTS}, one a prompt.")
-        return Query(
-            tuple(line for line in lines if line and not line.startswith("-")),
-            tuple(line[1:].strip() for line in lines if line.startswith("-") and line[1:].strip()),
-        )
-
-
-@dataclass(frozen=True)
-class Shot:
-    """One image of the grid."""
-
-    id: str
-    """of the photo"""
-    score: float
-    """cosine to the query"""
-    mark: bool | None
-    """True: right, False: wrong, None: not marked"""
-    also: tuple[str, ...]
-    """other concepts that retrieve it"""
-    verdict: str = ""
-    """what the stage tally decided for this concept; "": nothing yet"""
-    opinions: tuple[str, ...] = ()
-    """answers of judges, "JUDGE: LABELS" """
-
-
-@dataclass(frozen=True)
-class Share:
-    """The share of right images among the marked ones."""
-
-    right: int
-    """images marked as right"""
-    marked: int
-    """images marked as right or wrong"""
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % confidence interval; (0, 1) if nothing is marked [Wilson 1927]."""
-        n = self.marked
-        if n == 0:
-            return 0.0, 1.0
-        p, z2 = self.right / n, Z * Z
-        middle, half = p + z2 / (2 * n), Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-        low = 0.0 if self.right == 0 else (middle - half) / (1 + z2 / n)
-        high = 1.0 if self.right == n else (middle + half) / (1 + z2 / n)
-        return low, high
-
-
-@dataclass(frozen=True)
-class BucketView:
-    """The results in one bucket."""
-
-    name: str
-    """of the bucket"""
-    shots: list[Shot]
-    """images, best first"""
-    cut: float
-    """score of the last candidate (retrieve.per_class)"""
-    histogram: list[int]
-    """counts of all images over BINS cosines from -1 to 1"""
-    share: Share
-    """of right images among the shown ones"""
-
-
-@dataclass(frozen=True)
-class View:
-    """The results of one query in all buckets."""
-
-    query: Query
-    """what was searched for"""
-    buckets: list[BucketView]
-    """in order of time"""
-    share: Share
-    """of right images among the shown ones"""
-    overlap: dict[str, float]
-    """other concept → share of the candidates that it retrieves, too"""
-    unread: list[str]
-    """ends of prompts that do not fit into the model's context"""
 
 
 class Marks:
@@ -173,6 +77,17 @@ class Marks:
             self._apply(entry)
 
 
+class _Photo(dict[str, Any]):
+    """A row of which a list of withdrawn photos asks the id, and the address if it has addresses."""
+
+    def __init__(self, address: Callable[[str], str | None], **known: str) -> None:
+        super().__init__(known)
+        self._address = address
+
+    def __missing__(self, key: str) -> str | None:
+        return self._address(self["id"])
+
+
 class Explorer:
     """A run folder whose embed stage is done."""
 
@@ -194,6 +109,7 @@ class Explorer:
             folder_of(context.root, "bucket") / "members.parquet", columns=["id", "shard"]
         ).to_pydict()
         self._shard = dict(zip(members["id"], members["shard"], strict=True))
+        self._withdrawn = withdrawn_of(context, released_ids(context.root))
         self._lock = Lock()
         self._readers: dict[int, Reader] = {}
         self._searches: dict[tuple[Query, int], tuple[SearchResult, list[str]]] = {}
@@ -201,6 +117,18 @@ class Explorer:
         self._said = said_of(context)
         self.advice = advice(context, ADVISED)
         self._thumbnails = Thumbnails(cache_folder("explore", sorted(vectors.glob("metadata/*.parquet"))))
+
+    @cached_property
+    def _addresses(self) -> dict[str, str | None]:
+        """Id → address; read when a list of withdrawn photos has addresses."""
+        files = sorted(folder_of(self.context.root, "ingest").glob("table/*.parquet"))
+        read = (pq.read_table(file, columns=["id", "url"]).to_pydict() for file in files)
+        return {id_: url for part in read for id_, url in zip(part["id"], part["url"], strict=True)}
+
+    def shown(self, ids: Sequence[str]) -> list[bool]:
+        """(n,) False for photos whose owner has withdrawn them by now, also while the page is open."""
+        is_listed, addresses = self._withdrawn(), lambda id_: self._addresses.get(id_)
+        return [not is_listed(_Photo(addresses, id=id_)) for id_ in ids]
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -226,7 +154,8 @@ class Explorer:
         for bucket, label in self.buckets.items():
             rows = np.flatnonzero(self.store.buckets == bucket)
             drawn = rng_for(self.context.config.seed, "explore", bucket).permutation(len(rows))[:k]
-            of_buckets.append((label, self.store.names(rows[np.sort(drawn)])))
+            names = self.store.names(rows[np.sort(drawn)])
+            of_buckets.append((label, list(compress(names, self.shown(names)))))
         return of_buckets
 
     def view(self, query: Query, concept: str, k: int) -> View:
@@ -253,8 +182,9 @@ class Explorer:
         listed = self._candidates()
         verdicts, opinions = self._said
         shots = []
-        shown = ranked.rows[:k]
-        for id_, row, score in zip(self.store.names(shown), shown.tolist(), ranked.scores[:k].tolist(), strict=True):
+        names = self.store.names(ranked.rows)
+        found = zip(names, ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
+        for id_, row, score in islice(compress(found, self.shown(names)), k):
             also = tuple(c for c, lists in listed.items() if c != concept and row in lists[bucket])
             verdict, of_judges = verdicts.get((concept, id_), ""), tuple(opinions.get(id_, ()))
             shots.append(Shot(id_, score, self.marks.values.get((concept, id_)), also, verdict, of_judges))
@@ -310,7 +240,9 @@ class Explorer:
         return self._readers[shard].get(id_)
 
     def thumbnail(self, id_: str) -> bytes:
-        """A small JPEG of an image. Raises BadInput for an id that is in no bucket."""
+        """A small JPEG of an image. Raises BadInput for an id that is in no bucket, or withdrawn."""
+        if not self.shown([id_])[0]:
+            raise BadInput(f"The photo {id_} was withdrawn.")
         return self._thumbnails.get(id_, lambda: self.image(id_))
 
     def mark(self, concept: str, id_: str, right: bool | None) -> None:

@@ -13,7 +13,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from driftline.curate.core.errors import DriftlineError
-from driftline.pipelines.prompt_explorer.explorer import BINS, BucketView, Explorer, Query, Share, View
+from driftline.pipelines.prompt_explorer.explorer import Explorer
+from driftline.pipelines.prompt_explorer.query import Query
+from driftline.pipelines.prompt_explorer.views import BINS, BucketView, Share, View
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.web.local_server import guarded
 from driftline.pipelines.web.page import LocalApp, local_app

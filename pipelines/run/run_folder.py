@@ -76,7 +76,8 @@ class Run:
         """The `count` photos of every period that are nearest to the prompts, which form one query; a prompt that
         begins with "-" moves it away. A notebook shows the result as a table. Raises MissingFile before the stage embed
         is done, and BadConfig without a prompt."""
-        from driftline.pipelines.prompt_explorer.explorer import Explorer, Query
+        from driftline.pipelines.prompt_explorer.explorer import Explorer
+        from driftline.pipelines.prompt_explorer.query import Query
 
         explorer = Explorer(self._context(last_changes(self.path)))
         view = explorer.view(Query.parse("\n".join(prompts)), "", count)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from hypothesis import given
@@ -20,13 +21,17 @@ from hypothesis import strategies as st
 from support.console import document, handed, inside
 from support.pages import chromium_browser, served, violations_everywhere
 
+import driftline as dl
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdraw
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.yaml_edit import set_value
 from driftline.pipelines.prompt_explorer.contact_sheets import sheets
-from driftline.pipelines.prompt_explorer.explorer import Explorer, Marks, Query, Share
+from driftline.pipelines.prompt_explorer.explorer import Explorer, Marks
+from driftline.pipelines.prompt_explorer.query import Query
 from driftline.pipelines.prompt_explorer.server import application
+from driftline.pipelines.prompt_explorer.views import Share
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import guarded, listen
@@ -58,6 +63,25 @@ def server(folder: Path) -> Iterator[str]:
     """The page, served on loopback."""
     with served(lambda port: application(context_of(folder), port)) as running:
         yield running.address.rstrip("/")
+
+
+def test_a_photo_that_is_withdrawn_meanwhile_is_gone_at_once(explorer: Explorer) -> None:
+    query = Query(("a photo of a car",))
+    first = explorer.view(query, "", 3).buckets[0].shots[0].id
+    assert explorer.thumbnail(first)
+    dl.withdraw(explorer.context.root, first)
+    again = explorer.view(query, "", 3).buckets[0].shots
+    assert (len(again), first in [shot.id for shot in again]) == (3, False)
+    with pytest.raises(BadInput, match="was withdrawn"):
+        explorer.thumbnail(first)
+
+
+def test_an_address_that_is_withdrawn_is_gone_too(explorer: Explorer) -> None:
+    photo = explorer.samples(1)[0][1][0]
+    url = pq.read_table(folder_of(explorer.context.root, "ingest") / "table", filters=[("id", "=", photo)])["url"][0]
+    digest = address_digest(url.as_py())
+    withdraw(explorer.context.root / "withdrawals.csv", [Withdrawal("", "2026-01-01", "", "", digest)])
+    assert explorer.shown([photo]) == [False]
 
 
 class TestWhatAPromptBrings:

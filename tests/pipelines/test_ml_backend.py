@@ -23,7 +23,8 @@ from driftline.pipelines.annotation import ml_backend, server
 from driftline.pipelines.annotation.advice import advice
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.prompt_explorer.explorer import Explorer, Query
+from driftline.pipelines.prompt_explorer.explorer import Explorer
+from driftline.pipelines.prompt_explorer.query import Query
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
 
