@@ -55,7 +55,7 @@ def opened(source: Any, what: str) -> Iterator[tuple[duckdb.DuckDBPyRelation, du
 
 def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> duckdb.DuckDBPyRelation:
     if not isinstance(source, str | Path):
-        from driftline.stream_builder.builders.table import arrow_of
+        from driftline.curate.core.frames import arrow_of
 
         return connection.from_arrow(arrow_of(source))
     path = Path(source)

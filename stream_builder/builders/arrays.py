@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, reason
+from driftline.curate.core.frames import moments_of
 from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import read_arrays
 from driftline.curate.core.outside.limits import CLASSES
@@ -178,11 +179,6 @@ def _samples(x: Array, what: str) -> Array:
             return x.astype(np.float32)
     except (TypeError, ValueError) as error:
         raise BadArray(f"{what}: x has values that are no numbers ({reason(error)}).", "Expected numbers.") from None
-
-
-def moments_of(column: Any) -> Any:
-    """Periods of pandas as their first moment; other columns as they are."""
-    return column.dt.to_timestamp() if str(getattr(column, "dtype", "")).startswith("period[") else column
 
 
 def _array(values: Any) -> Array:

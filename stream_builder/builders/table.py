@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
+from driftline.curate.core.frames import arrow_of
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.documents import check_encoding
 from driftline.curate.core.outside.tables import read_parquet, readable
-from driftline.stream_builder.builders.arrays import moments_of
 from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_hdf5
 from driftline.stream_builder.importers.dated import column_of, label_times, seconds_of_column, texts_of
 from driftline.stream_builder.lazy_images import from_download
@@ -140,24 +140,6 @@ def table_of(source: Any) -> pa.Table:
             table.validate(full=True)
         return table
     return arrow_of(source)
-
-
-def arrow_of(source: Any) -> pa.Table:
-    """A data frame of pandas or another library, rows, or columns by name, in Arrow's form. Raises BadInput."""
-    try:
-        if isinstance(source, pa.Table):
-            return source
-        if isinstance(source, Mapping):
-            return pa.table({str(name): moments_of(column) for name, column in source.items()})
-        if isinstance(source, list):
-            return pa.Table.from_pylist(source)
-        if hasattr(source, "apply"):
-            return pa.Table.from_pandas(source.apply(moments_of).rename(columns=str), preserve_index=False)
-        return pa.table(source)
-    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
-        expected = "Expected a file, a data frame, an Arrow table, rows, or columns by name."
-        why = "; ".join(map(str, error.args))  # Arrow's has the value, then its column
-        raise BadInput(f"{type(source).__name__} is no table ({why}).", expected) from None
 
 
 def samples_of(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
