@@ -80,7 +80,7 @@ def evaluate(
         stream, protocol, learners, seeds, settings or {}, tune or {}, out, preset=preset, any_code=reuse == "any"
     )
     stream = outcomes.numbered(stream, grid.most_probable)
-    each = {job.place: job.name for job in jobs}
+    names = {job.place: job.name for job in jobs}
     failed: dict[int, str] = {}
     shared: set[str] = set()  # learners whose runs other processes do first
     if executor is not None and stream_folder is not None and out is not None and grid.portable(executor):
@@ -92,7 +92,7 @@ def evaluate(
         if tasks and grid.protocol.shardable:  # more processes than runs: several share one
             tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), executor.workers))]
         for number, because in executor.run_tasks(_shared_runs, tasks, gpus=gpus):
-            failed |= {key: because[name] for key, name in each.items() if name in because and key not in failed}
+            failed |= {of: because[name] for of, name in names.items() if name in because and of not in failed}
             progress(len(parts[number]) if number < len(parts) else 0)
     finished: list[tuple[int, Run]] = []
     for part in _parts(grid.protocol, [job for job in jobs if job.place not in failed], 1):
@@ -103,11 +103,11 @@ def evaluate(
                 keep_run(run)
             else:
                 failed.setdefault(job.place, str(run))
-    runs = [run for key, run in finished if key not in failed]
-    skipped = [{"learner": name, "because": failed[key]} for key, name in each.items() if key in failed]
+    runs = [run for of, run in finished if of not in failed]
+    skipped = [{"learner": name, "because": failed[of]} for of, name in names.items() if of in failed]
     if out is not None:
-        names = [*dict.fromkeys(each.values()), "all"]
-        keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), names, skipped)
+        asked = [*dict.fromkeys(names.values()), "all"]
+        keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), asked, skipped)
     scored = summary(runs, stream.name, stream.sha256, grid.name, groups_of(stream), len(stream.classes))
     results = Results({**scored, "classes": list(stream.classes), "skipped": skipped})
     results.runs, results.on = runs, stream

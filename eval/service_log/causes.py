@@ -22,6 +22,13 @@ class Split:
     """half of the 95 % intervals of harder, of older and of both together: by labels of these cells, whose periods are
     the question and vary nothing"""
 
+    @property
+    def parts(self) -> dict[str, tuple[float, float, float]]:
+        """harder, older, together → its value, and the ends of its interval."""
+        values = {"harder": self.harder, "older": self.older, "together": self.harder + self.older}
+        ends = zip(values.items(), self.halves, strict=True)
+        return {name: (value, value - half, value + half) for (name, value), half in ends}
+
 
 def split(cells: Cells) -> tuple[Split | None, str]:
     """Of the oldest age at which two versions, an old and a fresh one, were in service in one period; or why none."""

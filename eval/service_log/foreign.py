@@ -51,6 +51,6 @@ def refuse_other_names(classes: Sequence[str], prediction: npt.NDArray[np.int32]
     counts = np.bincount(label[label >= 0], minlength=len(classes))
     labels = [classes[c] for c in np.flatnonzero(counts).tolist()]
     if counts.sum() >= FIRST and not set(labels) & set(answers):
-        said = (", ".join(names[:3]) + (" …" if len(names) > 3 else "") for names in (labels, answers))
-        problem = "No label is ever an answer: labels are {}, answers are {}.".format(*said)
+        few = (", ".join(names[:3]) + (" …" if len(names) > 3 else "") for names in (labels, answers))
+        problem = "No label is ever an answer: labels are {}, answers are {}.".format(*few)
         raise BadInput(problem, "Expected the same names.", "Rename the classes of one column.")

@@ -90,8 +90,8 @@ def _write_folder(
     ask = folder_of(out, "ask")
     (ask / "images").mkdir(parents=True, exist_ok=True)
     write_batch(asked, concepts, ask, seed, ValidationSettings.model_validate(VALIDATION))
-    said = "# Predictions of a log, to label.\n" + yaml.safe_dump(settings, allow_unicode=True)
-    write_text(out / SETTINGS, said)  # last: what has it is whole
+    commented = "# Predictions of a log, to label.\n" + yaml.safe_dump(settings, allow_unicode=True)
+    write_text(out / SETTINGS, commented)  # last: what has it is whole
 
 
 def _image(path: Path) -> tuple[bytes, str]:

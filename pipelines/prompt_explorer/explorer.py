@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import compress, islice
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -125,10 +125,10 @@ class Explorer:
         read = (pq.read_table(file, columns=["id", "url"]).to_pydict() for file in files)
         return {id_: url for part in read for id_, url in zip(part["id"], part["url"], strict=True)}
 
-    def shown(self, ids: Sequence[str]) -> list[bool]:
-        """(n,) False for photos whose owner has withdrawn them by now, also while the page is open."""
-        is_listed, addresses = self._withdrawn(), lambda id_: self._addresses.get(id_)
-        return [not is_listed(_Photo(addresses, id=id_)) for id_ in ids]
+    def shown(self) -> Callable[[str], bool]:
+        """Whether the owner of a photo, named by its id, has not withdrawn it by now, also while the page is open."""
+        is_listed = self._withdrawn()
+        return lambda id_: not is_listed(_Photo(lambda of: self._addresses.get(of), id=id_))
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -155,7 +155,7 @@ class Explorer:
             rows = np.flatnonzero(self.store.buckets == bucket)
             drawn = rng_for(self.context.config.seed, "explore", bucket).permutation(len(rows))[:k]
             names = self.store.names(rows[np.sort(drawn)])
-            of_buckets.append((label, list(compress(names, self.shown(names)))))
+            of_buckets.append((label, list(filter(self.shown(), names))))
         return of_buckets
 
     def view(self, query: Query, concept: str, k: int) -> View:
@@ -182,9 +182,9 @@ class Explorer:
         listed = self._candidates()
         verdicts, opinions = self._said
         shots = []
-        names = self.store.names(ranked.rows)
-        found = zip(names, ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
-        for id_, row, score in islice(compress(found, self.shown(names)), k):
+        is_shown = self.shown()
+        ranks = zip(self.store.names(ranked.rows), ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
+        for id_, row, score in islice((rank for rank in ranks if is_shown(rank[0])), k):
             also = tuple(c for c, lists in listed.items() if c != concept and row in lists[bucket])
             verdict, of_judges = verdicts.get((concept, id_), ""), tuple(opinions.get(id_, ()))
             shots.append(Shot(id_, score, self.marks.values.get((concept, id_)), also, verdict, of_judges))
@@ -241,7 +241,7 @@ class Explorer:
 
     def thumbnail(self, id_: str) -> bytes:
         """A small JPEG of an image. Raises BadInput for an id that is in no bucket, or withdrawn."""
-        if not self.shown([id_])[0]:
+        if not self.shown()(id_):
             raise BadInput(f"The photo {id_} was withdrawn.")
         return self._thumbnails.get(id_, lambda: self.image(id_))
 

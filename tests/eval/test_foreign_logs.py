@@ -105,14 +105,14 @@ def test_a_score_in_per_cent_is_refused(tmp_path: Path) -> None:
 
 def test_a_regression_is_refused_as_one() -> None:
     value = np.random.default_rng(0).normal(size=ROWS)
-    said = refused(log(prediction=value, label=value + 0.1))
-    assert said.startswith("The predictions are 1,200 numbers such as ")
-    assert "Expected classes." in said
+    sentence = refused(log(prediction=value, label=value + 0.1))
+    assert sentence.startswith("The predictions are 1,200 numbers such as ")
+    assert "Expected classes." in sentence
 
 
 def test_labels_in_other_words_than_the_answers_are_refused() -> None:
-    said = refused(log(label=["no", "yes"] * (ROWS // 2)))
-    assert said.startswith("No label is ever an answer: labels are no, yes, answers are 0, 1.")
+    sentence = refused(log(label=["no", "yes"] * (ROWS // 2)))
+    assert sentence.startswith("No label is ever an answer: labels are no, yes, answers are 0, 1.")
 
 
 def test_a_rare_class_is_said_to_make_accuracy_high() -> None:

@@ -245,7 +245,7 @@ class TestOneName:
 
     def test_one_that_fails_leaves_the_results_of_the_other(self) -> None:
         class Broken(SGDClassifier):
-            def partial_fit(self, *given: Any, **more: Any) -> Any:
+            def partial_fit(self, *batch: Any, **options: Any) -> Any:
                 raise RuntimeError("broken")
 
         for pair in ((Broken(), SGDClassifier()), (SGDClassifier(), Broken())):
@@ -261,10 +261,10 @@ class TestOneName:
 
     def test_pipelines_that_differ_in_the_middle_of_a_long_text_are_two(self) -> None:
         def long(number: int) -> Any:
-            given = {f"x{k}": "y" * 60 for k in range(20)} | {"x2": number}
-            return make_pipeline(FunctionTransformer(kw_args=given), FunctionTransformer(inv_kw_args=given))
+            numbers = {f"x{k}": "y" * 60 for k in range(20)} | {"x2": number}
+            return make_pipeline(FunctionTransformer(kw_args=numbers), FunctionTransformer(inv_kw_args=numbers))
 
-        one, other = (described(long(k)) for k in (1, 2))
+        first, second = (described(long(k)) for k in (1, 2))
         assert repr(long(1)) == repr(long(2))
-        assert one != other
-        assert "\n" not in one
+        assert first != second
+        assert "\n" not in first

@@ -200,7 +200,7 @@ def test_on_a_phone_only_tables_scroll(made: tuple[Path, list[Stream]], browser:
     page = browser.new_page(viewport={"width": 360, "height": 740})
     for path in sorted((made[0] / "out").glob("*.html")):
         open_report(page, path)
-        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path.name
     page.close()
 

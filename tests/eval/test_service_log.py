@@ -85,8 +85,8 @@ def test_the_worked_example_comes_out_to_the_last_digit() -> None:
 
 def test_charts_of_the_page_are_saved_for_paper(tmp_path: Path) -> None:
     pd.DataFrame(example()).to_csv(tmp_path / "log.csv")
-    said = driftline("age", "log.csv", "--figures", "figures", "--json", here=tmp_path).stdout
-    names = {Path(path).stem for path in json.loads(said)["figures"]}
+    printed = driftline("age", "log.csv", "--figures", "figures", "--json", here=tmp_path).stdout
+    names = {Path(path).stem for path in json.loads(printed)["figures"]}
     assert names == {f"accuracy-{of}-{width}" for of in ("over-time", "by-age") for width in ("column", "text")}
     widths = [ET.parse(path).getroot().attrib["width"] for path in (tmp_path / "figures").glob("*.svg")]
     assert sorted(widths) == ["3.3in", "3.3in", "6.8in", "6.8in"]
@@ -99,10 +99,10 @@ def test_intervals_of_the_split_hold_the_truth() -> None:
     for _ in range(400):
         right = rng.binomial(cells.labelled, cells.right / cells.labelled)
         low, high = wilson(right / cells.labelled, cells.effective)
-        found, _ = split(replace(cells, accuracy=right / cells.labelled, low=low, high=high))
-        assert found is not None
-        values = np.array([found.harder, found.older, found.harder + found.older])
-        held += np.abs(values - (0.02, 0.10, 0.12)) <= found.halves
+        causes, _ = split(replace(cells, accuracy=right / cells.labelled, low=low, high=high))
+        assert causes is not None
+        ends = zip(causes.parts.values(), (0.02, 0.10, 0.12), strict=True)
+        held += [low <= truth <= high for (_, low, high), truth in ends]
     assert (held >= 0.93 * 400).all()
     assert (held <= 0.98 * 400).all(), "wider than they need be"
 

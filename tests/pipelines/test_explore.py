@@ -81,7 +81,7 @@ def test_an_address_that_is_withdrawn_is_gone_too(explorer: Explorer) -> None:
     url = pq.read_table(folder_of(explorer.context.root, "ingest") / "table", filters=[("id", "=", photo)])["url"][0]
     digest = address_digest(url.as_py())
     withdraw(explorer.context.root / "withdrawals.csv", [Withdrawal("", "2026-01-01", "", "", digest)])
-    assert explorer.shown([photo]) == [False]
+    assert not explorer.shown()(photo)
 
 
 class TestWhatAPromptBrings:

@@ -54,8 +54,8 @@ class StandIn:
         return None
 
     def reply(self, method: str, path: str, query: Query, headers: Any, body: bytes) -> Answer:
-        """Status, document (or bytes) and headers of the answer."""
-        raise NotImplementedError
+        """Status, document (or bytes) and headers of the answer: 404 for what the stand-in does not know."""
+        return 404, {"status": 404, "message": "not found"}, {}
 
     def planned(self, fault: Any) -> Answer | None:
         """The answer that a fault is; None for one that is none."""

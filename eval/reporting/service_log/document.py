@@ -8,7 +8,6 @@ import numpy as np
 
 from driftline.eval.reporting.service_log.alarm import alarm_of, number
 from driftline.eval.service_log.age import Aged
-from driftline.eval.service_log.causes import Split
 from driftline.eval.service_log.forecast import Ahead
 from driftline.eval.service_log.parts import Part
 from driftline.eval.service_log.periods import day_of
@@ -43,7 +42,7 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
             "value": aged.change.change, "low": aged.change.low, "high": aged.change.high,
         },
         "split": None if aged.split is None else {"harder": aged.split.harder, "older": aged.split.older},
-        "split_intervals": _split(aged.split),
+        "split_intervals": aged.split and {name: ends for name, (_, *ends) in aged.split.parts.items()},
         "split_because": aged.split_because or None,
         "forecast": [_ahead(aged, one, names) for one in aged.ahead],
         "advice": {
@@ -92,16 +91,6 @@ def _span(aged: Aged, version: int, period: int) -> dict[str, Any]:
 def _ahead(aged: Aged, one: Ahead, names: list[str]) -> dict[str, Any]:
     about = {"age_days": aged.age_days(one.version, one.period), "value": one.value, "low": one.low, "high": one.high}
     return _span(aged, one.version, one.period) | about | {"extrapolated": one.extrapolated}
-
-
-def _split(split: Split | None) -> dict[str, list[float]] | None:
-    """Low and high ends."""
-    if split is None:
-        return None
-    values = {"harder": split.harder, "older": split.older, "together": split.harder + split.older}
-    return {
-        name: [value - half, value + half] for (name, value), half in zip(values.items(), split.halves, strict=True)
-    }
 
 
 def _part(one: Part) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from driftline.eval.service_log.periods import day_of
 TITLE = "How this model ages"
 ROWS = 400  # of a table
 PARTS = 12
+CAUSES = {"harder": "the data got harder", "older": "the model is old", "together": "together"}
 NAMES = {
     "cbpe": "calibrated confidence (CBPE)",
     "atc": "thresholded confidence (ATC)",
@@ -164,11 +165,9 @@ def _versions(aged: Aged) -> Section:
 def _why(aged: Aged) -> Section:
     if aged.split is None:
         return Section("why", "Why it falls", render("soft", aged.split_because))
-    causes = {"the data got harder": aged.split.harder, "the model is old": aged.split.older}
-    causes["together"] = sum(causes.values())
     rows = [
-        [name, Cell(points(value), ends(value - half, value + half, signed=True))]
-        for (name, value), half in zip(causes.items(), aged.split.halves, strict=True)
+        [CAUSES[part], Cell(points(value), ends(low, high, signed=True))]
+        for part, (value, low, high) in aged.split.parts.items()
     ]
     note = (
         f"Points lost since the version was young, over {counted(aged.split.pairs, 'pair')} of an old and a fresh "
