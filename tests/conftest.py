@@ -17,12 +17,10 @@ import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
-from support import children
 from support.helpers import drifting
 
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system.calls import collect_rarely
-from driftline.eval.leaderboard import isolation
 from driftline.pipelines.demo.journey import QUICK, demo
 from driftline.stream_builder.stream import Stream
 
@@ -73,7 +71,6 @@ LONGEST = (
     "tests/eval/test_near_future.py",
     "tests/pipelines/test_kill.py",
     "tests/papers/test_seq_to_final.py",
-    "tests/eval/test_own_code.py",
     "tests/eval/test_submission.py",
     "tests/eval/test_finetuning.py",
     "tests/eval/test_finetuning_analysis.py",
@@ -117,12 +114,6 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not (made / "demo" / "demo.json").is_file():  # written last
             demo(made / "demo", QUICK, RunLog(quiet=True), workers=1)
     return Path(shutil.copytree(made / "demo", tmp_path_factory.mktemp("journey") / "demo"))
-
-
-@pytest.fixture
-def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Submissions are read and repeated by forks."""
-    monkeypatch.setattr(isolation, "subprocess", children.IN_PLACE)
 
 
 @pytest.fixture

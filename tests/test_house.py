@@ -109,7 +109,6 @@ BOUNDED = {  # file or folder → why it may: its own limits, or only files that
     "stream_builder/builders/time_order.py": "one data set inside the file, with its size",
     "curate/sources/yfcc/reading.py": "read only, text by text",
     "pipelines/web/thumbnails.py": "the cache of this user",
-    "eval/leaderboard/served.py": "what our own process hands over",
     **dict.fromkeys(
         ("curate/embedding", "curate/fetch", "curate/metadata/filtering.py",
          "curate/metadata/released_ids.py", "curate/pretrain", "curate/release/composing",

@@ -48,7 +48,7 @@ class Registry(Mapping[str, Any]):
     """
 
     by_path: ClassVar[bool] = True
-    """whether `resolve` imports `package.module:Name`; False in a process that runs what a stranger named"""
+    """whether `resolve` imports `package.module:Name`; False while what a stranger named is run"""
 
     def __init__(
         self, kind: str, entries: Mapping[str, str], group: str = "", base: str = "", further: str = ""

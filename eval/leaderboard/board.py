@@ -26,8 +26,8 @@ UNVERIFIED = (
     "answers nor run again."
 )
 OWN_CODE = (
-    "**Own code**: a learner that is marked so is a program of the submission. Where it was run again, it had no "
-    "network and could change no file; but a program may contain its answers, so read it before you believe them."
+    "**Own code**: a learner that is marked so is a program of the submission, which was not run again. A program may "
+    "contain its answers: read it before you believe them."
 )
 
 Entry = tuple["Verdict", Mapping[str, Any]]  # a submission, and one of its results

@@ -6,28 +6,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterator, Mapping
-from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
+from typing import Any
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
-from driftline.curate.core.registry import Registry
-from driftline.curate.core.system.enclosure import Bounds, Enclosed
 from driftline.eval.experiment.learner_spec import parsed
 from driftline.eval.experiment.settings import setting_names
-from driftline.eval.leaderboard.isolation import Stopped
-from driftline.eval.leaderboard.rescoring import replayed
-from driftline.eval.leaderboard.submission import modules_of, opened, runs_of, with_records
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import stored_protocol
-from driftline.eval.rows import Answers, Run, changed, counted
+from driftline.eval.rows import Run, counted
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Stream
 
 MODULE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")  # package.module:Name as a whole value; dynamic:0.5 is none
-OF_LEARNER = ("stored", "recall")  # what a learner says of itself, beside its answers
-DISK = 2**30  # bytes of all files of a submission's code
 IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "steps")
 
 
@@ -77,64 +67,19 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def repeat(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one run of a submission again, in this process, call it by `isolated`; a learner that is code of the
-    submission runs `Enclosed`, and gives nothing but answers.
-
-    request: archive, run (its number), stream, a folder, limits (`Limits`), and code, the learner's module, if it is
-    there. Returns "differs": how, or ""; "because": why it could not be run here, or ""; "share" of its answers that
-    differ. Raises NotEnclosed, and Stopped for code that takes too long.
-    """
-    members = opened(Path(request["archive"]))[0]
-    run = with_records(runs_of(members)[request["run"]], members, request["run"])
-    if str(run.about["settings"].get("device", "cpu")).startswith("cuda") and (request.get("code") or not _has_cuda()):
+def repeat(run: Run, stream: Stream) -> dict[str, Any]:
+    """Run one run of a submission again. Returns "differs": how, or ""; "because": why it could not be run here, or "";
+    "share" of its answers that differ."""
+    if str(run.about["settings"].get("device", "cpu")).startswith("cuda") and not _has_cuda():
         return {"differs": "", "because": "it ran on cuda, which is not here", "share": 0.0}
-    stream = Stream.load(request["stream"])
-    if request.get("code"):
-        differs, share = _of_code(run, stream, modules_of(members), request)
-        return {"differs": differs, "because": "", "share": share}
     try:
         differs, share = compared(run, stream)
     except MemoryError:
-        raise
+        return {"differs": "", "because": "it needs more memory than there is here", "share": 0.0}
     except Exception as error:  # any error that hostile settings cause
         text = str(error) if isinstance(error, DriftlineError) else f"{type(error).__name__}: {error}"
         return {"differs": f"it cannot be run: {text}", "because": "", "share": 1.0}
     return {"differs": differs, "because": "", "share": share}
-
-
-def _of_code(
-    run: Run, stream: Stream, modules: Mapping[str, bytes], request: Mapping[str, Any]
-) -> tuple[str, float]:  # fmt: skip
-    """`compared` for code of a submission: it gives a label and a confidence for each sample of its tests, in their
-    order, as bytes; the protocol makes rows of them here."""
-    limits, samples = request["limits"], sum(row.n for row in run.rows)
-
-    def work(_: BinaryIO, answers: BinaryIO) -> None:
-        _admit(run.about["learner"].partition("(")[0].strip(), modules)
-        records = [row.answers for row in _again(run, stream).rows if row.answers is not None]
-        unknown = [np.full(len(record), np.nan) for record in records]
-        confidences = [none if r.confidence is None else r.confidence for r, none in zip(records, unknown, strict=True)]
-        for values, kind in (([record.predicted for record in records], "<i8"), (confidences, "<f8")):
-            answers.write(np.concatenate([np.zeros(0, kind), *values]).astype(kind).tobytes())
-
-    bounds = Bounds(limits["seconds"], limits["memory"], min(limits["file"], DISK))
-    with Enclosed(work, bounds, [Path(request["stream"])]) as code:
-        data = code.receive(16 * samples + 1)
-    if code.late:
-        raise Stopped(f"It took more than {limits['seconds']} seconds.")
-    if len(data) != 16 * samples:
-        return f"its code failed; it printed {code.output}", 1.0
-    predicted, confidence = np.frombuffer(data[: 8 * samples], "<i8"), np.frombuffer(data[8 * samples :], "<f8")
-    nothing = np.zeros(samples, np.int64)
-    try:
-        rows = replayed(run, stream, [Answers(nothing, nothing, predicted, confidence)])
-    except DriftlineError as error:
-        return f"its answers cannot be scored: {error}", 1.0
-    for k, row in enumerate(run.rows[: len(rows)]):
-        rows[k] = changed(rows[k], {name: getattr(row, name) for name in OF_LEARNER})
-    again = Run(run.about, rows)
-    return _difference(again, run), _share(again, run)
 
 
 def compared(run: Run, stream: Stream) -> tuple[str, float]:
@@ -171,18 +116,6 @@ def _share(again: Run, run: Run) -> float:
         else:
             others, answers = others + int((a.answers.predicted != b.answers.predicted).sum()), answers + a.n
     return others / max(answers, 1)
-
-
-def _admit(name: str, modules: Mapping[str, bytes]) -> None:
-    """Import the learner `module:Name` from the working folder, where its submission's modules are written. Installed
-    modules come first, so none is replaced."""
-    for module, source in modules.items():
-        Path(f"{module}.py").write_bytes(source)
-    Registry.by_path = True
-    try:
-        LEARNERS.resolve(name)
-    finally:
-        Registry.by_path = False
 
 
 def _difference(again: Run, run: Run) -> str:

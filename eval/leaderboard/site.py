@@ -11,7 +11,6 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import write_bytes, write_text
 from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked, code, drawn, tables_of
-from driftline.eval.leaderboard.isolation import Limits, isolated
 from driftline.eval.leaderboard.submission import opened, runs_of, with_records
 from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting import spread
@@ -31,20 +30,19 @@ FEW = 300  # replicates of the tests of differences
 
 
 def write_site(
-    paths: Sequence[Path], verdicts: Sequence[Verdict], streams: Sequence[Path], out: Path, limits: Limits | None = None
+    paths: Sequence[Path], verdicts: Sequence[Verdict], streams: Sequence[Path], out: Path
 ) -> dict[str, int]:
     """Write index.html, lite.html and submissions/ from verified submissions; returns counts for the user.
 
     verdicts: of the files in `paths`, which `board` accepts. streams: give dates and encoders. Learners are compared
-    over all submissions in a process without network, under `limits`.
+    over all submissions.
     """
     files = {}
     for path, verdict in zip(paths, verdicts, strict=True):
         name = slug("", verdict.name, verdict.sha256[:12]).removesuffix(".html") + ".zip"
         write_bytes(out / "submissions" / name, path.read_bytes())
         files[verdict.sha256] = f"submissions/{name}"
-    request = {"archives": [str(path.resolve()) for path in paths]}
-    ties = isolated("driftline.eval.leaderboard.site:ties_of", request, limits) if paths else {}
+    ties = ties_of(paths)
     about = {stream.sha256: _about(stream) for stream in map(Stream.load, streams)}
     tables = _tables(verdicts, files, ties, about)
     notes = ((UNVERIFIED, any(v.unverified for v in verdicts)), (OWN_CODE, any(v.code for v in verdicts)))
@@ -61,11 +59,11 @@ def write_site(
     return {"tables": len(tables), "lite": sum(t["lite"] for t in tables), "submissions": len(listed)}
 
 
-def ties_of(request: Mapping[str, Any]) -> dict[str, str]:
-    """Digest of a run → letters of its learner's group of ties. request: archives, files of submissions."""
+def ties_of(paths: Sequence[Path]) -> dict[str, str]:
+    """Digest of a run → letters of its learner's group of ties, over several submissions."""
     runs = []
-    for archive in request["archives"]:
-        members, _ = opened(Path(archive))
+    for path in paths:
+        members, _ = opened(path)
         runs += [with_records(run, members, number) for number, run in enumerate(runs_of(members))]
     ties: dict[str, str] = {}
     for (sha, protocol, name), group in grouped(runs).items():

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from driftline.eval.experiment.code import ours
-from driftline.eval.leaderboard.isolation import Limits
 from driftline.eval.leaderboard.submission import opened, runs_of
 from driftline.eval.leaderboard.verification import verify
 
@@ -45,15 +44,14 @@ class Checked:
 
 
 def check_rows(
-    path: Path, streams: Sequence[Path], limits: Limits | None = None, run_code: bool = False,
-    say: Callable[[str], object] = lambda text: None,
+    path: Path, streams: Sequence[Path], say: Callable[[str], object] = lambda text: None
 ) -> Checked:  # fmt: skip
     """Run every run of a submission again that can be. streams: folders of its streams. say: gets one line before.
     Raises as `verify`."""
     runs = runs_of(opened(path)[0])
     seconds = sum(run.about["seconds"] for run in runs)
     say(f"{path.name}: {len(runs)} runs, which took {seconds:,.0f} s of training")
-    verdict = verify(path, streams, len(runs), "all", limits, run_code, elsewhere=True)
+    verdict = verify(path, streams, len(runs), "all", elsewhere=True)
     stale: list[dict[str, Any]] = []
     false: list[dict[str, Any]] = []
     same = 0

@@ -99,11 +99,6 @@ def environment() -> dict[str, Any]:
     return {"python": platform.python_version(), "machine": platform.machine(), "packages": versions}
 
 
-def missing(path: Path) -> MissingFile:
-    """What to raise where there is no such submission."""
-    return MissingFile(f"There is no submission {path}.", "", "Make one with driftline submit.")
-
-
 def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Members (without the manifest) and the manifest, hashes checked. Members are never written to disk.
 
@@ -111,7 +106,7 @@ def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     hash is not the manifest's.
     """
     if not path.is_file():
-        raise missing(path)
+        raise MissingFile(f"There is no submission {path}.", "", "Make one with driftline submit.")
     try:
         with zipfile.ZipFile(path) as file:
             members = _members(path, file)
@@ -176,10 +171,9 @@ def runs_of(members: Mapping[str, bytes]) -> list[Run]:
     return runs
 
 
-def modules_of(members: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The modules of its learners: name → source."""
-    modules = {m: data for m, data in members.items() if m.startswith("code/")}
-    return {m.removeprefix("code/").removesuffix(".py"): data for m, data in modules.items()}
+def modules_of(members: Mapping[str, bytes]) -> set[str]:
+    """The names of the modules of its learners."""
+    return {m.removeprefix("code/").removesuffix(".py") for m in members if m.startswith("code/")}
 
 
 def with_records(run: Run, members: Mapping[str, bytes], number: int) -> Run:

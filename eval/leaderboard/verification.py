@@ -6,20 +6,20 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, DriftlineError, IntegrityError, UnknownName
+from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.leaderboard.isolation import Limits, Stopped, isolated, isolated_each
-from driftline.eval.leaderboard.repeating import own_code, reach
+from driftline.eval.leaderboard.repeating import own_code, reach, repeat
 from driftline.eval.leaderboard.rescoring import rescored
 from driftline.eval.leaderboard.submission import (
     documents_of,
-    missing,
     modules_of,
     opened,
     runs_of,
@@ -32,7 +32,7 @@ from driftline.eval.rows import Run, digest, tested
 from driftline.stream_builder.stream import Stream
 
 SHARE = 0.1  # of the runs that may be repeated, at least one
-OWN_CODE = "its learner is code of the submission, which only --run-code runs"
+OWN_CODE = "its learner is code of the submission, which driftline does not run"
 
 
 @dataclass(frozen=True)
@@ -72,48 +72,55 @@ def verify(
     streams: Sequence[Path] = (),
     again: int | None = None,
     public_value: str = "",
-    limits: Limits | None = None,
-    run_code: bool = False,
     elsewhere: bool = False,
 ) -> Verdict:
-    """Check members and hashes, compute rows and scores again, and run some again. Everything that reads the
-    submission or runs its settings is done in child processes without network, each under `limits`; modules that it
-    names are not imported.
+    """Check members and hashes, compute rows and scores again, and run some again. Modules that the submission names
+    or holds are not imported.
 
     streams: folders of the streams that it names; `again` runs on them (None: a tenth) are drawn by the hash of the
     file and `public_value`, a text that nobody knew when it was handed in ("": a random one, which the verdict states).
-    run_code: also run learners that are code of the submission, `Enclosed`. elsewhere: it may have no run on the given
-    streams. Raises MissingFile, BadInput for a file that is no submission, IntegrityError for a member whose hash is
-    not the manifest's, Stopped if a limit is too small for the check itself, NotEnclosed if code cannot be run safely
-    here.
+    elsewhere: it may have no run on the given streams. Raises MissingFile, BadInput for a file that is no submission,
+    IntegrityError for a member whose hash is not the manifest's.
     """
-    folders = {Stream.load(folder).sha256: str(folder.resolve()) for folder in streams}
-    path = path.resolve()
-    if not path.is_file():  # said here: a process for it takes a second
-        raise missing(path)
-    examination = isolated(
-        "driftline.eval.leaderboard.verification:examined", {"archive": str(path), "streams": folders}, limits
-    )
+    given = {stream.sha256: stream for stream in map(Stream.load, streams)}
+    with _modules_closed():
+        return _verified(path, given, again, public_value, elsewhere)
+
+
+@contextmanager
+def _modules_closed() -> Iterator[None]:
+    """Meanwhile no setting can name a Python module that is not registered."""
+    before, Registry.by_path = Registry.by_path, False
+    try:
+        yield
+    finally:
+        Registry.by_path = before
+
+
+def _verified(
+    path: Path, given: Mapping[str, Stream], again: int | None, public_value: str, elsewhere: bool
+) -> Verdict:  # fmt: skip
+    examination = examined(path, given)
     sha256, public_value = sha256_file(path), public_value or secrets.token_hex(8)
     left: list[dict[str, Any]] = examination["runs"]
     problems: list[str] = examination["problems"]
-    for run in left:
-        if run["code"] and not run_code:
-            run["because"] = run["because"] or OWN_CODE
-    here = [run for run in left if run["stream"] in folders]
+    here = [run for run in left if run["stream"] in given]
     repeatable = [run for run in here if not run["because"]]
     if again is None:
         again = math.ceil(SHARE * len(repeatable))
     done: list[dict[str, Any]] = []
     if not problems:
         chosen = [repeatable[i] for i in drawn(sha256, public_value, len(repeatable))[:again]]
-        for run, result in zip(chosen, _repeated(path, folders, chosen, limits), strict=True):
+        members = opened(path)[0]
+        runs = runs_of(members)
+        for run in chosen:
+            result = repeat(with_records(runs[run["run"]], members, run["run"]), given[run["stream"]])
             if result["because"]:
                 run["because"] = result["because"]
             else:
                 done.append(run | {"differs": result["differs"], "share": result["share"]})
         problems += [f"{run['learner']}, seed {run['seed']}: {run['differs']}" for run in done if run["differs"]]
-    if streams and not problems and not here and not elsewhere:
+    if given and not problems and not here and not elsewhere:
         problems.append("No run is on one of the given streams.")
     tried = {run["run"] for run in done}
     not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
@@ -132,42 +139,19 @@ def verify(
     )
 
 
-def _repeated(
-    path: Path, folders: Mapping[str, str], runs: Sequence[Mapping[str, Any]], limits: Limits | None
-) -> list[dict[str, Any]]:
-    """What `repeat` says of each run."""
-    bounds = asdict(limits or Limits())
-    asked = [
-        {
-            "archive": str(path),
-            "stream": folders[run["stream"]],
-            "limits": bounds,
-            "run": run["run"],
-            "code": run["code"],
-        }
-        for run in runs
-    ]
-    answers = isolated_each("driftline.eval.leaderboard.repeating:repeat", asked, limits) if asked else []
-    for answer in answers:
-        if isinstance(answer, DriftlineError) and not isinstance(answer, Stopped):
-            raise answer
-    return [{"because": str(x), "differs": "", "share": 0.0} if isinstance(x, Stopped) else x for x in answers]
-
-
 def drawn(sha256: str, public_value: str, runs: int) -> list[int]:
     """The order in which runs are drawn: nobody can choose it who does not know both."""
     seed = int(hashlib.sha256(f"{sha256} {public_value}".encode()).hexdigest()[:15], 16)
     return [int(i) for i in rng_for(seed, "verify").permutation(runs)]
 
 
-def examined(request: Mapping[str, Any]) -> dict[str, Any]:
+def examined(path: Path, streams: Mapping[str, Stream]) -> dict[str, Any]:
     """What a submission says about itself, checked without running anything: name, problems, documents and its runs.
 
-    request: archive, a file; streams, SHA-256 → folder of those that are here. Raises as `opened` and `runs_of`.
+    streams: SHA-256 → those that are here. Raises as `opened` and `runs_of`.
     """
-    members, manifest = opened(Path(request["archive"]))
+    members, manifest = opened(path)
     runs = runs_of(members)
-    streams = {sha: Stream.load(folder) for sha, folder in request["streams"].items()}
     modules = modules_of(members)
     problems, listed, documents = [], [], []
     for number, run in enumerate(runs):
@@ -182,7 +166,7 @@ def examined(request: Mapping[str, Any]) -> dict[str, Any]:
                 problem = str(error)
         if problem:
             problems.append(f"run {number:04d}: {problem}")
-        because = because or ("" if stream is not None else "its stream is not here")
+        because = because or (OWN_CODE if code else "") or ("" if stream is not None else "its stream is not here")
         facts = {key: run.about[key] for key in ("learner", "protocol", "seed")} | {"digest": digest(run)}
         facts |= {"run": number, "stream": run.about["stream"]["sha256"], "code": code}
         listed.append(facts | {"because": because, "unverified": unverified})

@@ -268,9 +268,9 @@ def context_of_last(
 
 
 def admit(plugins: list[str] | None) -> None:
-    """Import the protocols of --plugin, here and where strangers' rows are checked. Raises UnknownName, BadPlugin."""
-    if plugins:
-        from driftline.eval.leaderboard.isolation import trust
+    """Import the protocols of --plugin: rows name the class or, from a command line, package.module:Name. Raises
+    UnknownName, BadPlugin."""
+    for plugin in plugins or ():
+        from driftline.eval.protocol import protocol_named
 
-        for plugin in plugins:
-            trust(plugin)
+        protocol_named(protocol_named(plugin)[1])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from driftline.curate.core.errors import BadConfig, did_you_mean
+from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.common import (
     Json,
     comma_separated,
@@ -186,22 +184,9 @@ def stream_export(
         ),
     ],
     out: Annotated[Path, option("--out", "DIR", "Folder; each format gets a folder in it.", OUTPUT)],
-    sets: Annotated[
-        list[str] | None,
-        option(
-            "--set",
-            "KEY=VALUE",
-            "Setting of a format. codabench: image, a Docker image with driftline, needed; protocol, clear-iid; seeds, "
-            "0-4; title, the stream's name. Repeatable.",
-            OUTPUT,
-        ),
-    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Export a stream in layouts that other libraries load.
-
-    codabench: a bundle in which others submit learners, and our loop runs them without test labels.
-    """
+    """Export a stream in layouts that other libraries load."""
     from driftline.curate.core.outputs import refill_all
     from driftline.stream_builder.export import EXPORTS
     from driftline.stream_builder.stream import Stream
@@ -209,31 +194,8 @@ def stream_export(
     guarded_out(out)
     if not several(formats):
         raise BadConfig("--format is empty.", "Expected a name.")
-    exporters = _with_settings({name: EXPORTS.resolve(name) for name in several(formats)}, sets or ())
+    exporters = {name: EXPORTS.resolve(name) for name in several(formats)}
     stream = Stream.load(path)
     filled = refill_all({out / name: partial(export, stream) for name, export in exporters.items()})
     counts = {place.name: count for place, count in filled.items()}
     show(as_json, {"out": str(out), "stream": stream.name, "exports": counts}, counts_text(counts, out))
-
-
-def _with_settings(exporters: Mapping[str, Callable[..., Any]], sets: Sequence[str]) -> dict[str, Callable[..., Any]]:
-    """The exporters with their settings, which are their parameters after stream and folder. Raises BadConfig for one
-    that no format has, and for a format that lacks one."""
-    from driftline.pipelines.config.loader import setting_of
-
-    chosen = dict(map(setting_of, sets))
-    settings = {
-        name: dict(list(inspect.signature(export).parameters.items())[2:]) for name, export in exporters.items()
-    }
-    available = {key for of_format in settings.values() for key in of_format}
-    for key in chosen:
-        if key not in available:
-            hint = f"Available: {', '.join(sorted(available)) or 'none for these formats'}."
-            raise BadConfig(f"Unknown setting {key!r} of an export.", did_you_mean(key, available), hint)
-    for name, of_format in settings.items():
-        if lacking := [key for key, one in of_format.items() if one.default is one.empty and key not in chosen]:
-            raise BadConfig(f"The format {name} needs {lacking[0]}.", f"Expected --set {lacking[0]}=….")
-    return {
-        name: partial(export, **{key: chosen[key] for key in settings[name] if key in chosen})
-        for name, export in exporters.items()
-    }

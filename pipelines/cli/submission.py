@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
 from driftline.pipelines.cli.common import Json, Plugins, Runs, admit, command, option, show
 from driftline.pipelines.cli.out import guarded_out
-
-if TYPE_CHECKING:
-    from driftline.eval.leaderboard.isolation import Limits
 
 submit_app = typer.Typer()
 Streams = Annotated[
@@ -29,18 +26,6 @@ PublicValue = Annotated[
         "repeated (default: a random one, which is printed).",
     ),
 ]
-RunCode = Annotated[
-    bool,
-    option(
-        "--run-code",
-        None,
-        "Also run learners that are code of the submission: in Linux namespaces, without network, with read-only "
-        "files.",
-    ),
-]
-Seconds = Annotated[
-    int, option("--seconds", None, "Time limit of the check and of each repeated run, in seconds.", min=1)
-]
 
 
 @command(submit_app, "submit", 'driftline submit runs --name "Our method" --out ours.zip', panel="Share")
@@ -50,7 +35,7 @@ def submit(
     out: Annotated[Path, option("--out", "FILE.zip", "The file to hand in.")],
     contact: Annotated[str, option("--contact", None, "An e-mail address or a web page.")] = "",
     code: Annotated[
-        list[Path] | None, option("--code", "NAME.py", "Code of a learner named NAME:CLASS. Repeatable.")
+        list[Path] | None, option("--code", "NAME.py", "Code of a learner NAME:CLASS, for readers. Repeatable.")
     ] = None,
     plugins: Plugins = None,
     as_json: Json = False,
@@ -71,20 +56,17 @@ def verify(
     stream: Streams = None,
     again: Again = None,
     public_value: PublicValue = "",
-    seconds: Seconds = 3600,
-    run_code: RunCode = False,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Check a submission: hashes, scores, repeated runs.
 
-    It is read and run in processes without network. Exits with code 1 if anything differs.
+    Code that it holds or names is not run. Exits with code 1 if anything differs.
     """
-    from driftline.eval.leaderboard.isolation import Limits
     from driftline.eval.leaderboard.verification import verify as check
 
     admit(plugins)
-    verdict = check(path, stream or (), again, public_value, Limits(seconds), run_code)
+    verdict = check(path, stream or (), again, public_value)
     outcomes = [(run, run["differs"] or "the same") for run in verdict.again]
     outcomes += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
     lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in outcomes]
@@ -122,11 +104,9 @@ def leaderboard(
     ] = False,
     again: Again = None,
     public_value: PublicValue = "",
-    seconds: Seconds = 3600,
     unverified: Annotated[
         bool, option("--unverified", None, "Also show runs without stream or outcomes; the page marks them.")
     ] = False,
-    run_code: RunCode = False,
     site: Annotated[
         Path | None, option("--site", "DIR", "Also a static site: tables, lite track, files to download.")
     ] = None,
@@ -140,7 +120,6 @@ def leaderboard(
     """
     from driftline.curate.core.atomic_io import write_text
     from driftline.eval.leaderboard.board import board
-    from driftline.eval.leaderboard.isolation import Limits
     from driftline.eval.leaderboard.verification import verify
 
     if (out is None) != check:
@@ -157,26 +136,23 @@ def leaderboard(
         paths += on(stream or ())
     if not paths:
         raise BadConfig("There is no submission to show.", "", "Name files of driftline submit, or add --baselines.")
-    limits = Limits(seconds)
     if out is None:
-        _check(paths, stream or (), limits, run_code, as_json)
+        _check(paths, stream or (), as_json)
         return
-    verdicts = [
-        verify(path, stream or (), again, public_value, limits, run_code, elsewhere=unverified) for path in paths
-    ]
+    verdicts = [verify(path, stream or (), again, public_value, elsewhere=unverified) for path in paths]
     write_text(out, board(verdicts, unverified))
     document: dict[str, Any] = {"out": str(out)}
     text = f"leaderboard: {out}"
     if site is not None:
         from driftline.eval.leaderboard.site import write_site
 
-        counts = write_site(paths, verdicts, stream or (), site, limits)
+        counts = write_site(paths, verdicts, stream or (), site)
         document["site"] = {"folder": str(site), **counts}
         text += f"\nsite: {site / 'index.html'}, {counts['tables']} tables of {counts['submissions']} submissions"
     show(as_json, document, text)
 
 
-def _check(paths: Sequence[Path], streams: Sequence[Path], limits: Limits, run_code: bool, as_json: bool) -> None:
+def _check(paths: Sequence[Path], streams: Sequence[Path], as_json: bool) -> None:
     """Run all runs again; of shipped streams that are not given, too."""
     from dataclasses import asdict
     from tempfile import TemporaryDirectory
@@ -191,7 +167,7 @@ def _check(paths: Sequence[Path], streams: Sequence[Path], limits: Limits, run_c
         for name, place in zip(names, unpacked, strict=True):
             baselines.unpacked(name, place)
         say = (lambda text: None) if as_json else (lambda text: typer.echo(text, err=True))
-        checked = [check_rows(path, [*streams, *unpacked], limits, run_code, say) for path in paths]
+        checked = [check_rows(path, [*streams, *unpacked], say) for path in paths]
     show(
         as_json,
         {"checked": [asdict(one) for one in checked]},

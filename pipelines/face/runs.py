@@ -265,8 +265,7 @@ def results(
 def leaderboard(
     submission: str | Path | Sequence[str | Path] = (), *, out: str | Path | None = None, check: bool = False,
     stream: Sequence[str | Path] = (), baselines: bool = False, again: int | None = None,
-    public_value: str | None = None, seconds: int | None = None, unverified: bool = False, run_code: bool = False,
-    site: str | Path | None = None, plugin: Names = (),
+    public_value: str | None = None, unverified: bool = False, site: str | Path | None = None, plugin: Names = (),
 ) -> Answer:  # fmt: skip
     """Verify submissions and write a page of them."""
     return _answered("leaderboard", locals())

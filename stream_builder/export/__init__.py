@@ -2,7 +2,7 @@
 
 A new format is one file here and one line in `EXPORTS`, or an entry point `driftline.stream_exports`: a function
 (stream, out) that writes all samples of all steps and splits into the folder `out` (new; renamed when complete) and
-returns kind → number. Its further parameters are settings: `stream export --set`.
+returns kind → number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ EXPORTS = Registry(
         "filelists": "driftline.stream_builder.export.filelists:export",
         "webdataset": "driftline.stream_builder.export.webdataset:export",
         "huggingface": "driftline.stream_builder.export.huggingface:export",
-        "codabench": "driftline.eval.leaderboard.codabench:export",  # by name only: it needs the loop of eval
     },
     group="stream_exports",
 )

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, UnknownName
 from driftline.eval.experiment.code import ours
-from driftline.eval.leaderboard import baselines, staleness, verification
+from driftline.eval.leaderboard import baselines, staleness
 from driftline.eval.leaderboard import site as site_module
 from driftline.eval.leaderboard.board import board
 from driftline.eval.leaderboard.repeating import compared
@@ -30,7 +30,6 @@ from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
 from driftline.stream_builder.stream import Stream
 
-pytestmark = pytest.mark.usefixtures("forked_children")
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "submissions.yml"
 SUBMIT = ROOT / "docs" / "guides" / "submit.md"
@@ -139,7 +138,7 @@ def test_the_published_leaderboard_is_theirs_with_rows_of_the_answers_and_the_st
     """Nothing runs again here, so that the column *checked* differs."""
     verdicts = []
     for path in baselines.on(list(streams.values())):
-        found = examined({"archive": str(path), "streams": {sha: str(p) for sha, p in streams.items()}})
+        found = examined(path, {sha: Stream.load(folder) for sha, folder in streams.items()})
         assert not any(run["unverified"] for run in found["runs"])
         verdicts.append(Verdict(found["name"], found["documents"], problems=found["problems"]))
     page = (baselines.HERE / "leaderboard.md").read_text(encoding="utf-8")
@@ -161,10 +160,10 @@ def test_every_shipped_row_says_its_code_and_its_draw_of_tests(runs: dict[str, l
 
 
 def test_the_site_has_three_tables_of_twenty_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site_module, "isolated", lambda *_: {})  # groups of ties take a minute
+    monkeypatch.setattr(site_module, "ties_of", lambda *_: {})  # groups of ties take a minute
     verdicts = []
     for path in SHIPPED.values():
-        found = examined({"archive": str(path), "streams": {}})
+        found = examined(path, {})
         assert found["problems"] == []
         verdicts.append(Verdict(found["name"], found["documents"], unverified=found["runs"], sha256=sha256_file(path)))
     assert write_site(list(SHIPPED.values()), verdicts, [], tmp_path)["submissions"] == len(SHIPPED)
@@ -182,10 +181,7 @@ def test_only_those_of_the_given_streams_are_compared(streams: dict[str, Path], 
         baselines.on([tmp_path / "other"])
 
 
-def test_a_page_with_unverified_results_may_hold_submissions_of_other_streams(
-    streams: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verification, "isolated", lambda task, request, limits: examined(request))
+def test_a_page_with_unverified_results_may_hold_submissions_of_other_streams(streams: dict[str, Path]) -> None:
     path, folder = SHIPPED["cifar10"], next(iter(streams.values()))
     assert verify(path, [folder]).problems == ["No run is on one of the given streams."]
     verdict = verify(path, [folder], elsewhere=True)
@@ -260,6 +256,6 @@ class TestPullRequest:
         assert done.returncode == (0 if holds else 1)
         lines = (tmp_path / "log").read_text().splitlines()
         assert [line.split()[0] for line in lines] == ["first", "second" if holds else "wrong"]
-        assert all(f"--public-value {base} --again 2" in line and "--run-code" not in line for line in lines)
+        assert all(f"--public-value {base} --again 2" in line for line in lines)
         assert not (mine / "ran.zip").exists()
         assert not (mine / "driftline.py").exists()

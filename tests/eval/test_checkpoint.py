@@ -99,7 +99,7 @@ def prepared(path: Path, described: Any) -> None:
         "os:system", "subprocess:Popen", "builtins:eval", "pathlib:Path", "driftline.eval.learners.llm:Llm",
         "torch.nn:Linear", "driftline.eval.memory.correction_ledger:Ledger", "driftline.eval.learners.llm:os.system",
         "driftline.eval.learners.llm:ThreadPoolExecutor", "trap:Name",
-        "driftline.eval.leaderboard.isolation:Limits", "driftline.eval.rows:Path",
+        "driftline.eval.rows:Path",
     ],
 )  # fmt: skip
 def test_no_object_of_another_kind_is_made(tmp_path: Path, name: str) -> None:

@@ -6,7 +6,6 @@ import re
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.helpers import drifting
@@ -31,23 +30,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[Ver
     pack([folder / "runs"], "<script>alert(1)</script>", folder / "ours.zip")
     streams = [folder / "S1", folder / "S2"]
     path = folder / "ours.zip"
-    known = {first.sha256: str(streams[0]), second.sha256: str(streams[1])}
-    found = examined({"archive": str(path), "streams": known})
+    found = examined(path, {first.sha256: first, second.sha256: second})
     verdict = Verdict(found["name"], found["documents"], not_again=found["runs"], sha256=sha256_file(path))
     return folder, path, [verdict], streams
-
-
-def in_this_process(task: str, request: Any, limits: Any) -> Any:
-    assert task.startswith("driftline.eval.leaderboard.site:")
-    return getattr(module, task.partition(":")[2])(request)
 
 
 @pytest.fixture(scope="module")
 def page(made: tuple[Path, Path, list[Verdict], list[Path]]) -> Path:
     folder, path, verdicts, streams = made
-    with pytest.MonkeyPatch.context() as patch:  # a child process takes seconds; it gets the same request
-        patch.setattr(module, "isolated", in_this_process)
-        assert write_site([path], verdicts, streams, folder / "site") == {"tables": 3, "lite": 3, "submissions": 1}
+    assert write_site([path], verdicts, streams, folder / "site") == {"tables": 3, "lite": 3, "submissions": 1}
     return folder / "site" / "index.html"
 
 
@@ -92,7 +83,7 @@ def test_every_link_leads_to_a_file_with_rows_and_outcomes(page: Path) -> None:
 
 def test_learners_that_differ_have_no_common_letter(made: tuple[Path, Path, list[Verdict], list[Path]]) -> None:
     _, path, verdicts, _ = made
-    ties = ties_of({"archives": [str(path)]})
+    ties = ties_of([path])
     for document in verdicts[0].documents:
         if len(document["results"]) == 2:
             mine, theirs = ({ties[run] for run in result["runs"]} for result in document["results"])
@@ -104,7 +95,7 @@ def test_a_long_table_is_not_in_the_lite_track(
 ) -> None:
     _, path, verdicts, streams = made
     monkeypatch.setattr(module, "LITE_MINUTES", -1)
-    monkeypatch.setattr(module, "isolated", lambda *_: {})
+    monkeypatch.setattr(module, "ties_of", lambda *_: {})
     monkeypatch.setattr(module, "bound", lambda result: result["learner"] == "majority")
     assert write_site([path], verdicts, streams, tmp_path)["lite"] == 0
     assert "There is no table yet." in (tmp_path / "lite.html").read_text(encoding="utf-8")

@@ -26,16 +26,14 @@ from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.files.digests import code_of
 from driftline.eval.leaderboard import verification
 from driftline.eval.leaderboard.board import board
-from driftline.eval.leaderboard.isolation import Limits, isolated
 from driftline.eval.leaderboard.repeating import reach, repeat
-from driftline.eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of
+from driftline.eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of, with_records
 from driftline.eval.leaderboard.verification import Verdict, drawn, verify
 from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
-pytestmark = pytest.mark.usefixtures("forked_children")
 LEARNERS = ["nearest-mean", "er(memory=30)", "majority"]
 
 
@@ -125,46 +123,31 @@ def test_the_draw_follows_from_the_file_and_a_public_value(made: tuple[Path, Pat
     assert verify(made[1]).public_value != verify(made[1]).public_value
 
 
-@pytest.mark.parametrize("run_code", [False, True])
-def test_a_tenth_is_drawn_of_the_runs_that_may_be_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_code: bool
-) -> None:
-    """Without the processes in which a submission is read and repeated."""
+def test_a_tenth_is_drawn_of_the_runs_that_may_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = drifting().save(tmp_path / "S").sha256
     (tmp_path / "a.zip").write_bytes(b"a submission")
     facts = {"learner": "er", "protocol": "ocrr", "seed": 0, "digest": "d", "unverified": ""}
-    cases = [*[("", "")] * 31, ("weights names a file", ""), ("", "own"), ("its stream is not here", "")]
+    cases = [*[("", "")] * 31, ("weights names a file", ""), (verification.OWN_CODE, "own"), ("elsewhere", "")]
     runs = [
         facts | {"run": i, "because": because, "code": code, "stream": here if i < 33 else "elsewhere"}
         for i, (because, code) in enumerate(cases)
     ]
-    asked: list[tuple[int, bool]] = []
-
-    def repeated(name: str, requests: list[dict[str, Any]], limits: object) -> list[dict[str, str]]:
-        asked.extend((request["run"], bool(request["code"])) for request in requests)
-        return [{"differs": "", "because": "", "share": 0.0} for _ in requests]
-
     found = {"name": "ours", "problems": [], "documents": [], "runs": runs}
-    monkeypatch.setattr(verification, "isolated", lambda *given: found)
-    monkeypatch.setattr(verification, "isolated_each", repeated)
-    repeatable = [*range(31), *([32] if run_code else [])]
-    public = next(  # with run_code, one by which its code is drawn
-        value
-        for value in map(str, range(100))
-        if not run_code or 31 in drawn(sha256_file(tmp_path / "a.zip"), value, 32)[:4]
-    )
+    monkeypatch.setattr(verification, "examined", lambda *given: found)
+    monkeypatch.setattr(verification, "opened", lambda path: ({}, {}))
+    monkeypatch.setattr(verification, "runs_of", lambda members: list(range(34)))
+    monkeypatch.setattr(verification, "with_records", lambda run, members, number: run)
+    asked: list[int] = []
+    same = {"differs": "", "because": "", "share": 0.0}
+    monkeypatch.setattr(verification, "repeat", lambda run, stream: asked.append(run) or same)
 
-    verdict = verify(tmp_path / "a.zip", [tmp_path / "S"], public_value=public, run_code=run_code)
+    verdict = verify(tmp_path / "a.zip", [tmp_path / "S"], public_value="public")
 
-    chosen = [repeatable[i] for i in drawn(verdict.sha256, public, len(repeatable))[:4]]
-    assert [run["run"] for run in verdict.again] == chosen
-    assert sorted(asked) == sorted((number, number == 32) for number in chosen)
+    chosen = drawn(verdict.sha256, "public", 31)[:4]
+    assert [run["run"] for run in verdict.again] == asked == chosen
     others = {run["run"]: run["because"] for run in verdict.not_again}
     assert set(others) == set(range(34)) - set(chosen)
-    assert (others.pop(31), others.pop(33)) == ("weights names a file", "its stream is not here")
-    assert others.pop(32, "") == (
-        "" if run_code else "its learner is code of the submission, which only --run-code runs"
-    )
+    assert [others.pop(number) for number in (31, 32, 33)] == [because for because, _ in cases[31:]]
     assert set(others.values()) == {"it was not drawn"}
     assert verdict.plain()["reproduces"]
 
@@ -177,28 +160,9 @@ def test_a_run_is_repeated_with_all_of_its_settings(tmp_path: Path) -> None:
         Stream.load(tmp_path / "S"), "clear-iid", ["ewc"], [3], settings, tmp_path / "runs", tune={"lr": [0.1, 1.0]}
     )
     pack([tmp_path / "runs"], "ours", tmp_path / "a.zip")
-    request = {"archive": str(tmp_path / "a.zip"), "run": 0, "stream": str(tmp_path / "S"), "code": ""}
-    assert repeat(request) == {"differs": "", "because": "", "share": 0.0}
-
-
-def test_a_run_that_never_ends_is_not_confirmed(made: tuple[Path, Path], tmp_path: Path) -> None:
-    stream, path = made
-    member = rows_member(path, "er(memory=30)").replace("rows.parquet", "run.json")
-
-    def endless(data: bytes) -> bytes:
-        about = json.loads(data)
-        return json.dumps(about | {"settings": about["settings"] | {"epochs": 10**9}}).encode()
-
-    theirs = rehashed(edited(path, tmp_path / "a.zip", member, endless, hashed=True))
-    number = int(member[5:9])
-    public = next(str(i) for i in range(1000) if drawn_first(theirs, str(i), 7) == number)
-    verdict = verify(theirs, [stream], 1, public, Limits(seconds=3))
-
-    because = verdict.not_again[number]["because"]
-    assert "out of time" in because or "It took more than 3 seconds" in because, "of the processor, or of the clock"
-    assert verdict.again == []
-    assert "re-run |" in board([verdict], True)
-    assert "of 2 re-run" not in board([verdict], True)
+    members = opened(tmp_path / "a.zip")[0]
+    run = with_records(runs_of(members)[0], members, 0)
+    assert repeat(run, Stream.load(tmp_path / "S")) == {"differs": "", "because": "", "share": 0.0}
 
 
 def test_the_same_runs_give_the_same_bytes(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -342,7 +306,6 @@ def test_settings_of_somebody_else_are_refused(change: dict[str, Any], message: 
 
 
 def test_a_strangers_address_is_never_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by the submission's check nor by a run that slipped through it."""
     monkeypatch.setenv("SECRET", "key")
     texts = stream_of_texts().save(tmp_path / "S")
     evaluate(texts, "clear-streaming", ["llm(endpoint=http://127.0.0.1:1,model=a,retries=0)"], out=tmp_path / "runs")
@@ -356,14 +319,11 @@ def test_a_strangers_address_is_never_asked(tmp_path: Path, monkeypatch: pytest.
         pack([tmp_path / "runs"], "spy", tmp_path / "s.zip")
 
         verdict = verify(tmp_path / "s.zip", [tmp_path / "S"])
-        request = {"archive": str(tmp_path / "s.zip"), "run": 0, "stream": str(tmp_path / "S")}
-        slipped = isolated("driftline.eval.leaderboard.repeating:repeat", request)
 
         with pytest.raises(TimeoutError):
             server.accept()
     assert verdict.again == []
     assert verdict.not_again[0]["because"] == "endpoint names an address"
-    assert slipped["differs"]
 
 
 def test_a_strangers_ledger_is_not_written(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -560,17 +520,15 @@ def test_a_manifest_without_a_score_that_came_later_still_holds(made: tuple[Path
     assert verify(edited(made[1], tmp_path / "a.zip", "manifest.json", older, hashed=False)).problems == []
 
 
-def test_a_submission_names_its_contact_and_its_check_has_a_limit_of_time(
-    made: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_submission_names_its_contact(made: tuple[Path, Path], tmp_path: Path) -> None:
     stream, path = made
     document("submit", path.parent / "runs", "--name", "n", "--contact", "a@b.test", "--out", tmp_path / "s.zip")
     assert opened(tmp_path / "s.zip")[1]["contact"] == "a@b.test"
     check = "driftline.eval.leaderboard.verification.verify"
-    again = ("--again", 3, "--public-value", "p", "--run-code")
+    again = ("--again", 3, "--public-value", "p")
     for words in ("verify", path), ("leaderboard", path, "--out", tmp_path / "b.md"):
-        found = handed(check, *words, "--stream", stream, "--seconds", 7, *again)
-        assert list(found.values())[:6] == [path, [stream], 3, "p", Limits(7), True]
+        found = handed(check, *words, "--stream", stream, *again)
+        assert list(found.values())[:4] == [path, [stream], 3, "p"]
 
 
 def test_a_site_is_written_into_the_folder_that_is_named(made: tuple[Path, Path], tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def found(path: Path, stream: Path) -> str:
     """What the check says: its first problem, or its error."""
-    request = {"archive": str(path), "streams": {Stream.load(stream).sha256: str(stream)}}
+    loaded = Stream.load(stream)
     try:
-        problems = examined(request)["problems"]
+        problems = examined(path, {loaded.sha256: loaded})["problems"]
     except DriftlineError as error:
         return str(error)
     return problems[0] if problems else ""
@@ -286,20 +286,16 @@ def test_scores_of_the_manifest(made: Path, tmp_path: Path) -> None:
 
 def test_another_stream(made: Path, tmp_path: Path) -> None:
     """Its runs are not on it: they are unverified, and no board shows them as anything else."""
-    drifting(steps=3).save(tmp_path / "other")
-    request = {
-        "archive": str(made / "ours.zip"),
-        "streams": {Stream.load(tmp_path / "other").sha256: tmp_path / "other"},
-    }
-    assert {run["unverified"] for run in examined(request)["runs"]} == {"its stream is not here"}
+    other = drifting(steps=3).save(tmp_path / "other")
+    runs = examined(made / "ours.zip", {other.sha256: other})["runs"]
+    assert {run["unverified"] for run in runs} == {"its stream is not here"}
 
 
 @pytest.mark.parametrize(
     "name", ["a\r\n# b", "[x](http://evil)", "<img src=x>", "![x](//e)", "a\u202eb", "`x`", "www.e.vil", "@all"]
 )
 def test_a_name_is_no_markup(name: str, made: Path) -> None:
-    request = {"archive": str(made / "ours.zip"), "streams": {Stream.load(made / "S").sha256: str(made / "S")}}
-    page = board([Verdict(name, examined(request)["documents"])])
+    page = board([Verdict(name, examined(made / "ours.zip", {})["documents"])])
     for payload in ("\r", "\n# b", "](http", "<img", "![x]", "\u202e", "www.", "@"):
         assert payload not in page.replace(r"\]", "] ")
     assert len({line.count(" | ") for line in page.splitlines() if line.startswith("| nearest-mean")}) == 1

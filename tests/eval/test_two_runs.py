@@ -172,7 +172,7 @@ def test_the_command_knows_the_streams_that_are_named_and_a_title(runs: Path, tm
 
 def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: Path) -> None:
     words = ("compare", runs / "a", runs / "b", "--out", tmp_path, "--plugin", "mine:Own")
-    assert list(handed("driftline.eval.leaderboard.isolation.trust", *words).values()) == ["mine:Own"]
+    assert list(handed("driftline.eval.protocol.protocol_named", *words).values()) == ["mine:Own"]
 
 
 def test_charts_are_saved_with_the_names_and_dates_of_the_stream_that_is_named(runs: Path, tmp_path: Path) -> None:

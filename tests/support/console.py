@@ -19,7 +19,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from support.children import IN_PLACE
 from support.forks import Running
 
 from driftline.pipelines.cli import app
@@ -107,10 +106,8 @@ def _started(target: Any, words: tuple[str, ...], here: Path, said: list[Path]) 
 def _called(words: tuple[str, ...], *place: Any) -> None:
     _prepare(*place)
     sys.argv = ["driftline", *words]
-    from driftline.eval.leaderboard import isolation
     from driftline.pipelines.cli.app import main
 
-    isolation.subprocess = IN_PLACE  # type: ignore[attr-defined]
     main()
 
 

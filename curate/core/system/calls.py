@@ -9,18 +9,15 @@ import signal
 import stat
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from driftline.curate.core.errors import DriftlineError
-from driftline.curate.core.system.rights import drop_rights
 
 try:
     import fcntl
-    import resource
 except ImportError:  # Windows
     POSIX = False
 else:
@@ -28,7 +25,6 @@ else:
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1  # Linux: prctl option "send a signal when the parent dies"
-NEW_USER, NEW_NETWORK = 0x10000000, 0x40000000  # CLONE_NEWUSER, CLONE_NEWNET of Linux's unshare(2)
 _turn = threading.Lock()
 
 
@@ -188,77 +184,3 @@ def how_it_ended(code: int) -> str:
     reasons = {"SIGKILL": "killed, most often for lack of memory", "SIGXCPU": "out of processor time",
                "SIGTERM": "stopped by somebody (SIGTERM)", "SIGXFSZ": "at the limit of a file's size"}  # fmt: skip
     return reasons.get(name, f"crashed ({name})")
-
-
-def limit(seconds: int, memory: int, file: int) -> None:
-    """Limits of this process: CPU seconds, bytes of memory, bytes of one file; and no core dump. Raises NotHere."""
-    need_posix("A limit of time and memory")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for kind, value in (
-        (resource.RLIMIT_CPU, seconds),  # of each process: a forked one begins at zero
-        (resource.RLIMIT_DATA, memory),
-        (resource.RLIMIT_FSIZE, file),
-    ):
-        resource.setrlimit(kind, (value, value))
-
-
-def as_one_process(memory: int, disk: int, threads: int, files: int) -> None:
-    """Limits of a process that can start no other: bytes of address space beyond what it has, shared memory included,
-    bytes of one file, threads, open files. Linux only."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    for kind, value in (
-        (resource.RLIMIT_AS, pages * resource.getpagesize() + memory),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, disk),
-        (resource.RLIMIT_NOFILE, files),
-        (resource.RLIMIT_NPROC, threads),
-    ):
-        most = resource.getrlimit(kind)[1]
-        lowest = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(kind, (lowest, lowest))
-
-
-def duplicate(handles: Sequence[int]) -> list[int]:
-    """Copies of descriptors with numbers from 10 on, so that the first ten can be replaced (POSIX only)."""
-    return [fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 10) for handle in handles]
-
-
-def forked(work: Callable[[], None], seconds: float) -> str:
-    """Do `work` in a copy of this process, which dies with it. Returns its exit code, or "late" if it was killed
-    because it took longer. Raises NotHere."""
-    need_posix("A copy of a process")
-    parent = os.getpid()
-    if not (process := os.fork()):
-        die_with_parent(parent)
-        work()
-        os._exit(0)
-    late = time.monotonic() + seconds
-    while time.monotonic() < late:
-        done, status = os.waitpid(process, os.WNOHANG)
-        if done:
-            return str(os.waitstatus_to_exitcode(status))
-        time.sleep(0.01)
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return "late"
-
-
-def leave_network() -> None:
-    """Enter an empty network namespace where the system allows one (Linux)."""
-    if not LINUX:
-        return
-    root, user, group = os.geteuid() == 0, os.getuid(), os.getgid()
-    if not ctypes.CDLL(None).unshare(NEW_NETWORK if root else NEW_NETWORK | NEW_USER) and not root:
-        map_user(user, group)
-
-
-def leave_rights() -> None:
-    """Give up all capabilities, for good (Linux): root is then a user like others, who owns the files of root."""
-    if LINUX:
-        drop_rights(ctypes.CDLL(None, use_errno=True))
-
-
-def map_user(user: int, group: int) -> None:
-    """In a new user namespace: stay who one is (Linux). Raises OSError."""
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        Path("/proc/self", name).write_text(text)
