@@ -1,1 +1,1 @@
-"""Vectors and prompts → candidates: exact and approximate nearest-neighbour search."""
+"""Vectors and prompts → candidates: exact nearest-neighbour search."""

@@ -147,14 +147,6 @@ def _ranked(state: State) -> dict[Side, dict[int, list[Ranked]]]:
     return ranked
 
 
-def rank(store: Store, rows: Ints, queries: Vectors, depth: int, side: str = "top") -> Ranked:
-    """The best `depth` of some rows by exact score; equal scores are ordered by id."""
-    scores = cosines(store, rows, queries)
-    names = np.array(store.names(rows), dtype=np.str_)
-    order = np.lexsort((names, scores if side == "bottom" else -scores))[:depth]
-    return Ranked(rows[order], scores[order])
-
-
 def cosines(store: Store, rows: Ints, queries: Vectors, block: int = 4096) -> Vectors:
     """For each of some rows the highest cosine of the queries (n,), summed in float64 and rounded to float32.
 

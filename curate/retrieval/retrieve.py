@@ -13,13 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import read_json, write_array, write_json, writing
+from driftline.curate.core.atomic_io import read_json, write_array, writing
 from driftline.curate.core.errors import BadInput, Shortage
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import best_of, rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders import Encoder, EncoderSpec, Vectors
-from driftline.curate.retrieval.approximate import approximate_search
 from driftline.curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
 from driftline.curate.retrieval.exact_search import Ranked, cosines, search
 from driftline.curate.retrieval.scan import Side
@@ -80,7 +79,7 @@ def retrieve(
     reserve: bool = False,
     seed: int = 0,
 ) -> tuple[int, Counter[str]]:
-    """Write candidates.parquet, queries.npy and search.json into `out`; returns the number of images, also by fate.
+    """Write candidates.parquet and queries.npy into `out`; returns the number of images, also by fate.
 
     reserve: list further images, too, to be asked if too few are accepted. seed: draws the shares that get one image
     more. Unless `short` is "fewer", raises Shortage with a table if a concept retrieves too few images, and BadInput
@@ -153,25 +152,13 @@ def _ranked(
     run_log: RunLog,
     executor: Executor,
 ) -> dict[Side, dict[int, list[Ranked]]]:
-    """The lists of all buckets; `search.json` tells how they were found, and the recall of an approximate search."""
-    if settings.search == "exact":
-        size = sum(file.rows * file.width * np.dtype(file.dtype).itemsize for file in store.files)
-        write_json(out / "search.json", {"search": "exact", "recall": 1.0, "passes": 1, "vector_bytes": size})
-        memory = settings.memory << 20
-        result = search(store, texts, settings.depth, buckets, groups, executor=executor, memory=memory, folder=out)
-        times = result.bytes_read / max(1, size)
-        run_log.say(f"retrieve: read {result.bytes_read / 1e6:,.0f} MB, the vectors {times:.2f} times, in one pass")
-        return result.ranked
-    ranked: dict[Side, dict[int, list[Ranked]]] = {side: {} for side in SIDES}
-    recalls = {}
-    for bucket in buckets:
-        lists, recalls[str(bucket)] = approximate_search(store, texts, settings.depth, bucket, groups, settings.search)
-        for side in SIDES:
-            ranked[side][bucket] = lists[side]
-    lowest = min(share for shares in recalls.values() for share in shares.values())
-    write_json(out / "search.json", {"search": settings.search, "recall": lowest, "recall_of_bucket": recalls})
-    run_log.say(f"retrieve: {settings.search} finds at least {lowest:.1%} of the exact lists, at either end")
-    return ranked
+    """The lists of all buckets."""
+    size = sum(file.rows * file.width * np.dtype(file.dtype).itemsize for file in store.files)
+    memory = settings.memory << 20
+    result = search(store, texts, settings.depth, buckets, groups, executor=executor, memory=memory, folder=out)
+    times = result.bytes_read / max(1, size)
+    run_log.say(f"retrieve: read {result.bytes_read / 1e6:,.0f} MB, the vectors {times:.2f} times, in one pass")
+    return result.ranked
 
 
 def _lookups(

@@ -72,8 +72,6 @@ class RetrieveSettings(Section):
     """how much a candidate's score must exceed those of all other concepts (null: any)"""
     strata: Annotated[int, Field(ge=2)] | None = None
     """equal parts of the bucket's span that give equal shares of the candidates (null: by score alone)"""
-    search: Literal["exact", "ivf", "hnsw"] = "exact"
-    """exact, or a faiss index with the recall of both ends of its lists measured against exact"""
     memory: Annotated[int, Field(ge=16), SPEED] = 256
     """MiB for the lists while searching; longer ones lie in a temporary file, and the vectors are still read once"""
 

@@ -172,7 +172,7 @@ def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str,
 def _search(context: Context, photos: int | None, buckets: list[dict[str, Any]] | None) -> dict[str, Any] | None:
     """Passes over the vectors, their bytes (None: their width is not known before embed), and the lists' bytes."""
     settings = context.config.retrieve
-    if photos is None or buckets is None or settings.search != "exact":
+    if photos is None or buckets is None:
         return None
     stored = sum(file.stat().st_size for file in (_folder(context, "embed") / "img_emb").glob("*.npy"))
     depth = min(settings.depth, max([1, *(b["photos"] for b in buckets)]))

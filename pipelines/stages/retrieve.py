@@ -50,7 +50,7 @@ class Retrieve(Stage):
         spec_of(self.context).load()
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """vectors → candidates.parquet, queries.npy, search.json."""
+        """vectors → candidates.parquet, queries.npy."""
         from driftline.curate.retrieval.retrieve import Collection, retrieve, text_encoder
 
         context, config = self.context, self.context.config

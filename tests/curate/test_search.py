@@ -1,4 +1,4 @@
-"""Search: exact search equals brute force for any threads, blocks and files; approximate search measures its recall."""
+"""Search: exact search equals brute force for any threads, blocks and files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from driftline.curate.core.errors import BadInput, IntegrityError
 from driftline.curate.core.executor import Executor
 from driftline.curate.retrieval import scan as searching
-from driftline.curate.retrieval.approximate import approximate_search
 from driftline.curate.retrieval.best_lists import BestLists, places
 from driftline.curate.retrieval.exact_search import SearchResult, search
 from driftline.curate.retrieval.vector_store import Store, vector_file
@@ -261,36 +260,3 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
         file.truncate(1000)
     with pytest.raises(BadInput, match=r"0\.npy ends before its 5,000 vectors do"):
         search(store, grid(2, 8, 0), 3, [0])
-
-
-@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
-def test_an_approximate_index_measures_its_recall(tmp_path: Path, kind: str) -> None:
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(6000, 24)).astype(np.float32)
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    store = store_of(x, np.arange(6000) % 2, tmp_path, [2500])
-    groups = list(range(5))
-    lists, recall = approximate_search(store, x[:5] + 0.0, 40, 1, groups, kind)  # type: ignore[arg-type]
-    for side, truth in search(store, x[:5], 40, [1]).ranked.items():
-        hits = sum(len(np.intersect1d(a.rows, b.rows)) for a, b in zip(lists[side], truth[1], strict=True))
-        assert recall[side] == hits / 200
-        assert 0.3 < recall[side] <= 1
-    for found, exact in zip(lists["top"], search(store, x[:5], 40, [1]).ranked["top"][1], strict=True):
-        assert found.scores[0] == exact.scores[0]
-
-
-@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
-def test_a_poor_end_of_the_lists_is_not_hidden_by_a_good_one(tmp_path: Path, kind: str) -> None:
-    """A tight group is at one end; what is least alike is scattered in all other directions."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(6000, 24)).astype(np.float32)
-    x[:, 0] = rng.normal(0, 0.01, 6000)
-    x[:60] = [10, *[0] * 23] + rng.normal(0, 0.1, (60, 24))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    store, texts = store_of(x, np.zeros(6000), tmp_path, []), np.eye(1, 24, dtype=np.float32)
-    for sign in (1, -1):
-        lists, recall = approximate_search(store, sign * texts, 40, 0, [0], kind)  # type: ignore[arg-type]
-        exact = search(store, sign * texts, 40, [0]).ranked
-        assert recall == {s: len(np.intersect1d(lists[s][0].rows, exact[s][0][0].rows)) / 40 for s in lists}
-        good, poor = ("top", "bottom") if sign == 1 else ("bottom", "top")
-        assert recall[good] == 1 > 0.9 > recall[poor]

@@ -1,4 +1,4 @@
-"""The retrieve stage: rules of our own on a whole run, approximate search with its recall, a limit on memory."""
+"""The retrieve stage: rules of our own on a whole run, a limit on memory."""
 
 from __future__ import annotations
 
@@ -57,17 +57,6 @@ def test_margins_parts_and_copies_have_their_fates_and_the_counts_balance(retrie
     assert fates["near_copy"] > 0
     counts = read_json(folder_of(folder, "retrieve") / "done.json")["counts"]
     assert counts["read"] == counts["kept"] + sum(counts["dropped"].values())
-
-
-@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
-def test_an_approximate_search_tells_its_recall(retrieved, kind: str) -> None:  # type: ignore[no-untyped-def]
-    folder = retrieved(f"retrieve.search={kind}")
-    told = read_json(folder_of(folder, "retrieve") / "search.json")
-    assert told["search"] == kind
-    assert 0.9 < told["recall"] <= 1
-    assert set(told["recall_of_bucket"]) == {str(b) for b in range(1, 11)}
-    assert told["recall"] == min(min(ends["top"], ends["bottom"]) for ends in told["recall_of_bucket"].values())
-    assert "of the exact lists" in (folder / "log.jsonl").read_text()
 
 
 def test_a_small_memory_gives_the_same_candidates(journey: Path, retrieved) -> None:  # type: ignore[no-untyped-def]
