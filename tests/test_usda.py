@@ -152,12 +152,3 @@ def test_what_the_unlabelled_past_taught_beats_training_from_scratch(shared: Pat
     assert found["near-future and retention"] > 0.4
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert "usda, moco-b0" in page
-
-
-def test_a_share_found_is_of_as_many_nearest_pictures_as_show_the_concept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    monkeypatch.syspath_prepend(str(ROOT / "examples" / "usda"))
-    images = np.array([[0.9], [0.5], [0.7], [0.1], [0.2]])
-    shown = np.array([[True, False], [True, False], [False, False], [True, True], [False, True]])
-    found = example("usda/towers").shares_found(images, np.array([[1.0], [-1.0]]), shown, np.array([0, 0, 0, 1, 1]))
-    assert np.array_equal(found, [[0.5, np.nan], [0.0, 1.0]], equal_nan=True)

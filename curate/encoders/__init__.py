@@ -141,7 +141,6 @@ ENCODERS = Registry(
     {
         "clip": "driftline.curate.encoders.clip:Clip",
         "backbone": "driftline.curate.encoders.backbone:Backbone",
-        "locked": "driftline.curate.encoders.locked:Locked",
         "table": "driftline.curate.encoders.precomputed:TableOfVectors",
         "sentence": "driftline.curate.encoders.sentence:Sentence",
         "ngrams": "driftline.curate.encoders.ngrams:Ngrams",

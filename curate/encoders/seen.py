@@ -7,7 +7,7 @@ no source is "unknown".
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,23 +125,6 @@ def write_seen(folder: Path, seen: Seen) -> None:
 
     names = {"trained_until": seen.trained_until, "data": seen.data, "source": seen.source}
     write_text(folder / FILE, yaml.safe_dump(names, sort_keys=False, allow_unicode=True))
-
-
-def joint(parts: Sequence[Seen], maker: str) -> Seen:
-    """What a model made of several has seen: until the last of their dates, or unknown if one of them is. maker: the
-    command that joins them."""
-    dates = [part.trained_until for part in parts if part.trained_until != NO_DATA]
-    until = UNKNOWN if UNKNOWN in dates else max(dates, default=UNKNOWN, key=_last_day)
-    return Seen(until, "; ".join(part.data for part in parts), maker)
-
-
-def _last_day(date: str) -> str:
-    """A date that is compared as text: a year lasts until its last day.
-
-    >>> _last_day("2004"), _last_day("2004-03-05")
-    ('2004-99-99', '2004-03-05')
-    """
-    return date + "-99" * (2 - date.count("-"))
 
 
 def recorded(provenance: Mapping[str, Any], features: str) -> Seen:

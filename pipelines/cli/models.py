@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,13 +17,13 @@ from driftline.pipelines.cli.stream_options import option
 models_app = group_app("List, download and train the models that embed photos.", "driftline models list")
 
 
-MODELS = ("open_clip_config.json", "locked.json")  # the last file of each kind of model
-TRAINED = ("seen.yaml", "locked.json")  # the first file of a trained one
+MODEL = "open_clip_config.json"  # the last file of a model
+TRAINED = "seen.yaml"  # the first file of a trained one
 
 
-def _check_free(out: Path, files: Sequence[str]) -> None:
-    """Raise BadConfig for a folder with one of the files: another model is not replaced."""
-    if any((out / name).exists() for name in files):
+def _check_free(out: Path, file: str) -> None:
+    """Raise BadConfig for a folder with the file: another model is not replaced."""
+    if (out / file).exists():
         raise BadConfig(f"{out} holds a model.", "", "Set another --out, or delete the folder.")
 
 
@@ -79,9 +78,8 @@ _of_clip = partial(option, panel="Without --recipe")
     models_app,
     "train",
     "driftline models train photos2024 --recipe small --out moco",
-    needs={"--bucket --set --probe --probe-every": "--recipe", "--text-encoder": "--image-encoder",
-           "--image-encoder": "--text-encoder"},
-)  # fmt: skip
+    needs={"--bucket --set --probe --probe-every": "--recipe"},
+)
 def models_train(
     source: Annotated[
         Path,
@@ -106,12 +104,6 @@ def models_train(
         int | None,
         _of_clip("--size", "PIXELS", "Edge of the photos, a multiple of 32 (default: 64).", min=32, max=224),
     ] = None,
-    image_encoder: Annotated[
-        str | None, _of_clip("--image-encoder", "KIND:MODEL:WEIGHTS", "Frozen image encoder; with --text-encoder.")
-    ] = None,
-    text_encoder: Annotated[
-        str | None, _of_clip("--text-encoder", "KIND:MODEL", "Frozen text encoder; with --image-encoder.")
-    ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
     device: Annotated[Device, typer.Option("--device", help="Where the model is trained.")] = "auto",
     include_tests: IncludeTests = False,
@@ -121,8 +113,7 @@ def models_train(
 
     Without --recipe: a CLIP of 3 million parameters, minutes on a CPU for some thousand photos. It knows what the
     photos' texts name and nothing else. A photo's text is its caption, else its label (collection.label: parent), else
-    the words of its title; of a release, the class. With --image-encoder and --text-encoder both towers are encoders
-    that you have, which stay as they are; only a linear map of each is trained, on the CPU.
+    the words of its title; of a release, the class.
 
     With --recipe: an image encoder, from images without labels. For several processes: torchrun
     --no-python driftline models train …
@@ -134,13 +125,12 @@ def models_train(
     if recipe is not None:
         from driftline.pipelines.cli.pretrain import train_encoder
 
-        for name, value in (("--epochs", epochs), ("--size", size), ("--image-encoder", image_encoder)):
+        for name, value in (("--epochs", epochs), ("--size", size)):
             if value is not None:
                 raise BadConfig(f"{name} was given with --recipe.", "Expected one of them.", "Set a recipe's by --set.")
         train_encoder(source, out, recipe, sets or [], bucket, probe, every, seed, device, include_tests, as_json)
         return
     from driftline.pipelines.cli.train_clip import train_clip
 
-    _check_free(out, MODELS)
-    towers = [name for name in (image_encoder, text_encoder) if name is not None]
-    train_clip(source, out, epochs or 20, size or 64, towers, seed, device, include_tests, as_json)
+    _check_free(out, MODEL)
+    train_clip(source, out, epochs or 20, size or 64, seed, device, include_tests, as_json)

@@ -21,7 +21,7 @@ MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called
     "report": ("a report", ("report.js",)),
     "audit": ("an audit", ("audit.html", "audit.json")),
     "leaderboard": ("a leaderboard", ("lite.html",)),
-    "model": ("a model", ("open_clip_config.json", "locked.json")),
+    "model": ("a model", ("open_clip_config.json",)),
     "age": ("a page of driftline age", ("age.json",)),
     "encoder": ("a trained encoder", ("pretrain.json", "images.u8")),
 }

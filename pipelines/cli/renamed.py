@@ -26,8 +26,6 @@ RENAMED = {
     "list measures": "list distances",
     "plan --price": "--usd-per-hour",
     "prolific publish --images": "--count",
-    "models train --image": "--image-encoder",
-    "models train --text": "--text-encoder",
     "pretrain": "models train --recipe",
     "run --dry-run": "driftline plan",
     "run --purge": "--set release.purge=true",

@@ -274,8 +274,8 @@ def leaderboard(
 def train(
     path: Place, *, out: str | Path, recipe: str | None = None, settings: Mapping[str, Any] | None = None,
     bucket: int | None = None, probe: str | Path | None = None, probe_every: int | None = None,
-    epochs: int | None = None, size: int | None = None, image_encoder: str | None = None,
-    text_encoder: str | None = None, seed: int | None = None, device: str | None = None, include_tests: bool = False,
+    epochs: int | None = None, size: int | None = None, seed: int | None = None, device: str | None = None,
+    include_tests: bool = False,
 ) -> Answer:  # fmt: skip
     """Train a model that embeds photos (`driftline models train`)."""
     return _answered("models train", locals(), quiet=False)

@@ -19,7 +19,7 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.encoders.seen import UNKNOWN, Seen, joint, seen
+from driftline.curate.encoders.seen import UNKNOWN, seen
 from driftline.curate.images.near_duplicates import hashes_of
 from driftline.curate.pretrain.captions import captioned
 from driftline.curate.pretrain.gather import gather
@@ -245,12 +245,6 @@ class TestTimeSeen:
         assert facts["trained_until"] == read_json(tmp_path / "moco" / "pretrain.json")["trained_until"]
         assert facts["tests"] == "left out"
         assert facts["dropped"][TEST] > 0
-
-    def test_towers_that_are_joined_have_seen_what_the_later_saw(self) -> None:
-        a, b = Seen("2009-05-12", "a", "s"), Seen("2009", "b", "s")
-        assert joint([a, b], "m").trained_until == "2009"
-        assert joint([a, Seen("no data", "none", "s")], "m").trained_until == "2009-05-12"
-        assert joint([a, Seen()], "m").trained_until == UNKNOWN
 
 
 class TestLeaks:

@@ -43,28 +43,7 @@ def backbone(folder: Path) -> Model:
     return "resnet10t", str(folder / "weights.pt")
 
 
-def locked(folder: Path) -> Model:
-    """Two towers of random weights, maps that were trained for one epoch."""
-    import timm
-    import torch
-
-    from driftline.curate.core.run_log import RunLog
-    from driftline.curate.encoders.locked import load_encoder
-    from driftline.curate.pretrain.locked import train
-
-    torch.manual_seed(0)
-    torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), folder / "resnet.pt")
-    names = f"backbone:test_resnet:{folder / 'resnet.pt'}", "ngrams:64"
-    image, text = (load_encoder(name, "cpu") for name in names)
-    vectors = rng_for(0, "locked").normal(size=(4, image.width)).astype(np.float32)
-    towers = (names[0], image), (names[1], text)
-    train(vectors, lambda i, rng: TEXTS[i % 2], TEXTS * 2, towers, folder, RunLog(quiet=True), epochs=1, width=8)
-    return str(folder), None
-
-
-MODELS: dict[str, Callable[[Path], Model]] = {
-    "clip": clip, "table": table, "ngrams": ngrams, "backbone": backbone, "locked": locked,
-}  # fmt: skip
+MODELS: dict[str, Callable[[Path], Model]] = {"clip": clip, "table": table, "ngrams": ngrams, "backbone": backbone}
 ELSEWHERE = {"sentence"}  # needs a model of another library: eval/test_texts.py
 READS = {
     "clip": (True, True),

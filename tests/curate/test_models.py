@@ -163,23 +163,6 @@ class TestTrain:
         assert (again.returncode, "clip holds a model. Set another --out" in again.stderr) == (2, True)
         assert (out / "open_clip_model.safetensors").read_bytes() == weights
 
-    def test_frozen_towers_are_joined_and_used_by_a_run(
-        self, fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        import timm
-        import torch
-
-        torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), tmp_path / "resnet.pt")
-        towers = ["--image-encoder", "backbone:test_resnet:resnet.pt", "--text-encoder", "ngrams:64"]
-        out = tmp_path / "locked"
-        monkeypatch.chdir(tmp_path)
-        result = answer("models", "train", str(fetched), "--out", str(out), "--epochs", "2", *towers, "--json")
-        assert (result["images"], result["texts"], len(result["loss"])) == (60, 2, 2)
-        monkeypatch.chdir("/")  # the record of the towers does not depend on the folder of the training
-        settings = ["--set", f"embed.model={out}", "--set", "embed.encoder=locked"]
-        done = driftline("run", str(fetched), "--until", "embed", *settings, "--json")
-        assert json.loads(done.stdout)["stages"][4]["counts"]["kept"] == 60
-
     def test_photos_without_words_are_refused(self, fetched: Path, tmp_path: Path) -> None:
         answer("run", str(fetched), "--until", "fetch", "--set", "collection.label=none", "--json")
         with pytest.raises(BadInput, match=r"0 images with a caption.*collection\.label"):

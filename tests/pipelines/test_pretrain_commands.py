@@ -120,7 +120,6 @@ def test_options_of_a_recipe_and_of_a_clip_are_refused_with_the_other(folder: Pa
         (["--recipe", "small", "--epochs", 3], "--epochs was given with --recipe"),
         (["--recipe", "small", "--size", 32], "--size was given with --recipe"),
         (["--bucket", 1], "--bucket was given without --recipe"),
-        (["--image-encoder", "clip:RN50"], "--image-encoder was given without --text-encoder"),
     ):
         assert problem in told(*command, *words)
     assert not (tmp_path / "m").exists()
