@@ -12,7 +12,6 @@ from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
 from driftline.curate.core.outside.arrays import check_weights
 from driftline.curate.encoders import Encoder
-from driftline.curate.encoders.layers import create, inside, parsed
 from driftline.curate.encoders.network import MEAN, STD, Network, resolve_device
 
 SIZE = 224  # pixels, as in CLEAR; only another size is part of the fingerprint
@@ -22,12 +21,10 @@ HEADS = ("fc.", "classifier.", "head.")  # layers after the features: not needed
 class Backbone(Network, Encoder):
     """A timm network without its head; images only.
 
-    model: a timm name ("resnet50"), or one with a layer inside and a pooling ("resnet50@layer=-2,pool=avg"; layers of a
-    transformer are its blocks, those of a CNN its stages; pool: avg, max or cls, the class token). weights: a
-    checkpoint file (torchvision's, MoCo's `module.encoder_q.…`, BYOL's, or any file whose names match after a common
-    prefix), a timm tag ("tv_in1k") from the hub, or a folder written by `driftline models train`. Preprocessing as in
-    CLEAR's `prepare_features.py`: shorter edge to 224 (bilinear), centre crop of 224, ImageNet's mean and standard
-    deviation; for a pre-trained folder, the size that it was trained at.
+    model: a timm name ("resnet50"). weights: a checkpoint file (torchvision's, MoCo's `module.encoder_q.…`, BYOL's, or
+    any file whose names match after a common prefix), a timm tag ("tv_in1k") from the hub, or a folder written by
+    `driftline models train`. Preprocessing as in CLEAR's `prepare_features.py`: shorter edge to 224 (bilinear), centre
+    crop of 224, ImageNet's mean and standard deviation; for a pre-trained folder, the size that it was trained at.
     """
 
     def __init__(
@@ -41,35 +38,31 @@ class Backbone(Network, Encoder):
         import timm
         from torchvision import transforms
 
-        name, layer, pool = parsed(model)
-        if name not in timm.list_models():
-            near = difflib.get_close_matches(name, timm.list_models(), 3)
-            raise BadConfig(f"There is no backbone {name!r} in timm.", f"Nearest names: {', '.join(near) or 'none'}.")
+        if model not in timm.list_models():
+            near = difflib.get_close_matches(model, timm.list_models(), 3)
+            raise BadConfig(f"There is no backbone {model!r} in timm.", f"Nearest names: {', '.join(near) or 'none'}.")
         if weights is None:
-            raise BadConfig(f"The backbone {name} has no weights.", "Expected a checkpoint file or a timm tag.")
+            raise BadConfig(f"The backbone {model} has no weights.", "Expected a checkpoint file or a timm tag.")
         device = resolve_device(device)
         size = SIZE
         if (Path(weights) / "pretrain.json").is_file():
-            size, weights = pretrained(Path(weights), name)
+            size, weights = pretrained(Path(weights), model)
         file = Path(weights) if Path(weights).is_file() else None
         if file is not None:
-            network = create(name, size, pretrained=False)
+            network = create(model, size, pretrained=False)
             load_checkpoint(network, file)
         else:
             try:
-                network = create(f"{name}.{weights}", size, pretrained=True)
+                network = create(f"{model}.{weights}", size, pretrained=True)
             except (RuntimeError, OSError, ValueError) as error:
                 raise MissingFile(
-                    f"The weights {weights} of {name} cannot be reached ({reason(error)}).",
+                    f"The weights {weights} of {model} cannot be reached ({reason(error)}).",
                     "Expected a checkpoint file, or a tag of the timm hub.",
                     "Without internet: download the checkpoint elsewhere and give its path.",
                 ) from None
         network = network.eval().to(device)
-        forward, width = network, network.num_features
-        if layer is not None:
-            forward, width, name = inside(network, name, layer, pool)
-        self.width = int(width)
-        identity = [name, weights] if file is None else [name, sha256_file(file), *([size] if size != SIZE else [])]
+        self.width = int(network.num_features)
+        identity = [model, weights] if file is None else [model, sha256_file(file), *([size] if size != SIZE else [])]
         self.fingerprint = fingerprint(identity)
         transform = transforms.Compose(
             [
@@ -79,7 +72,22 @@ class Backbone(Network, Encoder):
                 transforms.Normalize(MEAN, STD),
             ]
         )
-        super().__init__(forward, transform, device, precision, compiled)
+        super().__init__(network, transform, device, precision, compiled)
+
+
+def create(name: str, size: int, **settings: Any) -> Any:
+    """A timm network without its head, for images of `size` pixels. Raises BadConfig if it takes other ones only."""
+    import timm
+    from timm.models import get_pretrained_cfg
+
+    config = get_pretrained_cfg(name)
+    if config is not None and config.fixed_input_size and config.input_size[-1] != size:
+        settings["dynamic_img_size"] = True  # a transformer whose positions are interpolated
+    try:
+        return timm.create_model(name, num_classes=0, **settings)
+    except TypeError as error:
+        problem = f"The backbone {name} does not take images of {size} pixels ({reason(error)})."
+        raise BadConfig(problem, "Expected a network for any size.") from None
 
 
 def pretrained(folder: Path, model: str) -> tuple[int, str]:

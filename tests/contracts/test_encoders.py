@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -115,74 +114,3 @@ class TestEncoder:
     def test_is_named_in_a_run_file(self, name: str, tmp_path: Path) -> None:
         assert EncoderSpec(encoder=name, model="any").encoder == name
         assert ENCODERS.summary(name)
-
-
-class TestLayers:
-    """Layers inside a backbone, with poolings."""
-
-    @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """Random weights of the smallest CNN and transformer of timm."""
-        import timm
-        import torch
-
-        folder = tmp_path_factory.mktemp("layers")
-        torch.manual_seed(0)
-        for name in ("test_resnet", "test_vit"):
-            torch.save(timm.create_model(name, num_classes=0).state_dict(), folder / f"{name}.pt")
-        return folder
-
-    def made(self, model: str, folder: Path) -> Any:
-        return ENCODERS["backbone"](model, str(folder / f"{model.partition('@')[0]}.pt"), "cpu", "float32", False)
-
-    @pytest.mark.parametrize(
-        ("model", "path", "width"),
-        [
-            ("test_resnet@layer=-2", "layer3", 192),
-            ("test_resnet@pool=max,layer=1", "layer1", 32),
-            ("test_vit@layer=2,pool=cls", "blocks.2", 64),
-            ("test_vit@layer=-3,pool=avg", "blocks.3", 64),
-        ],
-    )
-    def test_a_layers_vector_is_what_a_hook_on_it_sees(self, model: str, path: str, width: int, folder: Path) -> None:
-        import timm
-        import torch
-
-        encoder, name = self.made(model, folder), model.partition("@")[0]
-        size = {"dynamic_img_size": True} if name == "test_vit" else {}
-        twin = timm.create_model(name, num_classes=0, **size).eval()
-        twin.load_state_dict(torch.load(folder / f"{name}.pt", weights_only=True))
-        seen: list[Any] = []
-        twin.get_submodule(path).register_forward_hook(lambda *given: seen.append(given[2]))
-        pixels = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(1))
-        with torch.no_grad():
-            twin(pixels)
-            if name == "test_vit":
-                tokens = twin.norm(seen[0])
-                wanted = tokens[:, 0] if "cls" in model else tokens[:, 1:].mean(1)
-            else:
-                wanted = seen[0].amax((2, 3)) if "max" in model else seen[0].mean((2, 3))
-        assert encoder.width == width
-        assert np.allclose(encoder.images(pixels), torch.nn.functional.normalize(wanted).numpy(), atol=1e-5)
-
-    def test_a_layer_is_part_of_the_fingerprint_however_it_is_written(self, folder: Path) -> None:
-        models = ["test_resnet", "test_resnet@layer=-1", "test_resnet@layer=3", "test_resnet@layer=3,pool=max"]
-        assert len({self.made(model, folder).fingerprint for model in models}) == 4
-        again = self.made("test_resnet@pool=avg,layer=-2", folder)
-        assert again.fingerprint == self.made("test_resnet@layer=3", folder).fingerprint
-
-    @pytest.mark.parametrize(
-        ("model", "message"),
-        [
-            ("test_resnet@layer=9", "The layer is 9; test_resnet has 5.*Expected 0 … 4"),
-            ("test_resnet@layer=-6", "The layer is -6"),
-            ("test_resnet@pool=cls", "test_resnet has no class token.*avg or max"),
-            ("test_resnet@pool=mean", "The backbone is 'test_resnet@pool=mean'.*as in resnet50@layer=-2"),
-            ("test_resnet@layer=two", "as in resnet50@layer=-2"),
-            ("test_resnet@depth=2", "as in resnet50@layer=-2"),
-            ("test_resnet@layer=1,layer=2", "as in resnet50@layer=-2"),
-        ],
-    )
-    def test_layers_and_poolings_that_do_not_exist_are_refused(self, model: str, message: str, folder: Path) -> None:
-        with pytest.raises(BadConfig, match=message):
-            self.made(model, folder)

@@ -442,6 +442,14 @@ class TestBackbone:
         expected = expected.numpy() / np.linalg.norm(expected.numpy(), axis=1, keepdims=True)
         assert np.allclose(encoder.images(batch), expected, atol=1e-5)
 
+    def test_a_transformer_for_another_size_has_its_positions_interpolated(self, tmp_path: Path) -> None:
+        import timm
+        import torch
+
+        torch.save(timm.create_model("test_vit", num_classes=0).state_dict(), tmp_path / "w.pt")  # for 160 pixels
+        encoder = Backbone("test_vit", str(tmp_path / "w.pt"), "cpu")
+        assert encoder.images(torch.zeros(2, 3, 224, 224)).shape == (2, encoder.width)
+
     def test_a_checkpoint_of_another_network_is_refused(self, network: Any, tmp_path: Path) -> None:
         import torch
 

@@ -31,7 +31,6 @@ from driftline.curate.encoders.seen import (
         (("clip", "ViT-B-16", "datacomp_xl_s13b_b90k"), "2023-04"),
         (("clip", "ViT-B-16-SigLIP", "webli"), UNKNOWN),
         (("backbone", "resnet50", "tv_in1k"), "2012"),
-        (("backbone", "resnet50@layer=-2,pool=max", "tv_in1k"), "2012"),
         (("backbone", "vit_base_patch16_224", "augreg_in21k_ft_in1k"), "2012"),
         (("backbone", "resnet50", "fb_swsl_ig1b_ft_in1k"), UNKNOWN),  # pictures of Instagram, too
         (("backbone", "vit_small_patch14_dinov2", "lvd142m"), "2023-04"),
