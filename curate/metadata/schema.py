@@ -17,7 +17,7 @@ Every source yields these columns; every stage reads them. Missing is null, neve
 | media | string | "photo" or "video" |
 | longitude, latitude | float64 | degrees |
 | label, caption | string | a label or caption that the source already knows (museum catalogues) |
-| extra | string | a JSON object of what else the source knows (YFCC100M: autotags, exif, places, …) |
+| extra | string | a JSON object of what else the source knows (folder: where the date is from) |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What single sources do beyond the common contract: dates of a folder, images inside tables, side files."""
+"""What single sources do beyond the common contract: dates of a folder, images inside tables."""
 
 from __future__ import annotations
 
@@ -19,17 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from pydantic import ValidationError
-from support.helpers import yfcc_line
 
-from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.errors import BadInput
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.fetch.run import FetchSettings, fetch
-from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.curate.sources.huggingface import HuggingFace
 from driftline.curate.sources.parquet import Parquet
-from driftline.curate.sources.yfcc import Yfcc
 
 
 def jpeg(path: Path, date: str | None = None) -> Path:
@@ -258,44 +255,6 @@ class TestHuggingFace:
         assert table["label"].to_pylist() == ["cat", "dog", "cat", "dog"]
         assert table["uploaded"].to_pylist() == [1_299_974_400] * 4
         assert sorted(stored(source, tmp_path / "out").values()) == sorted(image_bytes(i) for i in range(4))
-
-
-WITH_SIDES = [{"autotags": "dog:0.9", "lines": str(i - 1)} if i % 2 else {"lines": str(i - 1)} for i in range(1, 10)]
-
-
-class TestSideFiles:
-    def write(self, folder: Path, ids: list[int]) -> Path:
-        """A data set of 9 photos, and side files of `ids`."""
-        (folder / "dataset").write_text("".join(yfcc_line(i) + "\n" for i in range(1, 10)))
-        (folder / "autotags").write_text("".join(f"{i}\t{'dog:0.9' if i % 2 else ''}\n" for i in ids))
-        (folder / "lines").write_text("".join(f"{n}\t{i}\n" for n, i in enumerate(ids)))
-        return folder
-
-    def read(self, folder: Path, skip: int = 0) -> list[Any]:
-        side = {"autotags": folder / "autotags", "lines": folder / "lines"}
-        source = Yfcc(path=folder / "dataset", side=side)
-        table = pa.Table.from_batches(source.batches(2, skip, Workplace(folder, folder / "work")))
-        return [json.loads(text) if text else None for text in table["extra"].to_pylist()]
-
-    def test_line_by_line_without_any_work_files(self, tmp_path: Path) -> None:
-        assert self.read(self.write(tmp_path, list(range(1, 10)))) == WITH_SIDES
-        assert not (tmp_path / "work").exists()
-
-    def test_a_restart_in_the_middle_stays_in_step(self, tmp_path: Path) -> None:
-        assert self.read(self.write(tmp_path, list(range(1, 10))), skip=4) == WITH_SIDES[4:]
-        assert not (tmp_path / "work").exists()
-
-    def test_by_id_where_the_order_is_another(self, tmp_path: Path) -> None:
-        found = self.read(self.write(tmp_path, [100, 7, 3, 9, 1]))
-        have = {7: "1", 3: "2", 9: "3", 1: "4"}
-        assert found == [{"autotags": "dog:0.9", "lines": have[i]} if i in have else None for i in range(1, 10)]
-
-    def test_a_missing_or_unknown_one_is_named(self, tmp_path: Path) -> None:
-        self.write(tmp_path, [1])
-        with pytest.raises(MissingFile, match="nowhere"):
-            list(Yfcc(path=tmp_path / "dataset", side={"exif": tmp_path / "nowhere"}).batches())
-        with pytest.raises(ValidationError, match="captions"):
-            Yfcc(path=tmp_path / "dataset", side={"captions": tmp_path / "x"})
 
 
 @pytest.mark.shared(twin="tests/curate/test_sources_more.py::test_exif_comes_before_a_date_in_the_path")

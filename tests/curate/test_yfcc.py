@@ -15,7 +15,6 @@ from unittest import mock
 from urllib.parse import unquote_plus
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -270,17 +269,6 @@ def test_a_parquet_subset_gives_the_records_of_the_lines(tmp_path: Path) -> None
     table = table.set_column(0, "photoid", table["photoid"].cast(pa.int64())).append_column("key", table["secret"])
     pq.write_table(table, tmp_path / "subset-0.parquet")
     assert read(tmp_path / "subset-0.parquet").equals(read(tmp_path / "dataset.tsv"))
-
-
-def test_a_damaged_part_may_be_left_where_it_ends(tmp_path: Path) -> None:
-    for part in range(2):
-        data = bz2.compress(b"".join(made_rows(4000, seed=part)), 1)
-        (tmp_path / f"yfcc100m_dataset-{part}.bz2").write_bytes(data[: len(data) // 2] if part == 0 else data)
-    table = pa.Table.from_batches(Yfcc(path=tmp_path, damaged="keep").batches())
-    assert table["row"].to_pylist() == list(range(len(table)))
-    (reject,) = table.filter(pc.is_valid(table["fault"])).to_pylist()
-    assert reject["fault"] == "damaged_from_here"
-    assert len(table) == reject["row"] + 1 + 4000
 
 
 @pytest.mark.shared(twin="tests/curate/test_yfcc.py::test_any_bytes_give_the_records_that_plain_python_gives")

@@ -162,15 +162,15 @@ def yfcc_sqlite(folder: Path) -> None:
     base.close()
 
 
-def yfcc(folder: Path, name: str, **more: Any) -> None:
+def yfcc(folder: Path, name: str) -> None:
     from driftline.curate.sources.yfcc import Yfcc
 
-    drained(Yfcc(source="yfcc", path=name, **more), folder)
+    drained(Yfcc(source="yfcc", path=name), folder)
 
 
-@reader(files({"dataset.tsv": yfcc_lines(), "tags.tsv": "".join(f"{10 + i}\towl:0.{i}\n" for i in range(6))}))
+@reader(files({"dataset.tsv": yfcc_lines()}))
 def yfcc_rows(folder: Path) -> None:
-    yfcc(folder, "dataset.tsv", side={"autotags": "tags.tsv"})
+    yfcc(folder, "dataset.tsv")
 
 
 @reader(lambda folder: files({"dataset.bz2": __import__("bz2").compress(yfcc_lines())})(folder))

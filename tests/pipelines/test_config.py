@@ -164,7 +164,8 @@ def test_init_writes_the_keys_of_the_chosen_source_only(tmp_path: Path) -> None:
 
 
 def test_another_source_by_set_leaves_the_keys_of_the_files_own(tmp_path: Path) -> None:
-    path = given(tmp_path, GOOD.replace("  path: data.tsv", "  path: data.tsv\n  damaged: keep"))
+    own = "  source: delimited\n  path: data.tsv\n  columns: {path: file, uploaded: year}"
+    path = given(tmp_path, GOOD.replace("  source: yfcc\n  path: data.tsv", own))
     config = load(path, ["collection.source=folder", "collection.label=parent"])
     assert config.collection == Folder(source="folder", path="data.tsv", label="parent")
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.settings import PathText, Stages
 from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SideName = Literal["autotags", "exif", "hash", "lines", "places"]
 
 WHERE_TO_GET = (
     "Check collection.path. Without keys, the whole table (SQLite, 66 GB) is at https://multimedia-commons.s3-us-west-2."
@@ -30,20 +25,7 @@ class Yfcc(FileSource):
     from 0. [Thomee et al. 2016; the SQLite form has the 23 columns under the names of `columns.NAMES`]
     """
 
-    damaged: Literal["stop", "keep"] = "stop"
-    """a file is cut off or fails its checksum: stop with an error, or keep the records before and go on"""
-    side: Annotated[dict[SideName, PathText], Stages(("publish",))] = Field(default_factory=dict)
-    """side files to join by id into the column extra, e.g. {autotags: yfcc100m_autotags.bz2}"""
-
-    def identity(self, stage: str) -> dict[str, Any]:
-        """The fingerprint of ingest has the names of side files only: their content enters it, too."""
-        return super().identity(stage) | ({"side": sorted(self.side)} if stage == "ingest" else {})
-
     def inputs(self, at: Workplace = HERE) -> list[Path]:
-        """The files, in the order in which they are read, and the side files."""
-        return [*self.files(at), *(path for name in self.side.values() if (path := at.path(name)).is_file())]
-
-    def files(self, at: Workplace) -> list[Path]:
         """The files, in the order in which they are read."""
         path = at.path(self.path)
         if path.is_dir():
@@ -62,30 +44,18 @@ class Yfcc(FileSource):
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield records in file order; a line that is not a YFCC record keeps its place and carries a fault."""
         from driftline.curate.metadata.schema import rebatch  # pyarrow, which settings and files do not need
-        from driftline.curate.sources.yfcc import reading
 
-        records = self._read(at, skip)
-        if self.side:
-            sides = [(name, at.path(path)) for name, path in sorted(self.side.items())]
-            records = reading.joined(records, sides, at, skip)
-        yield from rebatch(records, rows)
+        yield from rebatch(self._read(at, skip), rows)
 
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
         from driftline.curate.sources.yfcc import reading
 
         row = 0
-        for path in self.files(at):
+        for path in self.inputs(at):
             begin = row
-            try:
-                for start, batch in reading.batches_of(path, row, skip, at.threads):
-                    row = start + (len(batch) if batch is not None else 0)
-                    if batch is not None and row > skip:
-                        yield batch.slice(max(0, skip - start))
-            except BadInput as error:
-                if self.damaged == "stop" or row == begin:
-                    raise
-                if row >= skip:
-                    yield reading.damaged(row, str(error))
-                row += 1
+            for start, batch in reading.batches_of(path, row, skip, at.threads):
+                row = start + (len(batch) if batch is not None else 0)
+                if batch is not None and row > skip:
+                    yield batch.slice(max(0, skip - start))
             if row == begin:
                 raise BadInput(f"The file {path} is empty.", "Expected YFCC100M records.", "Download it again.")

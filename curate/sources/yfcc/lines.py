@@ -66,8 +66,7 @@ def blocks(path: Path, threads: int) -> Iterator[bytes]:
         raise BadInput(
             f"{path} is damaged or cut off after line {lines:,} ({damage}).",
             "Expected a whole file.",
-            f"Its first {lines:,} lines can be read; download the file again to get the rest, or set "
-            "collection.damaged: keep to continue with these lines.",
+            f"Its first {lines:,} lines can be read; download the file again to get the rest.",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,31 +15,12 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadInput, reason
 from driftline.curate.core.outside.tables import BoundedParquet
-from driftline.curate.metadata.schema import SOURCE
-from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.yfcc import lines
 from driftline.curate.sources.yfcc.columns import NAMES, USED, records
-from driftline.curate.sources.yfcc.side import Side, extra
 
 SQLITE = b"SQLite format 3\0"
 TABLE_NAME = "yfcc100m_dataset"
 FETCHED = 8192  # records of a database that are read at a time
-
-
-def joined(
-    batches: Iterator[pa.RecordBatch], places: Sequence[tuple[str, Path]], at: Workplace, skip: int
-) -> Iterator[pa.RecordBatch]:
-    """Records with what side files say of them. places: name and file of each."""
-    sides = [Side(name, path, at.work, at.threads) for name, path in places]
-    for batch in batches:
-        column = extra(batch["id"], sides, skip)
-        skip = 0
-        yield batch.set_column(SOURCE.get_field_index("extra"), SOURCE.field("extra"), column)
-
-
-def damaged(row: int, why: str) -> pa.RecordBatch:
-    """In place of the records from here on."""
-    return pa.RecordBatch.from_pylist([{"row": row, "fault": "damaged_from_here", "raw": why}], schema=SOURCE)
 
 
 def batches_of(path: Path, row: int, skip: int, threads: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
@@ -113,7 +94,7 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
         raise BadInput(
             f"{path} is damaged after record {done - row:,} ({reason(error)}).",
             "Expected a whole SQLite file.",
-            "Download it again (its published MD5 is in docs/explanation/costs.md), or set collection.damaged: keep.",
+            "Download it again (its published MD5 is in docs/explanation/costs.md).",
         ) from None
     finally:
         base.close()
