@@ -71,7 +71,6 @@ def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Pat
     assert len(release.buckets) == 6
     assert "Pictures: U.S. Department of Agriculture" in (release.path / "README.md").read_text()
     splits = release.facts["represented"]
-    assert abs(np.mean([pair["jaccard"] - pair["by_chance"] for pair in splits["overlap"]])) < 0.05
     assert all(abs(split["share"] - splits["asked"]) < 0.02 for split in splits["splits"].values())
 
 

@@ -245,8 +245,7 @@ def describe_splits(
         missed: cells that are off by more than one sample, 2 %, and their largest group that can move
         untested: values of each stratum without a test
         group_sizes: of each side, of groups that can move: number, mean, median
-    overlap: of each pair of splits, shared tests among all tests of both (Jaccard; 1: they are the same draw), and what
-        two independent draws with as many tests in each cell share at least (the mean over the splits)
+    overlap: of each pair of splits, shared tests among all tests of both (Jaccard; 1: they are the same draw)
     """
     names, number = np.unique(group, return_inverse=True)
     number = number.astype(np.int64)
@@ -292,35 +291,15 @@ def describe_splits(
                 which: _sizes(size[~large & (tested == (which == "test"))]) for which in ("train", "test")
             },
         }  # fmt: skip
-    of_each = [np.bincount(counted.cell, side & ~large[number], minlength=n_cells) for side in sides.values()]
-    by_chance = _least_overlap(counted.counts[~large], np.mean(of_each, 0)) if of_each else 0.0
     for i, (a, one) in enumerate(sides.items()):
         for b, other in list(sides.items())[:i]:
-            jaccard = _ratio((one & other).sum(), (one | other).sum())
-            out["overlap"].append({"splits": [b, a], "jaccard": jaccard, "by_chance": by_chance})
+            either = (one | other).sum()
+            jaccard = float((one & other).sum() / either) if either else 0.0
+            out["overlap"].append({"splits": [b, a], "jaccard": jaccard})
     return out
-
-
-def _least_overlap(counts: Any, tests: npt.NDArray[np.float64]) -> float:
-    """Jaccard that the mean over independent draws of groups is at least.
-
-    counts: (G, cells) sparse, samples of each group that can move. tests: (cells,) expected in each cell. Groups that
-    are drawn with probabilities π share Σ size · π² samples; where `counts`ᵀ π = tests, that is least for the shortest
-    solution in √size · π. The mean of Jaccard is no less than Jaccard of the mean, since all draws have as many tests.
-    """
-    from scipy import sparse
-    from scipy.sparse.linalg import lsqr
-
-    roots = sparse.diags(total(counts, 1) ** -0.5)
-    shared = float((lsqr((roots @ counts).T, tests, atol=1e-9, btol=1e-9)[0] ** 2).sum()) if counts.nnz else 0.0
-    return _ratio(shared, 2 * float(tests.sum()) - shared)
 
 
 def _sizes(size: Numbers) -> dict[str, float]:
     if not len(size):
         return {"groups": 0, "mean": 0.0, "median": 0.0}
     return {"groups": len(size), "mean": float(size.mean()), "median": float(np.median(size))}
-
-
-def _ratio(a: float, b: float) -> float:
-    return float(a / b) if b else 0.0

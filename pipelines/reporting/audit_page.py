@@ -195,11 +195,8 @@ def _of_splits(findings: Mapping[str, Any]) -> list[str]:
         "be tested"
     ]
     if findings["overlap"]:
-        shared, chance = (fmean(pair[key] for pair in findings["overlap"]) for key in ("jaccard", "by_chance"))
-        sentences.append(
-            f"overlap: two splits share {shared:.1%} of their tests; independent draws with as many tests in each cell "
-            f"share at least {chance:.1%}"
-        )
+        shared = fmean(pair["jaccard"] for pair in findings["overlap"])
+        sentences.append(f"overlap: two splits share {shared:.1%} of their tests")
     untested = {name: split["untested"]["class"] for name, split in splits.items() if split["untested"]["class"]}
     sentences += [f"{name} has no test of {', '.join(map(str, classes))}" for name, classes in untested.items()]
     return sentences

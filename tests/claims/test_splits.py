@@ -1,4 +1,4 @@
-"""Splits that represent: overlap, share, sizes of groups and spread are those of independent draws.
+"""Splits that represent: share, sizes of groups and spread are those of independent draws.
 
 Twenty collections, from photos of one uploader each to Zipf-sized uploaders and one who has half of all. All seeds were
 chosen before the results were seen; bounds of means over draws are five standard errors or more.
@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import mannwhitneyu
-from support.worlds import heavy_groups
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.group_split import count_groups, describe_splits, draw_sides, too_large
@@ -56,19 +55,8 @@ def drawn(kind: str, seed: int, splits: int = SPLITS) -> list[npt.NDArray[np.boo
     return [draw_sides((bucket, label), group, SHARE, rng_for(seed, "split", k)) for k in range(splits)]
 
 
-def described(kind: str, seed: int) -> dict:  # type: ignore[type-arg]
-    bucket, label, group = collection(kind, seed)
-    sides = {f"split_{k}": side for k, side in enumerate(drawn(kind, seed))}
-    return describe_splits({"bucket": bucket, "class": label}, group, sides, SHARE)
-
-
 @pytest.mark.parametrize(("kind", "seed"), COLLECTIONS)
 class TestEveryCollection:
-    def test_two_splits_overlap_as_chance_says(self, kind: str, seed: int) -> None:
-        pairs = described(kind, seed)["overlap"]
-        assert len(pairs) == SPLITS * (SPLITS - 1) / 2
-        assert abs(np.mean([p["jaccard"] - p["by_chance"] for p in pairs])) <= 0.05
-
     def test_the_share_is_within_two_percent_of_what_groups_allow(self, kind: str, seed: int) -> None:
         """Of the whole, each bucket and each class. Groups allow: share of all, at most .7 of what can move; and what
         the largest group that can move has there is no fault of the draw."""
@@ -93,41 +81,6 @@ class TestEveryCollection:
             tested, trained = set(group[side].tolist()), set(group[~side].tolist())
             assert not tested & trained
             assert not tested & set(np.flatnonzero(large).tolist())
-
-
-def test_where_one_uploader_has_a_third_two_splits_overlap_as_little_as_their_cells_allow() -> None:
-    """Uploaders of Zipf sizes: of ten draws, the large ones decide (± .04 from world to world). Over 15 worlds the
-    overlap is no less than the bound, and at most .05 more."""
-    more = []
-    for seed in range(15):
-        photos = heavy_groups(seed=seed)
-        strata = {"bucket": photos.bucket, "class": photos.label}
-        sides = {
-            str(k): draw_sides(list(strata.values()), photos.group, SHARE, rng_for(seed, "split", k)) for k in range(10)
-        }
-        facts = describe_splits(strata, photos.group, sides, SHARE)
-        assert facts["too_large"]["groups"] == 2
-        more.append(np.mean([pair["jaccard"] - pair["by_chance"] for pair in facts["overlap"]]))
-    assert 0 <= np.mean(more) <= 0.05
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_no_independent_draws_with_as_many_tests_in_each_cell_share_less(seed: int) -> None:
-    """Every way to test three of ten samples in one cell and five of ten in another, where an uploader of six more
-    always trains: by whole groups, however often each way is drawn."""
-    cell = np.repeat([0, 1], [10, 16])
-    group = np.array([0, 0, 1, 2, 3, 3, 4, 5, 6, 6, 0, 1, 1, 2, 7, 7, 4, 8, 9, 9, *[10] * 6])
-    ways = (np.arange(2**10)[:, None] >> np.arange(11)) & 1 == 1
-    ways = [side for side in ways[:, group] if np.bincount(cell, side).tolist() == [3, 5]]
-    assert len(ways) > 10
-    facts = describe_splits({"cell": cell}, group, {str(k): side for k, side in enumerate(ways)}, SHARE)
-    assert facts["too_large"]["groups"] == 1
-    least = facts["overlap"][0]["by_chance"]
-    shared = np.array([[(a & b).sum() / (a | b).sum() for a in ways] for b in ways])
-    often = rng_for(seed, "often").dirichlet(np.full(len(ways), 0.3), 200)
-    assert ((often @ shared) * often).sum(1).min() >= least
-    single = 3**2 / 10 + 5**2 / 10
-    assert least > single / (16 - single) + 0.01, "groups in both cells cannot follow the share of each"
 
 
 def test_sizes_of_groups_do_not_differ_between_the_sides() -> None:

@@ -9,7 +9,6 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,10 +17,8 @@ from PIL import ExifTags, Image
 
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import UnknownName
-from driftline.curate.core.group_split import describe_splits, draw_sides
 from driftline.curate.core.registry import Entry
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.changes import kinds_of
 from driftline.curate.release import Release
 from driftline.pipelines.config.loader import load
@@ -248,13 +245,3 @@ def test_the_report_opens_and_shows_what_it_should(journey: Path) -> None:
 def test_counts_that_do_not_balance_cannot_be_made() -> None:
     with pytest.raises(AssertionError, match="1 records are missing"):
         Counts(3, 1, {"video": 1})
-
-
-def test_the_demos_splits_are_independent_draws(journey: Path) -> None:
-    """Its largest group is most of a small release: over 40 draws, since ten pairs of five vary by more."""
-    table = Release.open(journey).table
-    columns = [np.array(table[name].to_pylist()) for name in ("bucket", "class", "group")]
-    sides = {str(k): draw_sides(columns[:2], columns[2], 0.3, rng_for(0, "split", k)) for k in range(40)}
-    facts = describe_splits(dict(zip(("bucket", "class"), columns, strict=False)), columns[2], sides, 0.3)
-    assert facts["too_large"]["groups"] == 1
-    assert abs(np.mean([pair["jaccard"] - pair["by_chance"] for pair in facts["overlap"]])) < 0.05
