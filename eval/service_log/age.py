@@ -21,8 +21,6 @@ from driftline.eval.service_log.parts import Confidence, Part, confidence_of, pa
 from driftline.eval.service_log.periods import DAY, Periods, periods_of
 from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log, read_log
 from driftline.eval.service_log.trend import Break, Decay, Line, break_of, decay, line
-from driftline.eval.service_log.unlabelled.audit import Audit, audit_of
-from driftline.eval.service_log.unlabelled.estimates import Estimates, estimates
 from driftline.eval.service_log.versions import Version, read_versions
 
 UNITS = ("year", "month", "week", "day")
@@ -49,11 +47,9 @@ class Aged:
     split_because: str
     ahead: list[Ahead]
     advice: Advice
-    estimates: Estimates
     classes: list[Part]
     groups: list[Part]
     confidence: list[Confidence]
-    audit: Audit
     lost: Lost | None
     counts: dict[str, int]
     notes: tuple[str, ...]
@@ -130,15 +126,13 @@ def aged(
     change = break_of(cells, fit, rng)
     ahead = forecast(cells, fit, change, len(cut))
     causes, because = split(cells)
-    rows = rows_of_cells(cells)
     since_first = tuple(name for name in log.versions if stated.get(name, Version(name)).trained_to is None)
     return Aged(
         cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), since_first,
         cells, fit, decay(cells, fit, rng), change, causes, because, ahead,
         advice(cells, fit, ahead, cost_error, cost_retrain, cut.unit),
-        estimates(log, cells, rows, sources, columns or {}, seed),
         parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),
-        confidence_of(log, cells), audit_of(log, cells, rows), lost_of(log, cells, rows, sources, columns or {}),
+        confidence_of(log, cells), lost_of(log, cells, rows_of_cells(cells), sources, columns or {}),
         _counts(log, cells),
         tuple(_notes(log, stated, cells, since_first)), log,
     )  # fmt: skip

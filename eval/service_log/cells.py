@@ -88,9 +88,6 @@ def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
     labelled, size = log.label != NONE, len(there)
     version, period = there // parts, there % parts
     pending = _pending(log, number, len(periods), period, now)
-    asked = np.bincount(of[labelled & log.audit], minlength=size) >= LEAST
-    labelled &= ~(pending & asked)[of] | log.audit  # random labels speak for a period before the others have come
-    pending &= ~asked
     hit = labelled & (log.label == log.prediction)
     rows, n, right = (np.bincount(of[chosen], minlength=size) for chosen in (slice(None), labelled, hit))
     accuracy, effective, selective = _accuracy(log, of, labelled, hit, rows, n, right)
@@ -213,7 +210,7 @@ def _clusters(
 def _pending(log: Log, number: npt.NDArray[np.int32], periods: int, period: Ints, now: int) -> Bools:
     """(K,) whether a good part of the labels of a period is still to come, by how late the labels of earlier
     predictions were (Kaplan–Meier); without times of labels, whether the last periods have far fewer labels."""
-    timed = (log.label_time != UNTIMED) & (log.label_time != LATER) & ~log.audit
+    timed = (log.label_time != UNTIMED) & (log.label_time != LATER)
     if timed.any():
         span = max(1, now - int(log.time.min()) + 1)
         scale = BINS / span

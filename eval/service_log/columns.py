@@ -13,8 +13,8 @@ from driftline.curate.core.outside.documents import check_encoding
 if TYPE_CHECKING:  # half a second each
     import duckdb
 
-ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group", "served", "audit")
-NAMED = (*ROLES, "path", "scores", "classes")
+ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group")
+NAMED = (*ROLES, "path")
 NEEDED = ("time", "id", "version", "prediction")
 BATCH = 1 << 18  # rows that are read at once
 MEMORY = "400MB"  # of DuckDB
@@ -129,11 +129,6 @@ def number(column: str) -> str:
     c = quoted(column)
     comma = f"try_cast(replace({c}::VARCHAR, ',', '.') AS DOUBLE)"
     return f"coalesce(try_cast({c} AS DOUBLE), {comma}, 'nan'::DOUBLE)"
-
-
-def truth(column: str, otherwise: bool) -> str:
-    """SQL of a cell as 1 for true, 0 for false, or otherwise."""
-    return f"coalesce(try_cast({quoted(column)} AS BOOLEAN), {otherwise})::TINYINT"
 
 
 def seconds(column: str, kind: str) -> tuple[str, str]:

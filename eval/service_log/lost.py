@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from driftline.eval.service_log.cells import Cells, Ints
+from driftline.eval.service_log.columns import kinds_of, opened, plain, text
 from driftline.eval.service_log.reading import NONE, Log
-from driftline.eval.service_log.unlabelled.asking import rows_of
 
 SHOWN = 12
 
@@ -47,7 +47,7 @@ def lost_of(
         wrong = (log.prediction[old] != log.label[old]) & (log.prediction[fresh] == log.label[fresh])
         score = np.zeros(len(old)) if log.score is None else np.nan_to_num(log.score[old])
         first = np.flatnonzero(wrong)[np.argsort(-score[wrong], kind="stable")][:SHOWN]
-        texts = rows_of(sources, columns, ids[first])
+        texts = _texts(sources, columns, ids[first])
         examples = [
             {"id": texts[int(ids[k])]["id"], "label": log.classes[log.label[old[k]]],
              "answer": log.classes[log.prediction[old[k]]],
@@ -56,3 +56,22 @@ def lost_of(
         ]  # fmt: skip
         return Lost(int(cells.version[places[0]]), int(cells.version[places[-1]]), len(ids), int(wrong.sum()), examples)
     return None
+
+
+def _texts(sources: Sequence[Any], columns: Mapping[str, str], ids: Any) -> dict[int, dict[str, Any]]:
+    """Hash of an id → the id, and its path if the log has one, of its last row."""
+    import pyarrow as pa
+
+    rows: dict[int, dict[str, Any]] = {}
+    for source in sources:
+        with opened(source, str(source)) as (relation, connection):
+            kinds = kinds_of(relation)
+            id_, path = (columns.get(role, role) for role in ("id", "path"))
+            wanted = pa.table({"wanted": ids})
+            connection.register("wanted_ids", wanted)
+            key = plain(id_, kinds[id_])
+            chosen = [f"hash({key}) AS key", f"{key} AS id"]
+            chosen += [f"{text(path, kinds[path])} AS path"] if path in kinds else []
+            found = relation.project(", ".join(chosen)).filter("key IN (SELECT wanted FROM wanted_ids)")
+            rows |= {row.pop("key"): row for row in found.to_arrow_table().to_pylist()}
+    return rows

@@ -25,7 +25,6 @@ from driftline.eval.service_log.columns import (
     quoted,
     seconds,
     text,
-    truth,
 )
 from driftline.eval.service_log.foreign import refuse_other_names, refuse_unreadable
 from driftline.eval.service_log.store import Columns, Store
@@ -39,9 +38,8 @@ LATER = np.iinfo(np.int64).max  # a time that has not come
 UNTIMED = np.iinfo(np.int64).min  # a label that is there, without a time
 NONE = -1  # a text that is not there
 FORMS = ("without a zone", "with a zone", "as a number")
-LABEL_ROLES = ("id", "label", "label_time", "audit")
+LABEL_ROLES = ("id", "label", "label_time")
 TIMES = ("time", "label_time")
-TRUTHS = {"served": True, "audit": False}  # role → where nothing is stated
 CLASS_OF = {"prediction": "class", "label": "class"}
 EMPTY = np.zeros(0, np.int64)
 YEAR = 365 * 86_400
@@ -94,10 +92,6 @@ class Log:
     """(N,) confidence of the answer, 0 … 1; NaN: not stated. None: no column"""
     group: npt.NDArray[np.int32] | None
     """(N,) number of the group, -1: none. None: no column"""
-    served: npt.NDArray[np.bool_]
-    """(N,) False: shadow or canary traffic"""
-    audit: npt.NDArray[np.bool_]
-    """(N,) whether the label was asked for at random: it speaks for its period before the other labels have come"""
     versions: list[str]
     classes: list[str]
     groups: list[str]
@@ -111,7 +105,7 @@ class Log:
         """Keep some entries (N,), and count the others."""
         if gone := int(len(chosen) - np.count_nonzero(chosen)):
             self.counts[reason] += gone
-            for name in ("time", "id", *TEXTS, "label_time", "score", "served", "audit"):
+            for name in ("time", "id", *TEXTS, "label_time", "score"):
                 if (values := getattr(self, name)) is not None:
                     setattr(self, name, values[chosen])
 
@@ -180,10 +174,6 @@ def _predictions(
         joined["label"] = np.full(rows, NONE, np.int32)
     if joined["label_time"] is None:
         joined["label_time"] = np.full(rows, UNTIMED, np.int64)
-    if joined["served"] is None:
-        joined["served"] = np.ones(rows, bool)
-    if joined["audit"] is None:
-        joined["audit"] = np.zeros(rows, bool)
     return Log(**joined, versions=[], classes=[], groups=[], counts=Counter())
 
 
@@ -241,7 +231,7 @@ def _selected(of: Mapping[str, str], kinds: Mapping[str, str]) -> Iterator[str]:
         elif role in TEXTS:
             yield f"{(plain if CLASS_OF.get(role) else text)(column, kind)} AS {quoted(role)}"
         else:
-            yield f"{number(column) if role == 'score' else truth(column, TRUTHS[role])} AS {role}"
+            yield f"{number(column)} AS {role}"
 
 
 def _values(batch: pa.RecordBatch, role: str, names: Mapping[str, Names], what: str) -> Any:
@@ -252,7 +242,7 @@ def _values(batch: pa.RecordBatch, role: str, names: Mapping[str, Names], what: 
     if role in TIMES:
         return column, np.from_dlpack(batch[f"{role}_form"]).copy()
     if role != "score":
-        return column.astype(bool) if role in TRUTHS else column
+        return column
     score = column.astype(np.float32)
     with np.errstate(invalid="ignore"):
         wrong = (score < 0) | (score > 1)
@@ -346,15 +336,13 @@ def _join(
     one_form(forms, "the labels")
     ids, label = (np.concatenate([table[role] for table in tables]) for role in ("id", "label"))
     came = np.concatenate([table.get("label_time", np.full(len(table["id"]), UNTIMED)) for table in tables])
-    audit = np.concatenate([table.get("audit", np.zeros(len(table["id"]), bool)) for table in tables])
     stated = np.flatnonzero((ids != 0) & (label != NONE))
     # Of several labels of an id the latest is last; of equal ones, the last row.
     order = stated[np.lexsort((came[stated], ids[stated]))]
-    ids, label, came, audit = ids[order], label[order], came[order], audit[order]
+    ids, label, came = ids[order], label[order], came[order]
     place = np.searchsorted(ids, log.id, side="right") - 1
     there = (place >= 0) & (ids[place] == log.id) if len(ids) else np.zeros(len(log), bool)
     log.label[there], log.label_time[there] = label[place[there]], came[place[there]]
-    log.audit[there] = audit[place[there]]
     here = np.unique(ids)
     log.counts["unknown_ids"] = int(len(here) - np.isin(here, log.id).sum())
     if len(here) and log.counts["unknown_ids"] == len(here):

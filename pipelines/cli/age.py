@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 from markupsafe import Markup
 
 from driftline.curate.core.atomic_io import write_text
-from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.common import Json, command, next_step, option, show
+from driftline.pipelines.cli.common import Json, command, option, show
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import columns_of
-
-if TYPE_CHECKING:
-    from driftline.eval.service_log.age import Aged
 
 age_app = typer.Typer()
 CROSSED = 4  # exit code
@@ -41,9 +37,6 @@ Alarm = Annotated[
 ]
 Metrics = Annotated[
     Path | None, option("--metrics", "FILE", "Numbers for Prometheus' text file collector, ends with .prom.")
-]
-Ask = Annotated[
-    int | None, option("--ask", "N", "Draw N predictions of the last period to label, into PAGE's folder.", min=1)
 ]
 Runs = Annotated[Path | None, option("--runs", "DIR", "Write each version as a run, which compare and report read.")]
 Figures = Annotated[
@@ -77,7 +70,6 @@ def age(
     ] = None,
     alarm: Alarm = None,
     metrics: Metrics = None,
-    ask: Ask = None,
     runs: Runs = None,
     figures: Figures = None,
     title: Annotated[str, option("--title", None, "Title of the page.")] = "",
@@ -86,8 +78,8 @@ def age(
 ) -> None:
     """Say how fast a model in service ages, from its log.
 
-    One row a prediction: time, id, version, prediction; score, label, label_time, group and served (false: shadow) if
-    there are. Of rows with one id and version the last counts. Labels may be late or missing for most.
+    One row a prediction: time, id, version, prediction; score, label, label_time and group if there are. Of rows with
+    one id and version the last counts. Labels may be late or missing for most.
     """
     from driftline.eval.reporting.service_log.alarm import limit_of
     from driftline.eval.reporting.service_log.document import document
@@ -100,11 +92,8 @@ def age(
     _guarded(out, metrics, runs, figures, store)
     if alarm is not None:
         limit_of(alarm)
-    if ask is not None and out is None:
-        raise BadConfig("--ask was given without --out.", "Expected a page, beside which the list is written.")
-    mapped = columns_of(columns)
     aged = aged_of(
-        logs, versions=versions, labels=[_labels(path) for path in labels or ()], columns=mapped, period=period,
+        logs, versions=versions, labels=labels or (), columns=columns_of(columns), period=period,
         until=until, cost_error=cost_error, cost_retrain=cost_retrain, store=store,
     )  # fmt: skip
     result = document(aged, alarm)
@@ -113,9 +102,6 @@ def age(
         page = write(aged, out, title, alarm)
         result |= {"out": str(out), "page": str(page)}
         text.append(f"page: {page}")
-        if ask is not None:
-            result["asked"], asked = _asked(aged, logs, mapped, page.parent, ask)
-            text += asked
     if runs is not None:
         folders = [str(folder) for folder in write_runs(aged, runs)]
         result["runs"] = folders
@@ -147,32 +133,3 @@ def _guarded(
         guarded_out(figures, option="--figures")
     if store is not None:
         guarded_out(store, "age", option="--store")
-
-
-def _labels(path: Path) -> Any:
-    """A file with labels, or the answers to a folder that --ask wrote."""
-    if not (path / "driftline.yaml").is_file():
-        return path
-    from driftline.pipelines.annotation.log_question import labels_of
-    from driftline.pipelines.cli.common import context_of
-
-    return labels_of(context_of(path, None, True))
-
-
-def _asked(
-    aged: Aged, logs: list[Path], columns: dict[str, str], out: Path, count: int
-) -> tuple[dict[str, Any], list[str]]:
-    """What --ask wrote, and lines about it."""
-    from driftline.eval.service_log.unlabelled.asking import drawn, rows_of
-    from driftline.pipelines.annotation.log_question import write_question
-
-    rows = list(rows_of(logs, columns, drawn(aged.source, aged.cells, count)).values())
-    question = write_question(rows, aged.source.classes, logs[0].parent, out)
-    lines = [f"to label: {question['rows']:,} predictions, drawn at random: {question['file']}"]
-    if question["folder"] is None:
-        return question, [*lines, question["because"], f"Then give it with --labels {question['file']}."]
-    return question, [
-        *lines,
-        f"Then give the answers with --labels {question['folder']}.",
-        next_step("annotate", question["folder"]),
-    ]

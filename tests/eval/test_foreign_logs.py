@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from support.console import driftline
 
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
@@ -146,48 +142,3 @@ def test_a_column_of_periods_is_a_column_of_times() -> None:
 
 def test_a_table_of_another_library_is_read_through_arrow() -> None:
     assert accuracy(pa.RecordBatch.from_pandas(log())) == pytest.approx(RIGHT, abs=0.01)
-
-
-class TestAsking:
-    """The log's last month has no labels."""
-
-    def ask(self, folder: Path, *more: str) -> dict[str, Any]:
-        words = ("age", "log.csv", "--out", "page", "--ask", "20", "--json", *more)
-        asked: dict[str, Any] = json.loads(driftline(*words, here=folder).stdout)["asked"]
-        return asked
-
-    @pytest.fixture
-    def folder(self, tmp_path: Path) -> Path:
-        frame = log()
-        written(tmp_path, frame.assign(label=frame["label"].astype("Int64").mask(frame["time"] >= "2026-06-01")))
-        return tmp_path
-
-    def fill(self, path: Path) -> bytes:
-        """Type 0 into each line of the list."""
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(row | {"label": "0"} for row in rows)
-        return path.read_bytes()
-
-    def test_the_same_question_keeps_what_was_typed(self, folder: Path) -> None:
-        self.ask(folder)
-        typed = self.fill(folder / "page/ask.csv")
-        assert self.ask(folder)["file"] == "page/ask.csv"
-        assert (folder / "page/ask.csv").read_bytes() == typed
-
-    def test_the_next_question_is_another_list_of_others(self, folder: Path) -> None:
-        self.ask(folder)
-        typed = self.fill(folder / "page/ask.csv")
-        for k in count(2):
-            lists = [f"page/{name}.csv" for name in ("ask", *(f"ask-{i}" for i in range(2, k)))]
-            asked = self.ask(folder, *(word for name in lists for word in ("--labels", name)))
-            assert asked["file"] == f"page/ask-{k}.csv"
-            ids = [set(pd.read_csv(folder / name)["id"]) for name in (*lists, asked["file"])]
-            assert len(set.union(*ids)) == 20 * k
-            if k == 3:
-                break
-            self.fill(folder / asked["file"])
-        assert (folder / "page/ask.csv").read_bytes() == typed

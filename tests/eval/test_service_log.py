@@ -23,7 +23,6 @@ from support.helpers import benchmark, drifting
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval import outcomes
-from driftline.eval.protocols.adaptation.estimates import atc, doc
 from driftline.eval.protocols.served import Served
 from driftline.eval.reporting.files.logs import write_logs
 from driftline.eval.rows import Row
@@ -36,7 +35,6 @@ from driftline.eval.service_log.forecast import Ahead, forecast
 from driftline.eval.service_log.reading import read_log
 from driftline.eval.service_log.store import Columns, Store
 from driftline.eval.service_log.trend import line
-from driftline.eval.service_log.unlabelled.estimates import calibration
 from driftline.stream_builder.stream import Stream
 
 ACCURACY = {"v1": {1: 0.90, 2: 0.87, 3: 0.84, 4: 0.78}, "v2": {4: 0.88, 5: 0.85, 6: 0.82}}
@@ -158,23 +156,6 @@ def test_a_version_that_answers_one_class_has_a_number() -> None:
     assert result["half_life_days"] is None
 
 
-def test_scores_of_0_and_1_say_nothing() -> None:
-    rows = [row | {"score": float(i % 2)} for i, row in enumerate(example())]
-    result = aged(rows)
-    assert result["estimates"]["atc"]["because"] == result["estimates"]["doc"]["because"] != None  # noqa: E711
-    assert not result["estimates"]["atc"]["past_error_by_periods"]
-
-
-def test_estimates_of_the_worked_example() -> None:
-    score = np.array([0.95, 0.9, 0.8, 0.7, 0.6, 0.55, 0.5, 0.4, 0.35, 0.3])
-    right = np.array([1, 1, 1, 0, 1, 0, 0, 1, 0, 0], bool)
-    target = np.array([0.9, 0.58, 0.62, 0.4])
-    assert atc(score, right, target) == 0.5
-    assert doc(score, right, target) == pytest.approx(0.52)
-    assert calibration(score, right, np.random.default_rng(0)) is None  # ten answers calibrate nothing
-    assert target.mean() == pytest.approx(0.625)
-
-
 def test_wilson_is_scipys() -> None:
     for right, n in ((0, 12), (780, 1000), (50, 50)):
         of = binomtest(right, n).proportion_ci(method="wilson")
@@ -237,14 +218,6 @@ def test_labels_come_from_another_file_and_the_latest_of_an_id_counts(tmp_path: 
     result = aged([{k: v for k, v in row.items() if k != "label"} for row in rows], labels=tmp_path / "labels.parquet")
     assert result["cells"][0]["accuracy"] == 0.899
     assert result["counts"]["unknown_ids"] == 1
-
-
-def test_random_labels_speak_for_a_month_whose_labels_have_not_come() -> None:
-    rows = [row | {"label_time": str(pd.Timestamp(row["time"]) + pd.DateOffset(months=2))} for row in example()]
-    asked = pd.DataFrame([{"id": f"v2-6-{i}", "label": str(i % 4), "audit": True} for i in range(0, 1000, 10)])
-    result = aged(rows, until="2026-07-01", labels=asked)
-    june = [cell for cell in result["cells"] if cell["from"] == "2026-06-01"]
-    assert [(cell["n"], cell["accuracy"]) for cell in june] == [(100, 0.82)]
 
 
 def test_a_fall_at_once_is_a_break_and_no_slope() -> None:
@@ -599,44 +572,3 @@ def test_the_log_of_another_librarys_model_goes_through_by_the_guide_alone(share
     assert of_1918["spring"]["accuracy"] < of_1918["summer"]["accuracy"]
     assert result["split"]["older"] > 0
     assert result["lost"]["old"] == "spring"
-
-
-def two_classes() -> pd.DataFrame:
-    """Three months in which a class that is often missed becomes more frequent, the last one without labels."""
-    rng, rows = np.random.default_rng(0), []
-    for month, share in ((1, 0.2), (2, 0.5), (3, 0.8)):
-        label = (rng.random(1500) < share).astype(int)
-        logit = np.where(label, rng.normal(0.5, 1.5, 1500), rng.normal(-2.5, 1.0, 1500))
-        for i in range(1500):
-            p = 1 / (1 + np.exp(-logit[i]))
-            rows.append({"time": f"2026-0{month}-15", "id": f"{month}-{i}", "version": "v1", "score_cat": p,
-                         "prediction": "cat" if p > 0.5 else "dog", "score_dog": 1 - p,
-                         "label": ("dog", "cat")[label[i]] if month < 3 else None})  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def by_all_scores(log: Any, **columns: str) -> Any:
-    """Estimates of cells, or why there are none."""
-    mlls = dl.age(log, versions=VERSIONS, period="month", columns=columns).json()["estimates"]["mlls"]
-    return mlls["because"] or mlls
-
-
-def test_scores_of_all_classes_see_that_classes_became_more_frequent() -> None:
-    frame = two_classes()
-    result = by_all_scores(frame)
-    truth = 0.2 * 0.994 + 0.8 * 0.63  # recalls of dog and cat
-    assert result["cells"][0]["value"] == pytest.approx(truth, abs=0.04)
-    assert result["past_error_by_periods"]["1"] < 0.04
-    assert by_all_scores(frame.drop(columns="score_cat")) == "the log has no column score_cat"
-
-
-def test_a_list_of_scores_a_row_says_the_same_as_a_column_a_class(tmp_path: Path) -> None:
-    frame, classes = two_classes(), ["score_cat", "score_dog"]
-    lists = frame.drop(columns=classes).assign(scores=frame[classes].to_numpy().tolist())
-    turned = lists.assign(scores=[one[::-1] for one in lists["scores"]])
-    turned.to_json(tmp_path / "log.jsonl", orient="records", lines=True, double_precision=15)
-    as_columns = by_all_scores(frame)["cells"][0]["value"]
-    assert by_all_scores(lists)["cells"][0]["value"] == as_columns
-    assert by_all_scores(tmp_path / "log.jsonl", classes="dog, cat")["cells"][0]["value"] == pytest.approx(as_columns)
-    assert "in only 0 of 200 rows the largest of scores belongs to the answered class" in by_all_scores(turned)
-    assert by_all_scores(lists, classes="a, cat, dog") == "a list of scores has 2 numbers, and there are 3 classes"

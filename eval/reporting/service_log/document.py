@@ -51,7 +51,6 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
             "gain": aged.advice.gain and dict(zip(("value", "low", "high"), aged.advice.gain, strict=True)),
             "because": aged.advice.because,
         },
-        "estimates": _estimates(aged, names),
         "classes": [_part(one) for one in aged.classes],
         "groups": [_part(one) for one in aged.groups],
         "confidence": [vars(one) | {"age_periods": one.lag} for one in aged.confidence],
@@ -98,22 +97,3 @@ def _part(one: Part) -> dict[str, Any]:
     if one.fit is not None:
         slope = {"value": number(one.fit.slope), "low": number(one.fit.low), "high": number(one.fit.high)}
     return {"name": one.name, "n": one.n, "accuracy": one.accuracy, "slope_per_period": slope}
-
-
-def _estimates(aged: Aged, names: list[str]) -> dict[str, Any]:
-    """Of cells without a number, with the method's mean absolute error so long after its source."""
-    out: dict[str, Any] = {}
-    gaps = np.flatnonzero(~aged.cells.usable & (aged.cells.lag >= 0)).tolist()
-    for method, values in aged.estimates.value.items():
-        errors = aged.estimates.error[method]
-        cells = [
-            _span(aged, int(aged.cells.version[k]), int(aged.cells.period[k]))
-            | {"value": float(values[k]), "past_error": errors.get(int(aged.estimates.since[k]))}
-            for k in gaps if np.isfinite(values[k])
-        ]  # fmt: skip
-        out[method] = {
-            "past_error_by_periods": {str(age): error for age, error in errors.items()},
-            "cells": cells,
-            "because": aged.estimates.silent.get(method),
-        }
-    return out

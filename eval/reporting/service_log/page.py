@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from driftline.curate.core.atomic_io import write_json, write_text
 from driftline.eval.plotting.charts import Figure, Section, lines
@@ -19,7 +18,6 @@ from driftline.eval.reporting.service_log.document import document
 from driftline.eval.reporting.service_log.sentences import answer, ends, of_period, points, share
 from driftline.eval.service_log.age import Aged
 from driftline.eval.service_log.cells import LEAST
-from driftline.eval.service_log.forecast import HORIZON
 from driftline.eval.service_log.parts import Part
 from driftline.eval.service_log.periods import day_of
 
@@ -27,14 +25,6 @@ TITLE = "How this model ages"
 ROWS = 400  # of a table
 PARTS = 12
 CAUSES = {"harder": "the data got harder", "older": "the model is old", "together": "together"}
-NAMES = {
-    "cbpe": "calibrated confidence (CBPE)",
-    "atc": "thresholded confidence (ATC)",
-    "doc": "difference of confidences (DoC)",
-    "gde": "agreement of versions (GDE)",
-    "bbse": "class frequencies, by answers (BBSE)",
-    "mlls": "class frequencies, by all scores (MLLS)",
-}
 
 
 def write(aged: Aged, out: Path, title: str = "", alarm: str | None = None) -> Path:
@@ -64,7 +54,6 @@ def _by_time(aged: Aged) -> Figure:
     cells, use = aged.cells, aged.cells.usable
     series: dict[str, Any] = {}
     bands: dict[str, Any] = {}
-    loose = []
     for v, version in enumerate(aged.versions):
         of = use & (cells.version == v)
         if not of.any():
@@ -75,33 +64,16 @@ def _by_time(aged: Aged) -> Figure:
             name = f"{version.name}, forecast"
             series[name] = ([one.period for one in coming], [one.value for one in coming])
             bands[name] = ([one.low for one in coming], [one.high for one in coming])
-        estimate, method = _estimated(aged, v)
-        if estimate[0]:
-            loose.append(f"{version.name}, {method.upper()}")
-            series[loose[-1]] = estimate
     last = max(x for xs, _ in series.values() for x in xs)
     dates = {float(p): _date(aged, p) for p in range(int(cells.period.min()), int(last) + 1)}
-    picture = lines(series, "", bands=bands, from_zero=False, dots=True, loose=loose, dates=dates)
+    picture = lines(series, "", bands=bands, from_zero=False, dots=True, dates=dates)
     caption = (
         f"Accuracy in per cent of each version by {of_period(aged)}, with 95 % intervals. Forecast: what the next "
         f"{of_period(aged)}s will show, if it goes on so."
     )
-    if loose:
-        caption += " Dots alone: estimates without labels, by the method that was closest on this log so far."
     if aged.cells.pending.any():
         caption += " The last labels are still to come: these periods have no measured point."
     return Figure("Accuracy over time", caption, picture)
-
-
-def _estimated(aged: Aged, version: int) -> tuple[tuple[list[int], list[float]], str]:
-    """Periods without a number and their estimates, by the method with the least past error."""
-    errors = {name: float(np.mean(list(by.values()))) for name, by in aged.estimates.error.items() if by}
-    if not errors:
-        return ([], []), ""
-    method = min(errors, key=lambda name: errors[name])
-    values = aged.estimates.value[method]
-    of = np.flatnonzero((aged.cells.version == version) & ~aged.cells.usable & np.isfinite(values))
-    return (aged.cells.period[of].tolist(), values[of].tolist()), method
 
 
 def _by_age(aged: Aged) -> Figure | None:
@@ -131,8 +103,8 @@ def sections(aged: Aged) -> list[Section]:
     """Everything below the charts."""
     made = (
         _versions(aged), _why(aged), _lost(aged), _parts("classes", "Classes that age fastest", aged, aged.classes),
-        _parts("groups", "Groups that age fastest", aged, aged.groups), _confidence(aged), _unlabelled(aged),
-        _settle(aged), _all_cells(aged), _rows(aged),
+        _parts("groups", "Groups that age fastest", aged, aged.groups), _confidence(aged),
+        _all_cells(aged), _rows(aged),
     )  # fmt: skip
     return [one for one in made if one is not None]
 
@@ -225,52 +197,6 @@ def _confidence(aged: Aged) -> Section | None:
         text = "It becomes overconfident with age."
     heads = [f"age in {of_period(aged)}s", "labels", "mean confidence", "accuracy", "overconfident by"]
     return Section("confidence", "Confidence by age", render("soft", text) + table(heads, rows))
-
-
-def _unlabelled(aged: Aged) -> Section:
-    ages = sorted({age for by in aged.estimates.error.values() for age in by})
-    rows: list[list[Any]] = []
-    silent: dict[str, list[str]] = {}
-    for method, name in NAMES.items():
-        if why := aged.estimates.silent.get(method):
-            silent.setdefault(why, []).append(name)
-            continue
-        by = aged.estimates.error[method]
-        gaps = np.flatnonzero(~aged.cells.usable & (aged.cells.lag >= 0) & np.isfinite(aged.estimates.value[method]))
-        values = ", ".join(
-            f"{_date(aged, int(aged.cells.period[k]))} {share(aged.estimates.value[method][k])}" for k in gaps[:HORIZON]
-        )
-        rows.append([name, values or "no period lacks labels",
-                     *("–" if age not in by else f"± {100 * by[age]:.1f}" for age in ages[:HORIZON])])  # fmt: skip
-    heads = ["method", "periods without labels", *(f"past error after {age}" for age in ages[:HORIZON])]
-    note = (
-        "Estimates of accuracy without labels, from the version's first complete period. Past error: mean absolute "
-        "error in points on later periods of this log whose labels are here. All of them are blind to a change of what "
-        "a class looks like, which is what ageing mostly is: trust none beyond its past error."
-    )
-    reasons = [render("soft", f"No estimate by {', '.join(names)}: {why}.") for why, names in silent.items()]
-    html = Markup("").join([table(heads, rows), *reasons, render("soft", note)])
-    return Section("unlabelled", "Without labels", html, folded=True)
-
-
-def _settle(aged: Aged) -> Section:
-    audit, unit = aged.audit, of_period(aged)
-    text = f"{audit.alone:,} labels a {unit}, drawn at random, settle the accuracy to ± 2 points"
-    if audit.with_scores is not None:
-        text += f"; together with the scores of all predictions, {audit.with_scores:,} do"
-    rows = [
-        [aged.versions[v].name, _date(aged, p), share(aged.cells.accuracy[k]),
-         ends(aged.cells.low[k], aged.cells.high[k]),
-         Cell(share(audit.value[k]), ends(audit.low[k], audit.high[k]))]
-        for k in np.flatnonzero(np.isfinite(audit.value)).tolist()[-PARTS:]
-        for v, p in [(int(aged.cells.version[k]), int(aged.cells.period[k]))]
-    ]  # fmt: skip
-    html = render(
-        "soft", f"{text}. Draw them with --ask N: labels of what users complained about say nothing of the rest."
-    )
-    if rows:
-        html += table(["version", unit, "by labels", "", "with scores"], rows)
-    return Section("settle", "Which labels would settle it", html)
 
 
 def _all_cells(aged: Aged) -> Section:

@@ -35,9 +35,7 @@ def write_runs(aged: Aged, out: Path) -> list[Path]:
     rows = rows_of_cells(cells)
     labelled = {}
     for k in use.tolist():
-        of = rows[k][log.label[rows[k]] != NONE]
-        # Of a period whose other labels are still to come, those that were asked for.
-        labelled[k] = of if len(of) == cells.labelled[k] else of[log.audit[of]]
+        labelled[k] = rows[k][log.label[rows[k]] != NONE]
     ids = np.unique(np.concatenate([log.id[of] for of in labelled.values()]))
     stream = {"name": "log", "sha256": hashlib.sha256(ids.tobytes() + steps.tobytes()).hexdigest()}
     starts = [aged.start_of(period) for period in steps.tolist()]

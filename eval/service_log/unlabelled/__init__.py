@@ -1,1 +1,0 @@
-"""Predictions of a log without a label: what scores say of them, and which to label next."""
