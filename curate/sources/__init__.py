@@ -19,7 +19,6 @@ SOURCES = Registry(
         "flickr": "driftline.curate.sources.flickr:Flickr",
         "inaturalist": "driftline.curate.sources.inaturalist:INaturalist",
         "wikimedia": "driftline.curate.sources.wikimedia:Wikimedia",
-        "iiif": "driftline.curate.sources.iiif:Iiif",
     },
     group="sources",
     base="driftline.curate.sources.base:Source",

@@ -60,9 +60,6 @@ class Source(Section):
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The files and folders whose change makes the table stale."""
 
-    def prepare(self, at: Workplace = HERE, again: bool = False) -> None:
-        """Get what `inputs` names, before a run looks at it. again: also what is new, for driftline grow."""
-
     @abstractmethod
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield at most `rows` records of `metadata.schema.SOURCE` at a time, in source order, without the first

@@ -97,7 +97,6 @@ def keep_what_was(context: Context) -> _Before:
     ready = done_of(root, "ingest") is not None
     if ready:
         ingest.prepare()
-        ingest.renew()
     settings = fingerprint(Bucket(context).settings())
     if (stored := _unfinished(context)) is not None:
         if (path := root / attempt.FOLDER / attempt.BORDERS).is_file():

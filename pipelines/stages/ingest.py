@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.files.walk import look_again
 from driftline.curate.core.outside.s3 import fetch
-from driftline.curate.sources.base import FileSource, Source, Workplace
+from driftline.curate.sources.base import FileSource, Workplace
 from driftline.pipelines.run.attempt import earlier_of
 from driftline.pipelines.run.stage import MEMORY, Counts, Records, Stage
 
@@ -50,23 +50,12 @@ class Ingest(Stage):
         self.outside()
 
     def prepare(self) -> None:
-        """Download the metadata from S3, unless it is here already; let a live source get ready. Begin without what was
-        read before, if the run does."""
+        """Download the metadata from S3, unless it is here already. Begin without what was read before, if the run
+        does."""
         if self.context.fresh:
             (self.context.root / MEMORY).unlink(missing_ok=True)
         if (remote := self._remote()) is not None:
             fetch(remote.path, self._place().work, remote.s3, self.context.run_log)
-            look_again()
-        self._get_ready()
-
-    def renew(self) -> None:
-        """Ask a live source what is new."""
-        self._get_ready(again=True)
-
-    def _get_ready(self, again: bool = False) -> None:
-        source = self.context.config.collection
-        source.prepare(self._place(), again)
-        if type(source).prepare is not Source.prepare:  # it may have filled a folder
             look_again()
 
     def _remote(self) -> FileSource | None:

@@ -46,7 +46,6 @@ from driftline.curate.release.versions.identity import FILE, bucket_identities, 
 from driftline.curate.release.versions.tombstones import FILE as TOMBSTONES
 from driftline.curate.sources.flickr import Flickr
 from driftline.curate.sources.folder import Folder
-from driftline.curate.sources.iiif import Iiif, image_of
 from driftline.curate.sources.wikimedia import Wikimedia
 from driftline.curate.store.database import Place
 from driftline.curate.validation.answers.rule_text import rule_text
@@ -259,12 +258,6 @@ class TestRecord:
         wiki = Wikimedia.model_validate({"source": "wikimedia", "contact": "a@b.org", **span})
         small, large = (wiki._url("A.jpg", {"url": "https://w.org/A.jpg", "width": w}) or "" for w in (1280, 1281))
         assert (wiki.requested(small), wiki.requested(large)) == ("", "requested at a width of 1280 pixels")
-        iiif = Iiif.model_validate({"source": "iiif", "manifest": "https://m.org/c"})
-        service = {"id": "https://m.org/i", "profile": "level2"}
-        body = {"id": "https://m.org/full.jpg", "type": "Image"}
-        canvas = [{"items": [{"items": [{"body": b}]}]} for b in (body, body | {"service": [service]})]
-        addresses = [image_of(c, iiif.size) or "" for c in canvas]
-        assert [iiif.requested(a) for a in addresses] == ["", "requested at no more than 1024 pixels"]
         flickr = Flickr.model_validate({"source": "flickr", "size": "original", **span})
         assert flickr.requested("https://live.staticflickr.com/1/2_3_o.jpg") == ""
         assert flickr.requested("https://live.staticflickr.com/1/2_3_b.jpg") == "requested at no more than 1024 pixels"

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from support.document_server import DocumentServer
 from support.flickr_server import FlickrServer, photo
 from support.helpers import yfcc_line
 from support.wikimedia_server import WikimediaServer, file
@@ -89,17 +88,6 @@ def wikimedia(folder: Path, n: int) -> dict[str, Any]:
     return {**span, "contact": "me@example.org", "endpoint": server.address, "rate": 3_600_000}
 
 
-def iiif(folder: Path, n: int) -> dict[str, Any]:
-    server = DocumentServer()
-    SERVERS.append(server)
-    server.documents["/all"] = {"type": "Collection", "items": [{"id": f"{server.address}/{i}"} for i in range(n)]}
-    for i in range(n):
-        body = {"id": f"{server.address}/{i}.jpg", "type": "Image"}
-        canvas = {"id": f"{server.address}/{i}/c", "items": [{"items": [{"type": "Annotation", "body": body}]}]}
-        server.documents[f"/{i}"] = {"type": "Manifest", "items": [canvas], "navDate": "1920-05-01T00:00:00Z"}
-    return {"manifest": f"{server.address}/all", "rate": 3_600_000}
-
-
 def inaturalist(folder: Path, n: int) -> dict[str, Any]:
     tables = {
         "photos": ["photo_uuid photo_id observation_uuid observer_id extension license width height position"]
@@ -115,7 +103,7 @@ def inaturalist(folder: Path, n: int) -> dict[str, Any]:
     return {"path": folder / "inat"}
 
 
-SERVERS: list[FlickrServer | WikimediaServer | DocumentServer] = []
+SERVERS: list[FlickrServer | WikimediaServer] = []
 
 
 def sample(name: str, folder: Path, n: int) -> tuple[Source, Workplace]:

@@ -5,7 +5,6 @@ A rule is one sentence of the document. A stand-in that breaks one rule must fai
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -17,9 +16,7 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import pytest
-from PIL import Image
 from support.flickr_server import FlickrServer, photo
-from support.iiif_server import ImageServer, manifest
 from support.inaturalist_tables import RULES as INATURALIST
 from support.inaturalist_tables import tables
 from support.stand_ins import check_shape, example
@@ -139,36 +136,6 @@ def thumbnails(broken: str, cleanup: ExitStack) -> None:
     assert ask(address.format(1280), {"User-Agent": "python"})[0] == 400
 
 
-def iiif(broken: str, cleanup: ExitStack) -> None:
-    """iiif.io/api/image/3.0 and 2.1, their compliance pages, and the Presentation API, read on 2026-11-27."""
-    served = {}
-    for version, whole in ((2, "full"), (3, "max")):
-        for level in (0, 1, 2):
-            server = ImageServer((300, 200), level, version, broken)
-            cleanup.callback(server.close)
-            sizes = (whole, "90,", ",40", "!90,90", "!900,900", "900,", "pct:9,9", "original")
-            answers = {size: server.reply(f"/image/iiif/full/{size}/0/default.jpg") for size in sizes}
-            images = {
-                size: Image.open(io.BytesIO(body)) for size, (status, _, body) in answers.items() if status == 200
-            }
-            served[version, level] = list(images)
-            expected = {whole: 300, "90,": 90, ",40": 60, "!90,90": 90, "!900,900": 300, "900,": 900}
-            assert {size: max(image.size) for size, image in images.items()} == {
-                size: expected[size] for size in images
-            }
-            assert server.reply(f"/image/iiif/full/{whole}/0/native.jpg")[0] == 400
-            _, information = ask(f"{server.image}/info.json")
-            check_shape(example("iiif", f"information {version}"), information)
-            assert f"level{level}" in information["profile"]
-            document = manifest(server.address, [server.canvas()], version)
-            check_shape(example("iiif", f"manifest {version}"), document)
-    assert served == {
-        (2, 0): ["full"], (2, 1): ["full", "90,", ",40", "900,"],
-        (2, 2): ["full", "90,", ",40", "!90,90", "!900,900", "900,"],
-        (3, 0): ["max"], (3, 1): ["max", "90,", ",40"], (3, 2): ["max", "90,", ",40", "!90,90", "!900,900"],
-    }  # fmt: skip
-
-
 def inaturalist(broken: str, cleanup: ExitStack) -> None:
     """github.com/inaturalist/inaturalist-open-data, read on 2026-11-27."""
     folder = tables(Path(cleanup.enter_context(TemporaryDirectory())), broken=broken)
@@ -187,7 +154,6 @@ CONTRACTS: dict[Callable[[str, ExitStack], None], tuple[str, ...]] = {
     flickr: FlickrServer.RULES,
     wikimedia: WikimediaServer.RULES,
     thumbnails: THUMBNAILS,
-    iiif: ImageServer.RULES,
     inaturalist: INATURALIST,
 }
 RULES = [(contract, rule) for contract, rules in CONTRACTS.items() for rule in rules]

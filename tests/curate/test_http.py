@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -41,7 +40,6 @@ from driftline.curate.publishing.plan import Settings
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr
-from driftline.curate.sources.iiif import Iiif
 from driftline.curate.validation.asking.platforms import prolific_api
 from driftline.curate.validation.judging.cache import AnswerCache
 from driftline.curate.validation.judging.endpoint import ask_endpoint
@@ -273,13 +271,6 @@ def _flickr(address: str, folder: Path) -> None:
     list(collection.batches(at=Workplace(work=folder)))
 
 
-def _museum(address: str, folder: Path) -> None:
-    collection = Iiif(manifest=f"{address}/all?token={PLANTED}", rate=10**9)
-    with TemporaryDirectory() as documents:  # as the museum wrote them
-        records = [batch.to_pylist() for batch in collection.batches(at=Workplace(work=Path(documents)))]
-    (folder / "records").write_text(str(records))
-
-
 def _zenodo(address: str, folder: Path) -> None:
     zenodo.publish(exported(folder / "export"), "", Settings(endpoint=address))
 
@@ -306,7 +297,7 @@ def _model(address: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 404, 429, 500])
-@pytest.mark.parametrize("ask", [_flickr, _museum, _zenodo, _prolific, _judge, _model])
+@pytest.mark.parametrize("ask", [_flickr, _zenodo, _prolific, _judge, _model])
 def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
     ask: Callable[[str, Path], None],
     status: int,
@@ -319,10 +310,9 @@ def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
     def repeats(handler: BaseHTTPRequestHandler, n: int) -> None:
-        alone = PLANTED * (not handler.path.startswith("/all"))  # a museum's client has no key, only an address
-        words = f"{'x' * 185} {alone} {handler.path} {handler.headers.get('Authorization')}"
+        words = f"{'x' * 185} {PLANTED} {handler.path} {handler.headers.get('Authorization')}"
         choice = {"message": {"content": f'{{"labels": ["bus"], "why": "{words}"}}'}}
-        body = {"stat": "fail", "code": 0, "message": words, "detail": words, "model": alone, "choices": [choice]}
+        body = {"stat": "fail", "code": 0, "message": words, "detail": words, "model": PLANTED, "choices": [choice]}
         says(handler, status, json.dumps(body).encode(), Location=f"/again?{words}".replace(" ", "-"))
 
     with server(repeats) as (address, asked):

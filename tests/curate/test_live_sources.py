@@ -1,8 +1,7 @@
-"""Wikimedia Commons, IIIF and iNaturalist: documented protocols, polite clients, hostile answers as named rejects."""
+"""Wikimedia Commons and iNaturalist: documented protocols, polite clients, hostile answers as named rejects."""
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import tarfile
@@ -14,11 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from pydantic import ValidationError
-from support.document_server import DocumentServer
 from support.flickr_server import FlickrServer, photo
-from support.iiif_server import ImageServer, canvas, canvas_of_2, manifest
 from support.inaturalist_tables import TABLES, tables
 from support.wikimedia_server import STEPS, Thumbnails, WikimediaServer, error, file, thumbnails
 
@@ -32,13 +28,10 @@ from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.sources import wikimedia
 from driftline.curate.sources.base import Source, Workplace
 from driftline.curate.sources.flickr import Flickr
-from driftline.curate.sources.iiif import Iiif
-from driftline.curate.sources.iiif.sizes import size_of
 from driftline.curate.sources.inaturalist import INaturalist
 from driftline.curate.sources.wikimedia import Wikimedia
 
 START = 1_300_000_000
-MANIFEST = "Manifest"
 Serve = Callable[..., WikimediaServer]
 
 
@@ -61,13 +54,6 @@ def serve() -> Iterator[Serve]:
     yield start
     for server in servers:
         server.close()
-
-
-@pytest.fixture
-def museum() -> Iterator[DocumentServer]:
-    server = DocumentServer()
-    yield server
-    server.close()
 
 
 def read(source: Source, work: Path, skip: int = 0) -> list[dict[str, Any]]:
@@ -309,10 +295,6 @@ class TestAFileWithSeveralVersions:
             read(commons(serve([file(1, START)], room=0)), tmp_path)
 
 
-def iiif(server: DocumentServer, path: str = "/all", **more: Any) -> Iiif:
-    return Iiif(**{"manifest": f"{server.address}{path}", "rate": 36_000_000, **more})
-
-
 @pytest.fixture
 def images() -> Iterator[Thumbnails]:
     with thumbnails() as host:
@@ -432,193 +414,6 @@ class TestSpeed:
             server.close()
         assert len(server.queries) == len({json.dumps(query, sort_keys=True) for query in server.queries})
         assert 1800 <= len(server.queries) / clock.now * 3600 <= 3600
-
-
-class TestIiif:
-    def test_a_canvas_becomes_a_record(self, museum: DocumentServer, tmp_path: Path) -> None:
-        museum.documents["/one"] = {
-            "@context": "http://iiif.io/api/presentation/3/context.json",
-            "type": MANIFEST,
-            "label": {"de": ["Brücke"], "en": ["Bridge"]},
-            "rights": "http://creativecommons.org/publicdomain/zero/1.0/",
-            "requiredStatement": {"label": {"en": ["Credit"]}, "value": {"none": ["Museum of <b>Bridges</b>"]}},
-            "homepage": [{"id": "https://museum.example/bridge", "type": "Text"}],
-            "metadata": [
-                {"label": {"en": ["Date created"]}, "value": {"en": ["c. 1905, printed 1910"]}},
-                {"label": {"en": ["Photographer"]}, "value": {"none": ["Ada"]}},
-                {"label": {"en": ["Object type"]}, "value": {"none": ["bridge"]}},
-            ],
-            "items": [canvas(museum.address, 1, label={"none": ["recto"]}), canvas(museum.address, 2)],
-        }
-        one, two = read(iiif(museum, "/one", label="Object Type", size=512), tmp_path)
-        assert one["url"] == f"{museum.address}/iiif/1/full/!512,512/0/default.jpg"
-        assert (one["title"], two["title"]) == ("Bridge, recto", "Bridge")
-        assert (one["uploaded"], one["label"], one["nickname"]) == (-2_051_222_400, "bridge", "Ada")
-        assert json.loads(one["extra"]) == {"date_from": "Date created", "date_precision": "year"}
-        assert (one["licence"], one["licence_url"]) == (
-            "Museum of Bridges", "http://creativecommons.org/publicdomain/zero/1.0/",
-        )  # fmt: skip
-        assert one["page_url"] == "https://museum.example/bridge"
-        assert one["id"] != two["id"]
-
-    def test_version_2_with_pages_and_collections_of_collections(self, museum: DocumentServer, tmp_path: Path) -> None:
-        at = museum.address
-        museum.documents |= {
-            "/all": {"@type": "sc:Collection", "first": f"{at}/page1"},
-            "/page1": {"@type": "sc:Collection", "manifests": [{"@id": f"{at}/m1"}], "next": f"{at}/page2"},
-            "/page2": {"@type": "sc:Collection", "collections": [{"@id": f"{at}/inner"}], "members": []},
-            "/inner": {"@type": "sc:Collection", "members": [{"@id": f"{at}/m2"}, {"@id": f"{at}/all"}]},
-        }
-        for i in (1, 2):
-            museum.documents[f"/m{i}"] = {
-                "@type": "sc:Manifest", "label": "A thing", "license": "http://rightsstatements.org/vocab/NoC-US/1.0/",
-                "attribution": ["The museum"], "navDate": "1850-01-01T00:00:00Z",
-                "sequences": [{"canvases": [canvas_of_2(at, i, level=2 * i - 2)]}],
-            }  # fmt: skip
-        rows = read(iiif(museum), tmp_path)
-        assert [r["url"] for r in rows] == [f"{at}/1.jpg", f"{at}/iiif/2/full/!1024,1024/0/default.jpg"]
-        assert {r["uploaded"] for r in rows} == {-3_786_825_600}
-        assert {r["licence"] for r in rows} == {"The museum"}
-        assert set(museum.asked.values()) == {1}, "a collection that holds itself is read once"
-        assert all("driftline" in agent for agent in museum.agents)
-        assert read(iiif(museum), tmp_path) == rows
-        assert set(museum.asked.values()) == {1}, "documents are kept"
-
-    def test_documents_that_cannot_be_read_are_rejects(self, museum: DocumentServer, tmp_path: Path) -> None:
-        at = museum.address
-        museum.documents |= {
-            "/all": {"type": "Collection", "items": [
-                {"id": f"{at}/gone"}, {"id": 3}, "not an address", {"id": f"{at}/latin"}, {"id": f"{at}/list"},
-                {"id": f"{at}/other"}, {"id": f"{at}/empty"}, {"id": f"{at}/odd"}, {"id": "http://10.0.0.1/secret"},
-                {"id": "http://169.254.169.254/latest"}, {"id": f"{at}/turn"}, {"id": "file:///etc/passwd"},
-            ]},
-            "/latin": (200, {}, b'{"type": "Manifest", "label": "caf\xe9"}'),
-            "/list": [1, 2],
-            "/other": {"type": "AnnotationPage"},
-            "/empty": {"type": MANIFEST, "items": []},
-            "/odd": {"type": MANIFEST, "metadata": 7, "rights": [], "homepage": {"id": 3}, "items": [
-                "canvas", {"id": f"{at}/c"}, {"id": f"{at}/d", "items": [3, {"items": [{"body": {"type": "Sound"}}]}]},
-                canvas(at, 5, navDate="someday"),
-            ]},
-            "/turn": (302, {"Location": "http://127.0.0.1:9/metadata"}, b""),
-        }  # fmt: skip
-        rows = read(iiif(museum), tmp_path)
-        assert Counter(r["fault"] for r in rows) == {
-            "http_404": 1, "bad_member": 3, "not_json": 1, "not_iiif": 2, "no_image": 4, "private_address": 3, None: 1,
-        }  # fmt: skip
-        assert [r["row"] for r in rows] == list(range(len(rows)))
-        assert all(r["raw"] for r in rows if r["fault"])
-
-    @pytest.mark.parametrize("shape", [(3000, 2000), (2000, 3000), (1024, 700), (640, 480)], ids=str)
-    @pytest.mark.parametrize("level", [0, 1, 2])
-    @pytest.mark.parametrize("version", [2, 3])
-    def test_an_image_is_asked_for_in_a_form_that_its_server_has(
-        self, tmp_path: Path, version: int, level: int, shape: tuple[int, int]
-    ) -> None:
-        server = ImageServer(shape, level, version)
-        try:
-            server.documents["/one"] = manifest(server.address, [server.canvas()], version)
-            source = iiif(server, "/one")
-            (row,) = read(source, tmp_path)
-            status, _, body = server.reply(row["url"].removeprefix(server.address))
-        finally:
-            server.close()
-        assert status == 200
-        with Image.open(io.BytesIO(body)) as image:
-            assert max(image.size) == (max(shape) if level == 0 else min(1024, max(shape)))
-            assert image.size[0] * shape[1] == pytest.approx(image.size[1] * shape[0], rel=0.01)
-        scaled = level == 2 or (level == 1 and max(shape) > 1024)
-        assert source.requested(row["url"]) == ("requested at no more than 1024 pixels" if scaled else "")
-
-    @pytest.mark.parametrize(
-        ("service", "size"),
-        [
-            ({"profile": "level1"}, None),
-            ({"profile": "level1", "width": 3000, "height": 2000}, "1024,"),
-            ({"profile": "level0", "extraFeatures": ["sizeByConfinedWh"]}, "!1024,1024"),
-            ({"profile": ["http://iiif.io/api/image/2/level1.json", {"supports": ["sizeByConfinedWh"]}]}, "!1024,1024"),
-            ({"profile": "http://library.stanford.edu/iiif/image-api/1.1/compliance.html#level2"}, None),
-            ({"profile": [7, {"supports": 3}], "extraFeatures": "all", "width": "wide"}, None),
-            ({"profile": None}, None),
-        ],
-    )
-    def test_sizes_follow_from_what_a_service_says(self, service: dict[str, Any], size: str | None) -> None:
-        assert size_of(service, {}, 1024) == size
-
-    @pytest.mark.parametrize(
-        "answer",
-        [
-            (200, {}, b"<!DOCTYPE html>"),
-            (401, {}, b""),
-            (403, {}, b""),
-            (404, {}, b""),
-            (302, {"Location": "/all"}, b""),
-        ],
-    )
-    def test_a_first_document_that_cannot_be_read_is_asked_for_again(
-        self, museum: DocumentServer, tmp_path: Path, answer: Any
-    ) -> None:
-        museum.documents["/all"] = answer
-        for _ in range(2):
-            with pytest.raises(BadInput, match=r"/all cannot be read \(.*the same command again"):
-                read(iiif(museum), tmp_path)
-        museum.documents["/all"] = manifest(museum.address, [canvas(museum.address, 1)])
-        assert len(read(iiif(museum), tmp_path)) == 1
-
-    def test_what_could_not_be_read_is_asked_for_again_by_grow(self, museum: DocumentServer, tmp_path: Path) -> None:
-        at = museum.address
-        museum.documents |= {
-            "/all": {"type": "Collection", "items": [{"id": f"{at}/good"}, {"id": f"{at}/bad"}]},
-            "/good": manifest(at, [canvas(at, 1)]),
-            "/bad": (200, {}, b"<html>maintenance"),
-        }
-        assert [row["fault"] for row in read(iiif(museum), tmp_path)] == [None, "not_json"]
-        museum.documents["/bad"] = manifest(at, [canvas(at, 2)])
-        assert [row["fault"] for row in read(iiif(museum), tmp_path)] == [None, "not_json"], "rows keep their numbers"
-        iiif(museum).prepare(Workplace(work=tmp_path), again=True)
-        assert [row["fault"] for row in read(iiif(museum), tmp_path)] == [None, None]
-        assert dict(museum.asked) == {"/all": 1, "/good": 1, "/bad": 2}
-
-    @pytest.mark.parametrize("text", [None, "", "\x00", "a\u202eb\ud800", "𝕏" * 3000, 7, ["x"], {"en": [None]}, [[]]])
-    def test_any_text_field_may_hold_anything(self, museum: DocumentServer, tmp_path: Path, text: Any) -> None:
-        at = museum.address
-        fields = ("label", "summary", "metadata", "requiredStatement", "rights", "homepage", "navDate", "items")
-        for field in fields:
-            museum.documents[f"/{field}"] = manifest(at, [canvas(at, 1)]) | {field: text}
-        entry = {"label": text, "value": text}
-        museum.documents["/pair"] = manifest(at, [canvas(at, 1)]) | {"metadata": [entry], "requiredStatement": entry}
-        museum.documents["/all"] = {"type": "Collection", "items": [{"id": f"{at}/{f}"} for f in (*fields, "pair")]}
-        rows = read(iiif(museum), tmp_path)
-        assert [row["fault"] for row in rows if row["fault"] != "no_image"] == [None] * (len(fields) - 1 + 1)
-
-    def test_a_collection_without_end_stops_at_the_limit(self, museum: DocumentServer, tmp_path: Path) -> None:
-        class Endless(DocumentServer):
-            def reply(self, path: str) -> Any:
-                further = {"type": "Collection", "items": [], "next": f"{self.address}/{int(path[1:]) + 1}"}
-                return 200, {}, json.dumps(further).encode()
-
-        server = Endless()
-        try:
-            (row,) = read(iiif(server, "/1", limit=20), tmp_path)
-        finally:
-            server.close()
-        assert (row["fault"], len(server.asked)) == ("too_many_documents", 20)
-
-    def test_it_waits_and_resumes(self, museum: DocumentServer, tmp_path: Path, waits: list[float]) -> None:
-        at = museum.address
-        museum.documents["/all"] = {"type": "Collection", "items": [{"id": f"{at}/m{i}"} for i in range(3)]}
-        for i in range(3):
-            museum.documents[f"/m{i}"] = {"type": MANIFEST, "items": [canvas(at, i)]}
-        good = museum.documents["/m1"]
-        museum.documents["/m1"] = lambda n: (429, {"Retry-After": "11"}, b"") if n < 3 else (500, {}, b"")
-        with pytest.raises(DriftlineError, match="The IIIF server did not answer 6 times"):
-            read(iiif(museum), tmp_path)
-        assert 11.0 in waits
-        museum.documents["/m1"] = good
-        rows = read(iiif(museum), tmp_path)
-        assert len(rows) == 3
-        assert (museum.asked["/all"], museum.asked["/m0"]) == (1, 1)
-        assert read(iiif(museum), tmp_path, 1) == rows[1:]
 
 
 class TestINaturalist:

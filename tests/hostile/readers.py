@@ -241,29 +241,6 @@ def wikimedia(folder: Path) -> None:
             batch_of([walk._record(image, i) for i, image in enumerate(images)]).validate(full=True)
 
 
-def museum_answer(folder: Path) -> None:
-    body = {"id": "http://h/1.jpg", "type": "Image", "service": [{"id": "http://h/1", "profile": "level2"}]}
-    canvas = {"id": "http://h/c", "items": [{"items": [{"body": body}]}], "label": {"en": ["front"]}}
-    entry = {"label": {"en": ["Date"]}, "value": {"en": ["c. 1905"]}}
-    manifest = {"type": "Manifest", "items": [canvas], "metadata": [entry], "rights": "http://h/cc0"}
-    write_json(folder / "answer.json", manifest)
-
-
-@reader(museum_answer)
-def iiif(folder: Path) -> None:
-    """A document of a museum, as collection and as manifest."""
-    from driftline.curate.core.outside.http import Reply
-    from driftline.curate.core.outside.json_api import JsonApi
-    from driftline.curate.sources import iiif as source
-
-    answer = JsonApi("x", 10**9, {}).read(Reply(200, {}, (folder / "answer.json").read_bytes()))
-    made = source.Iiif(manifest="http://h/all")
-    if source.kind_of(answer.document):
-        source.members(answer.document)
-        rows = made._canvases(answer.document, "http://h/all")
-        batch_of([{**row, "row": i} for i, row in enumerate(rows)]).validate(full=True)
-
-
 def dated(folder: Path) -> None:
     exif = Image.Exif()
     exif.get_ifd(0x8769).update({0x9003: "2010:05:01 10:00:00", 0x9011: "+02:00"})

@@ -19,7 +19,6 @@ SOURCES: dict[str, tuple[str | None, tuple[str, ...]]] = {  # source → its pag
     "flickr": ("https://www.flickr.com/", ("Web API", USERS)),
     "wikimedia": ("https://commons.wikimedia.org/", ("Web API", USERS)),
     "inaturalist": ("https://github.com/inaturalist/inaturalist-open-data", ("Secondary Data analysis", USERS)),
-    "iiif": (None, ("Web API",)),
     "huggingface": (None, ("Secondary Data analysis",)),
 }
 
