@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
 
-.PHONY: demo test mutants pythons fuzz audit lint format docs dist bench lock clean
+.PHONY: demo test proofs suite mutants pythons fuzz audit lint format docs dist bench lock clean
 
 $(VENV)/.demo: pyproject.toml $(wildcard eval/engine/*.[ch] locks/py*.txt)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,10 +25,13 @@ demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by p
 
 # Threads of several workers on two cores would spin, waiting for one another. Three workers: tests that wait for a
 # server, a limit of time or a process leave a core to the third.
-test: export OMP_NUM_THREADS = 1
-test: export OPENBLAS_NUM_THREADS = 1
-test: $(VENV)/.dev  ## all tests
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 12
+test proofs suite: export OMP_NUM_THREADS = 1
+test proofs suite: export OPENBLAS_NUM_THREADS = 1
+test: WHICH = not proof  ## the tests of every day
+proofs: WHICH = proof  ## what takes longer: journeys, browsers, kills, real data, whole matrices
+suite: WHICH =  ## both
+test proofs suite: $(VENV)/.dev
+	@$(BIN)/python -m pytest -m "$(WHICH)" -n 3 --dist loadfile --no-loadscope-reorder --durations 12
 
 mutants: export PYTHONPATH = .:tests
 mutants: export OMP_NUM_THREADS = 1

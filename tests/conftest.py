@@ -49,6 +49,11 @@ multiprocessing.set_forkserver_preload(  # or each worker process imports them: 
     ["torch", "pandas", "scipy.stats", "driftline.eval.run", "driftline.pipelines.run.runner"]
 )
 gc.disable()  # while modules are imported and tests collected: half of that time, and nothing of it is ever freed
+PROOFS = (
+    "browser", "build", "docs", "fuzz", "journey", "kills", "matrix", "paper", "processes", "real data", "server",
+    "statistics",
+)  # fmt: skip
+MOST_PROOFS = 900
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -79,10 +84,18 @@ LONGEST = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, then files with slow tests: begun last, one would keep one worker busy while the other
-    has nothing."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    """Each proof has a known reason and ten minutes, others one. The longest files first, then files with proofs: begun
+    last, one would keep one worker busy while the other has nothing."""
+    proofs = [item for item in items if item.get_closest_marker("proof")]
+    for item in proofs:
+        if (reason := " ".join(item.get_closest_marker("proof").args)) not in PROOFS:
+            raise pytest.UsageError(f"{item.nodeid}: proof({reason!r}). Expected one of {', '.join(PROOFS)}")
+        item.add_marker(pytest.mark.timeout(600))
+    if len(proofs) > MOST_PROOFS:
+        raise pytest.UsageError(f"{len(proofs)} tests are proofs. Expected at most {MOST_PROOFS}: make some cheaper")
+    slow = {item.path for item in proofs}
     rank = {Path(__file__).parents[1] / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (rank.get(item.path, len(rank)), item.path not in slow))
 

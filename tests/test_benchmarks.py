@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import importlib.util
 import json
 import re
 import shutil
@@ -225,25 +222,6 @@ def test_a_benchmark_has_the_options_that_are_declared(name: str) -> None:
     text = (BENCHMARKS / f"{name}.py").read_text(encoding="utf-8")
     given = f"{DECLARED[name].get('quick', '')} {DECLARED[name].get('full', '')}".split()
     assert [option for option in given if option.startswith("--") and f'add_argument("{option}"' not in text] == []
-
-
-def exists(module: str, name: str) -> bool:
-    found = importlib.import_module(module)
-    return hasattr(found, name) or (
-        hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
-    )
-
-
-@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)
-def test_a_benchmark_imports_names_that_exist(path: Path) -> None:
-    imports = [
-        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)
-    ]
-    ours = [
-        node for node in imports if str(node.module).split(".")[0] in ("curate", "stream_builder", "eval", "pipelines")
-    ]
-    names = [(str(node.module), alias.name) for node in ours for alias in node.names]
-    assert [f"{module}.{name}" for module, name in names if not exists(module, name)] == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc: Linux only")

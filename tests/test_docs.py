@@ -130,7 +130,7 @@ def execute(command: str, here: Path) -> None:
         assert done.returncode == lacks, f"{command}\n{done.stderr}"
 
 
-@pytest.mark.slow
+@pytest.mark.proof("docs")
 @pytest.mark.parametrize("page", RUN, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_command_and_python_example_runs(page: Path, place: Path) -> None:
     save_modules(page, place)

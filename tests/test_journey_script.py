@@ -20,6 +20,7 @@ def test_the_readme_shows_the_script() -> None:
     assert len(shown.splitlines()) <= 15
 
 
+@pytest.mark.proof("journey")
 def test_it_goes_from_photos_to_a_report(
     journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

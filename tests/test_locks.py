@@ -139,7 +139,7 @@ def test_a_light_start_takes_nothing_but_locked_versions(
         install.main()
 
 
-@pytest.mark.slow
+@pytest.mark.proof("build")
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.skipif("DRIFTLINE_INDEX" not in os.environ, reason="asks the package index: DRIFTLINE_INDEX=1")
 def test_every_locked_version_is_a_wheel_for_this_python_with_this_hash(python: str, tmp_path: Path) -> None:

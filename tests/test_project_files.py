@@ -76,7 +76,7 @@ def test_the_lower_bounds_are_installed_and_the_fast_tests_run_with_them() -> No
     jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]
     _, _, _, install, tests, *demos = [step.get("run") for step in jobs["lowest"]["steps"]]
     assert install.endswith("python locks/lowest.py")
-    assert tests.startswith('python -m pytest -n 4 --dist loadfile -m "not slow"')
+    assert tests.startswith("python -m pytest -n 4 --dist loadfile")
     assert [line.partition(" --out")[0] for line in demos] == ["driftline demo --quick", "driftline demo --real"]
 
 

@@ -51,8 +51,8 @@ def follow(command: str, here: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.proof("real data")
 @pytest.mark.shared(twin="tests/pipelines/test_hour.py::test_the_first_hour")
-@pytest.mark.slow
 def test_the_tutorial_on_real_pictures(album: Path) -> None:
     here = album.parent
     init, _plan, *others = commands("docs/start/tutorial.md")
@@ -71,6 +71,7 @@ def test_the_tutorial_on_real_pictures(album: Path) -> None:
     follow("driftline release mine --format webdataset,clear --out exports", here)
 
 
+@pytest.mark.proof("real data")
 @pytest.mark.shared(twin="tests/pipelines/test_hour.py::test_the_first_hour")
 def test_the_readmes_commands_for_photos_of_your_own_on_real_pictures(album: Path) -> None:
     here = album.parent

@@ -119,21 +119,21 @@ def test_recipes_are_short_and_written_against_one_module() -> None:
     assert len(lines["first-only"]) <= 25
 
 
-@pytest.mark.slow
+@pytest.mark.proof("docs")
 def test_lint_passes(pasted: Path) -> None:
     for command in (["check"], ["format", "--diff"]):
         linted = run(pasted, "ruff", *command, "--no-cache", ".")
         assert linted.returncode == 0, linted.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.proof("docs")
 def test_types_pass(pasted: Path) -> None:
     files = [f"driftline/{recipe.file}" for recipe in recipes()]
     typed = run(pasted, "mypy", "--cache-dir", os.devnull, "--follow-imports", "silent", *files)
     assert typed.returncode == 0, typed.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.proof("docs")
 def test_contracts_and_rules_of_imports_pass(pasted: Path, journey: Path) -> None:
     """The finished demo, on which exports are tested, is that of this process: it takes as long as all else here."""
     shutil.copytree(journey, pasted / "tmp" / "journey" / "demo")
@@ -147,6 +147,7 @@ def test_contracts_and_rules_of_imports_pass(pasted: Path, journey: Path) -> Non
         assert "PASSED" in results, f"no contract tests {recipe.name}: {recipe.contracts()}"
 
 
+@pytest.mark.proof("docs")
 def test_the_protocol_of_the_guide_is_submitted_run_again_and_ranked(tmp_path: Path) -> None:
     save_modules(EXTEND, tmp_path)
     drifting(steps=3, drift=0.1).save(tmp_path / "S")

@@ -51,8 +51,8 @@ def fewer(usda: Path, to: Path) -> Path:
     return to
 
 
+@pytest.mark.proof("real data")
 @pytest.mark.shared(twin="tests/pipelines/test_demo_ageing.py::test_a_model_of_the_first_year_loses_more_each_year")
-@pytest.mark.slow
 def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Path, tmp_path: Path) -> None:
     learners = ("scratch", "finetune", "cumulative", "nearest-mean")
     size = ["--size", "32", "--epochs", "2", "--seeds", "1", "--learners", *learners, "zero-shot", "text-probe"]
@@ -83,6 +83,7 @@ def test_no_picture_that_trained_the_model_is_in_the_benchmark(shared: Path) -> 
     assert 0.37 < share < 0.43
 
 
+@pytest.mark.proof("real data")
 @pytest.mark.shared(twin="tests/eval/test_closed_form.py::test_slda_is_scikit_learns_lda")
 def test_closed_forms_with_a_covariance_beat_class_means_on_vectors_of_another_task(
     shared: Path, tmp_path: Path
@@ -95,8 +96,8 @@ def test_closed_forms_with_a_covariance_beat_class_means_on_vectors_of_another_t
     assert min(others) > means + 0.05, found["results"]
 
 
+@pytest.mark.proof("real data")
 @pytest.mark.shared(twin="tests/claims/test_falls.py::test_changes_by_distance_are_those_counted_by_hand")
-@pytest.mark.slow
 def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(shared: Path, tmp_path: Path) -> None:
     """Given MobileNet vectors, six buckets: in-domain .942, next-domain .903, forward .848 with a class-balanced
     logistic regression [DATA.md]. Ours is CLEAR's SGD probe with six times its epochs: at the paper's 100 it has not
@@ -109,6 +110,7 @@ def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(sha
     assert means["forward"] == pytest.approx(0.848, abs=0.02)
 
 
+@pytest.mark.proof("real data")
 @pytest.mark.shared(
     twin="tests/eval/test_service_log.py::test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report"
 )
@@ -132,22 +134,3 @@ def test_the_log_of_a_model_trained_once_has_the_half_life_of_its_report(shared:
     assert log.decay.half_life > report.half_life.tested > 28
     assert log.decay.half_life_low < report.half_life.low < log.decay.half_life_high
     assert log.fit.low < report.slope.value < log.fit.high
-
-
-@pytest.mark.shared(twin="tests/curate/test_pretrain.py::test_it_learns_the_content_of_the_images")
-@pytest.mark.slow
-def test_what_the_unlabelled_past_taught_beats_training_from_scratch(shared: Path, tmp_path: Path) -> None:
-    """CLEAR's finding at a small scale, on real pictures: MoCo on bucket 0, then a linear layer; and in-domain above
-    next-domain, and near-future accuracy and retention in one order."""
-    done = script("past.py", "--data", str(shared / "usda"), "--out", str(tmp_path), "--quick")
-    assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "compared.json").read_text())
-
-    for learner, of in found["clear-iid"].items():
-        assert of["features"][0] > of["pictures"][0] + 0.15, (learner, of)
-        assert of["features"][1] > of["pictures"][1] + 0.15, (learner, of)
-        assert of["features"][0] > of["features"][1], (learner, of)
-    assert found["probe"][-1][1] > 0.64, "as much as a linear probe finds in an untrained network (0.62)"
-    assert found["near-future and retention"] > 0.4
-    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
-    assert "usda, moco-b0" in page

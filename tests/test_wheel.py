@@ -91,6 +91,7 @@ def packed(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist() if "_kernel." not in name}
 
 
+@pytest.mark.proof("build")
 def test_a_wheel_has_one_package_with_every_file_of_the_four_folders(wheel: Path) -> None:
     """Templates, styles, weights, marks of types: the same bytes, and nothing beside `driftline` at the top."""
     tracked = subprocess.run(["git", "ls-files", "-z", *FOLDERS], cwd=ROOT, capture_output=True, check=True).stdout
@@ -108,7 +109,7 @@ def test_a_wheel_has_one_package_with_every_file_of_the_four_folders(wheel: Path
     assert about[f"driftline-{VERSION}.dist-info/top_level.txt"] == b"driftline\n"
 
 
-@pytest.mark.slow
+@pytest.mark.proof("build")
 def test_a_wheel_of_a_checkout_is_the_one_of_its_sdist(wheel: Path, tmp_path: Path) -> None:
     """A checkout has links where an sdist has folders."""
     sources(tmp_path / "source")
@@ -170,7 +171,7 @@ STAND_IN = """#!/bin/sh
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof("build")
 @pytest.mark.skipif("DRIFTLINE_PYTHONS" not in os.environ, reason="20 CPU seconds: make pythons")
 def test_the_containers_script_makes_an_environment(tmp_path: Path) -> None:
     """With the libraries of this one: its Python is a stand-in, whose environments see them."""
@@ -266,6 +267,7 @@ print([shutil.which(name) for name in ("cc", "gcc", "clang", "git", "make")])
 """
 
 
+@pytest.mark.proof("build")
 def test_the_stranger_has_no_network_no_compiler_and_may_not_write(tmp_path: Path) -> None:
     if refused():
         pytest.skip(f"this system allows no namespaces ({refused()}): the tests below run with the rights of this user")
@@ -277,7 +279,7 @@ def test_the_stranger_has_no_network_no_compiler_and_may_not_write(tmp_path: Pat
         assert said.splitlines()[1] == "[None, None, None, None, None]"
 
 
-@pytest.mark.slow
+@pytest.mark.proof("build")
 def test_a_wheel_is_imported_from_its_own_environment(installed: Path, tmp_path: Path) -> None:
     code = "import driftline, driftline.eval.engine; print(driftline.__file__, driftline.Release.__module__)"
     assert f"{installed / 'env'}" in run(installed, "python", "-c", code, where=tmp_path)
@@ -298,7 +300,7 @@ main()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof("journey")
 def test_the_demo_runs_with_no_repository_around(installed: Path, script: Script, here: Path) -> None:
     if of_this_one(installed):
         said = script(SMALL, here)
@@ -336,7 +338,7 @@ def some_pictures(to: Path) -> None:
                 part.writestr(name, whole.read(name))
 
 
-@pytest.mark.slow
+@pytest.mark.proof("journey")
 def test_the_demo_with_real_pictures_runs(installed: Path, script: Script, here: Path) -> None:
     if of_this_one(installed):
         some_pictures(here / "some.zip")
@@ -351,7 +353,7 @@ def test_the_demo_with_real_pictures_runs(installed: Path, script: Script, here:
     assert set(parts) == {"unpack", "build", "evaluate", "report"}
 
 
-@pytest.mark.slow
+@pytest.mark.proof("journey")
 def test_every_notebook_runs_and_shows_what_it_found(script: Script, here: Path) -> None:
     """In one process, each cell's last value as a notebook shows it."""
     for path in (*NOTEBOOKS, ROOT / "tests" / "support" / "notebooks.py"):
@@ -406,7 +408,7 @@ print([result["learner"] for result in results["results"]], results["skipped"])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof("journey")
 def test_the_journey_runs_where_a_repository_has_folders_of_these_names(installed: Path, here: Path) -> None:
     """`eval.py`, `pipelines/`: nearly every repository of machine learning has one; here each raises if it is imported.
     In a process of its own, whose first place to import from is this folder."""
@@ -435,7 +437,7 @@ for words in WORDS:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof("journey")
 def test_a_strangers_path_through_the_tutorial(installed: Path, script: Script, here: Path) -> None:
     """README → tutorial → a folder of photos → a released benchmark → an own learner evaluated on it."""
     text = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")

@@ -20,6 +20,8 @@ from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Stream
 
+pytestmark = pytest.mark.proof("matrix")
+
 NEW = np.array([2, 0, 5, 1, 3, 4])  # number of each class after renaming; no class has its old one
 OLD = np.argsort(NEW)  # and back
 MEMORIES = {"memory": 23, "capacity": 23, "support": 5, "si.strength": 0.05, "threshold": 0.4}  # not equal shares

@@ -113,6 +113,7 @@ def test_data_cannot_end_its_element() -> None:
     assert json.loads(text) == {"a": "</script><!--", "b": [None]}
 
 
+@pytest.mark.proof("browser")
 def test_names_from_outside_are_text_in_the_library_too(browser: Any, tmp_path: Path) -> None:
     many = {name: ([0.0, 1.0], [0.1, 0.2 + i / 50]) for i, name in enumerate(PAYLOADS)}
     pairs = {name: (0.1, 0.2 + i / 50) for i, name in enumerate(PAYLOADS)}
@@ -139,6 +140,7 @@ def test_names_from_outside_are_text_in_the_library_too(browser: Any, tmp_path: 
     page.close()
 
 
+@pytest.mark.proof("browser")
 def test_no_two_lines_look_the_same_in_the_legend(browser: Any, tmp_path: Path) -> None:
     """Colours come again from the eleventh line on: its dashes are in its button, too."""
     many = {f"learner {i}": ([0.0, 1.0], [0.1, 0.2 + i / 50]) for i in range(len(COLOURS) + 1)}
@@ -148,6 +150,7 @@ def test_no_two_lines_look_the_same_in_the_legend(browser: Any, tmp_path: Path) 
     page.close()
 
 
+@pytest.mark.proof("browser")
 def test_a_name_is_hidden_and_the_address_remembers_it(browser: Any, tmp_path: Path) -> None:
     address = page_of(tmp_path, Figure("t", "", CHARTS["lines"]))
     page = opened(browser, address)
@@ -166,6 +169,7 @@ def test_a_name_is_hidden_and_the_address_remembers_it(browser: Any, tmp_path: P
     again.close()
 
 
+@pytest.mark.proof("browser")
 def test_a_chart_is_saved_as_csv_svg_and_png(browser: Any, tmp_path: Path) -> None:
     page = opened(browser, page_of(tmp_path, Figure("A title", "", CHARTS["slopes"])))
     found = {}
@@ -180,6 +184,7 @@ def test_a_chart_is_saved_as_csv_svg_and_png(browser: Any, tmp_path: Path) -> No
     page.close()
 
 
+@pytest.mark.proof("browser")
 def test_without_scripts_the_picture_is_there(browser: Any, tmp_path: Path) -> None:
     address = page_of(tmp_path, Figure("t", "", CHARTS["lines"]))
     context = browser.new_context(java_script_enabled=False)
@@ -190,6 +195,7 @@ def test_without_scripts_the_picture_is_there(browser: Any, tmp_path: Path) -> N
     context.close()
 
 
+@pytest.mark.proof("browser")
 def test_the_pointer_shows_the_numbers_and_the_band_of_one_line(browser: Any, tmp_path: Path) -> None:
     names = [f"learner {i}" for i in range(SHADED + 1)]
     many = {name: ([0.0, 1.0], [0.1 * i, 0.1 * i + 0.05]) for i, name in enumerate(names)}
@@ -207,6 +213,7 @@ def test_the_pointer_shows_the_numbers_and_the_band_of_one_line(browser: Any, tm
     page.close()
 
 
+@pytest.mark.proof("browser")
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_phone_shows_a_chart_in_its_width_with_legible_names(browser: Any, tmp_path: Path, name: str) -> None:
     page = opened(browser, page_of(tmp_path, Figure("t", "", CHARTS[name])), width=390)

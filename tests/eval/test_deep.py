@@ -209,6 +209,7 @@ TRAINED = [
 ]
 
 
+@pytest.mark.proof("matrix")
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_method_trains_a_network_on_images(name: str) -> None:
     found = evaluate(hinted(painted()), "clear-iid", [name], settings=SHORT)

@@ -368,6 +368,7 @@ class TestSearch:
 
         assert (book.tried, book.reused) == (2, 1)
 
+    @pytest.mark.proof("processes")
     def test_a_fit_of_another_process_is_left_to_it(self, tmp_path: Path) -> None:
         store, (job, *_) = Store(tmp_path), self.jobs()
 
@@ -426,6 +427,7 @@ MORE = (
 
 
 class TestMethods:
+    @pytest.mark.proof("matrix")
     @pytest.mark.parametrize("fidelity", ["clean", "paper-code"])
     def test_every_method_learns_the_last_step_the_same_twice(self, fidelity: str, tmp_path: Path) -> None:
         made = stream(oracle=Step(3, "oracle", {"train": features(300, 2, 4), "val": features(60, 2, 5)}))
@@ -457,6 +459,7 @@ class TestMethods:
 
         assert asked == [gpus]
 
+    @pytest.mark.proof("processes")
     def test_processes_share_the_fits_and_change_nothing(self, tmp_path: Path) -> None:
         made = stream().save(tmp_path / "S")
         learners = ["baseline", "ft", "lp-ft", "st-1"]
@@ -472,6 +475,7 @@ class TestMethods:
         fits = len(list((tmp_path / "runs" / "fits").glob("*/*/fit.json")))
         assert fits == sum(f["fits"] - f["found"] for f in facts)  # nothing was done twice
 
+    @pytest.mark.proof("processes")
     def test_processes_share_one_learners_grid(self, tmp_path: Path) -> None:
         made = stream().save(tmp_path / "S")
         told: list[int] = []

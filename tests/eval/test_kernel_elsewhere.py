@@ -12,6 +12,8 @@ import pytest
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine import fused
 
+pytestmark = pytest.mark.proof("build")
+
 ENGINE = Path(fused.__file__).parent
 MAIN = Path(__file__).resolve().parents[1] / "support" / "kernel_main.c"
 PROCESSORS = {  # compiler, emulator, number of the best kind

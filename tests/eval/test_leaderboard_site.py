@@ -56,7 +56,7 @@ def test_every_protocol_and_stream_has_a_table(page: Path) -> None:
     assert re.search(r"<th>seconds a run</th>", text)
 
 
-@pytest.mark.slow
+@pytest.mark.proof("browser")
 def test_axe_finds_nothing_on_it(page: Path) -> None:
     with chromium_browser() as browser:
         tab = browser.new_page()

@@ -87,51 +87,6 @@ def test_no_closed_form_ends_ten_points_below_the_best_of_its_grid(name: str, se
     assert near_future(gaussian(), name) > best - 0.1
 
 
-@pytest.mark.slow
-def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_on_the_photo_world() -> None:
-    """The three with the largest grids, over three draws of 40 test photos (ten points are four of them);
-    `benchmarks/defaults.py` does it with all, near-future too, on other data."""
-    defaults = benchmark("defaults")
-    draws = [
-        defaults.gaps("clear-iid", defaults.photos(per_year=80, draw=draw), ["reservoir", "ewc", "lwf"])
-        for draw in range(3)
-    ]
-    for rows in zip(*draws, strict=True):
-        assert np.mean([row["below"] for row in rows]) < 0.1, rows
-
-
-@pytest.mark.shared(
-    twin="tests/eval/test_learning_rates.py::test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_on_the_photo_world"
-)
-@pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
-@pytest.mark.parametrize(
-    ("data", "learner"), [("usda", "ace"), ("usda", "agem"), ("banking77", "fc-only"), ("banking77", "slda")]
-)
-def test_no_default_ends_ten_points_below_the_best_of_its_papers_grid_on_real_data(data: str, learner: str) -> None:
-    """ACE ended 11 points below on the USDA's pictures, when a rate was chosen by 31 updates. Three orders of equal
-    times are drawn for it: between them its standard deviation is 3.5 points."""
-    defaults = benchmark("defaults")
-    draws = 3 if learner == "ace" else 1
-    streams = [defaults.usda(DATA, draw) for draw in range(draws)] if data == "usda" else [defaults.banking77(DATA)]
-    rows = [row for stream in streams for row in defaults.gaps("near-future", stream, [learner])]
-    assert np.mean([row["below"] for row in rows]) < 0.1, rows
-
-
-@pytest.mark.shared(
-    twin="tests/eval/test_learning_rates.py::test_no_default_ends_ten_points_below_the_best_of_its_grid"
-)
-@pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
-@pytest.mark.parametrize("name", ["ace", "cosine-fc"])
-def test_no_online_head_ends_ten_points_below_the_best_of_its_grid_on_banking77(name: str) -> None:
-    """With `fc-only` above, and `er-online`, which is `fc-only` there: all of them. `overadapt` reaches 4 % at best.
-    Rates below 1 are far behind on these vectors: `benchmarks/defaults.py` runs them too."""
-    specs = [name, *(f"{name}(lr={rate})" for rate in RATES if rate >= 1)]
-    default, *grid = (result["scores"]["near_future"]["mean"] for result in run_all(banking77(), specs))
-    assert default > max(grid) - 0.1 > 0.2, (default, grid)
-
-
 def test_on_vectors_er_online_is_fc_only() -> None:
     one, other = run_all(correlated(steps=1), ["er-online(lr=3)", "fc-only(lr=3)"])
     assert one["scores"] == other["scores"]

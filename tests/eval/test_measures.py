@@ -190,7 +190,7 @@ def test_joint_sees_everything_at_once(stream: Stream) -> None:
     assert np.mean(found["matrix"]) > 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.proof("processes")
 def test_processes_share_a_grid_and_its_rows_are_those_of_one(tmp_path: Path) -> None:
     stream = drifting().save(tmp_path / "s")
     grid = (["nearest-mean", "finetune", "joint"], [0, 1], {"epochs": 3})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.helpers import correlated, described
+from support.helpers import correlated, described, few_of
 
 from driftline.curate.core.errors import BadConfig, Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
@@ -409,7 +409,7 @@ class TestTheLearningRate:
             rows_of(FcOnly(lr="auto"))
 
 
-@pytest.mark.parametrize("name", ONLINE)
+@pytest.mark.parametrize("name", few_of(ONLINE, ["fc-only", "er-online", "slda", "agem"]))
 class TestEveryOnlineLearner:
     def test_killed_at_any_batch_it_ends_with_the_same_rows(
         self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -460,6 +460,7 @@ def _keeps_always(keep):  # type: ignore[no-untyped-def]
     return lambda self, *state, final=False: keep(self, *state)
 
 
+@pytest.mark.proof("processes")
 def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
     from driftline.curate.core.executor import Executor
 

@@ -176,6 +176,7 @@ def browser() -> Iterator[Any]:
 OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 
 
+@pytest.mark.proof("browser")
 def test_axe_finds_nothing_that_shuts_people_out(made: tuple[Path, list[Stream]], browser: Any) -> None:
     """In the dark only what looks at colours runs again. Pages of learners have one template: that of two settings is
     looked at."""
@@ -196,6 +197,7 @@ def test_axe_finds_nothing_that_shuts_people_out(made: tuple[Path, list[Stream]]
     assert not found, json.dumps({f"{k}": v for k, v in found.items()}, indent=1)
 
 
+@pytest.mark.proof("browser")
 def test_on_a_phone_only_tables_scroll(made: tuple[Path, list[Stream]], browser: Any) -> None:
     page = browser.new_page(viewport={"width": 360, "height": 740})
     for path in sorted((made[0] / "out").glob("*.html")):
@@ -226,6 +228,7 @@ def test_each_protocol_is_folded_and_a_result_alone_is_open(large: Path, made: t
     assert write([document], large.parent / "one").read_text().count('<details class="part" open>') == 1
 
 
+@pytest.mark.proof("browser")
 def test_an_unopened_page_is_at_most_8000_pixels_tall_and_a_link_opens_its_part(large: Path, browser: Any) -> None:
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     for path in sorted(large.parent.glob("*.html"))[:12]:
@@ -238,6 +241,7 @@ def test_an_unopened_page_is_at_most_8000_pixels_tall_and_a_link_opens_its_part(
     page.close()
 
 
+@pytest.mark.proof("browser")
 @pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
 def test_the_first_screen_says_and_shows_how_models_age(
     made: tuple[Path, list[Stream]], browser: Any, width: int, height: int
@@ -250,6 +254,7 @@ def test_the_first_screen_says_and_shows_how_models_age(
     page.close()
 
 
+@pytest.mark.proof("browser")
 def test_tables_sort_and_filter_two_learners_compare_and_the_address_remembers(
     made: tuple[Path, list[Stream]], browser: Any, tmp_path: Path
 ) -> None:
@@ -289,6 +294,7 @@ def test_tables_sort_and_filter_two_learners_compare_and_the_address_remembers(
     again.close()
 
 
+@pytest.mark.proof("browser")
 def test_it_prints_without_its_navigation(made: tuple[Path, list[Stream]], browser: Any, tmp_path: Path) -> None:
     page = browser.new_page()
     open_report(page, made[0] / "out" / "index.html")

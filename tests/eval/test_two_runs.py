@@ -81,6 +81,7 @@ def yearly(name: str) -> Stream:
     return replace(stream, name=name, steps=steps, sha256=name)
 
 
+@pytest.mark.proof("browser")
 def test_axe_finds_nothing_on_pages_of_streams_with_dates(tmp_path: Path) -> None:
     stream = yearly("photos & <more>")
     for side in ("a", "b"):

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hostile.faults import KINDS, begun, compiled
 
+pytestmark = pytest.mark.proof("kills")
+
 POINTS = 3  # calls of each job and kind
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hostile.fuzz import CRASHERS, READERS, again, attack
 
-TIMES = 30  # inputs of each reader
+TIMES = 10  # inputs of each reader
 
 
 @pytest.mark.parametrize("name", READERS)

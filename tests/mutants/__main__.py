@@ -96,12 +96,13 @@ def _pytest(tests: Sequence[str], log: Path) -> None:
     os.chdir(place)
     ours = {"", str(ROOT), str(ROOT / "tests")}
     sys.path[:] = [str(place), str(place / "tests"), *(path for path in sys.path if path not in ours)]
+    os.environ.pop("PYTEST_ADDOPTS", None)  # of a run that this one is a test of
     os.environ["PYTHONPATH"] = f"{place}{os.pathsep}{place / 'tests'}"
     import pytest
 
     # An editable install would serve what the copy lacks from the tree that is installed.
     sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
-    options = ["-x", "-q", "-rfE", "--tb=line", "-p", "no:cacheprovider", f"--basetemp={place.parent / 'temporary'}"]
+    options = ["-xq", "-m=", "-rfE", "--tb=line", "-p", "no:cacheprovider", f"--basetemp={place.parent / 'temporary'}"]
     status: int = pytest.main([*options, *tests])
     if elsewhere := foreign():
         print("Imported from elsewhere, not from the copy:", *elsewhere, sep="\n")

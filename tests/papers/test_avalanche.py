@@ -17,6 +17,8 @@ from driftline.eval.abilities import learn_step
 from driftline.eval.learner import Task
 from driftline.eval.protocols.clear import score
 
+pytestmark = pytest.mark.proof("paper")
+
 cross = benchmark("cross_table")
 DOCS = Path(__file__).resolve().parents[2] / "docs/studies/avalanche.md"
 SEEDS = 2  # four are no clearer, and take twice as long

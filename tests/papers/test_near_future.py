@@ -18,6 +18,8 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
+pytestmark = pytest.mark.proof("paper")
+
 VECTORS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "intent" / "banking77_minilm.npz"
 REAL = [  # its twin: the same test on made vectors
     pytest.mark.shared(

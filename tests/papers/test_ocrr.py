@@ -61,6 +61,7 @@ def ours(name: str, learner: str, seed: int, policy: str = "oracle", order: str 
     return {k: v["mean"] for k, v in (result["scores"] | result["measures"]).items()}
 
 
+@pytest.mark.proof("paper")
 @pytest.mark.shared
 @shared
 @absent
@@ -76,6 +77,7 @@ def test_what_draws_nothing_is_the_references_to_the_last_digit(system: str, see
         assert found[f"corrections_to_{target}"] == told["to"][str(target)]
 
 
+@pytest.mark.proof("paper")
 @pytest.mark.shared
 @shared
 @absent
@@ -86,6 +88,7 @@ def test_what_is_trained_is_near(system: str) -> None:
     assert found["original"] == pytest.approx(told["final_orig"], abs=0.03)
 
 
+@pytest.mark.proof("paper")
 @pytest.mark.shared
 @shared
 @absent
@@ -98,6 +101,7 @@ def test_on_clinc_too() -> None:
     assert found["original"] == told["substrate_force_brute", "oracle", 0]["final_orig"]
 
 
+@pytest.mark.proof("paper")
 @pytest.mark.shared
 @shared
 @absent
@@ -109,6 +113,7 @@ def test_random_policies_come_near_with_draws_of_our_own(policy: str, recorded: 
     assert found["corrections"] == pytest.approx(told["corrections"], rel=0.25)
 
 
+@pytest.mark.proof("paper")
 @pytest.mark.shared
 @shared
 @absent

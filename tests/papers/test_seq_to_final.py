@@ -19,7 +19,7 @@ from driftline.stream_builder.stream import Split, Step, Stream
 CIFAR = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cifar10"
 REAL = [
     pytest.mark.shared(twin="tests/eval/test_finetuning.py::test_a_frozen_first_time_is_fine_tuning"),
-    pytest.mark.slow,
+    pytest.mark.proof("paper"),
     pytest.mark.skipif(not CIFAR.is_dir(), reason="needs ../shared/data/cifar10"),
 ]
 LEARNERS = {"R:C:L": ["baseline", "erm", "ft", "lp-ft", "sft"], "T:T:T": ["oracle", "baseline", "ft", "lp-ft", "sft"]}

@@ -15,6 +15,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.stream_builder.stream import Split, Step, Stream
 
 
+@pytest.mark.proof("paper")
 def test_visits_finish_a_table_and_leave_a_small_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, asked = example("table_2"), []
 

@@ -22,6 +22,8 @@ from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.run.runner import run
 from driftline.stream_builder.builders.release import from_release
 
+pytestmark = pytest.mark.proof("journey")
+
 ALL = dict.fromkeys(LEARNERS, True)
 NONE = dict.fromkeys(LEARNERS, False)
 ENDS = {  # album → protocols that have scores, or the command that refuses it and a part of its sentence
@@ -41,7 +43,6 @@ ENDS = {  # album → protocols that have scores, or the command that refuses it
 
 
 @pytest.mark.shared(twin="tests/pipelines/test_albums.py::test_a_class_in_one_year_a_year_without_and_a_thin_year")
-@pytest.mark.slow
 @pytest.mark.parametrize("name", os.environ.get("DRIFTLINE_ALBUMS", ";".join(ENDS)).split(";"))
 def test_an_album_ends_in_a_report_or_a_sentence(name: str, shared: Path, tmp_path: Path) -> None:
     """DRIFTLINE_ALBUMS="two photos;one year": others of `support.albums`."""

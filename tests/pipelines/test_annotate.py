@@ -705,7 +705,7 @@ def serve(folder: Path, said: Path) -> tuple[Running, str]:
     return server, text.split()[0]
 
 
-@pytest.mark.slow
+@pytest.mark.proof("kills")
 def test_500_answers_of_three_people_and_two_kills_lose_none(folder: Path) -> None:
     """Each answer that was acknowledged is there after the server was killed in the middle of others."""
     items = sorted(read_json(folder_of(folder, "ask") / "batch.json")["items"])
@@ -747,7 +747,7 @@ def _answers(folder: Path) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.proof("browser")
 def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Path) -> None:
     """Headless Chromium: keys tick, none excludes, Enter goes on, u comes back."""
     from playwright.sync_api import expect

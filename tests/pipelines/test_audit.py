@@ -207,7 +207,7 @@ def test_the_distance_of_means_grows_with_the_buckets_apart() -> None:
     assert distances(x, np.zeros(400), np.arange(400))["by_distance"] == {}
 
 
-@pytest.mark.slow
+@pytest.mark.proof("browser")
 def test_axe_finds_nothing_on_the_page(release: Release, tmp_path: Path) -> None:
     found = audit_release(release)
     (tmp_path / "audit.html").write_text(page(found, pictures(release.path, found)))

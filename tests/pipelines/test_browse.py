@@ -318,7 +318,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.mark.slow
+@pytest.mark.proof("browser")
 def test_in_a_real_browser_hostile_names_are_text_keys_work_and_axe_finds_nothing(hostile: Served) -> None:
     from playwright.sync_api import expect
 

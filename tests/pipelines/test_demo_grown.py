@@ -12,8 +12,9 @@ from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.demo.growth import demo_grown, text
 from driftline.pipelines.demo.journey import QUICK, demo
 
+pytestmark = pytest.mark.proof("journey")
 
-@pytest.mark.slow
+
 def test_a_year_later_only_new_photos_are_paid_for_and_old_models_are_tested_on_them(
     journey: Path, tmp_path: Path
 ) -> None:

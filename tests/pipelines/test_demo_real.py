@@ -10,7 +10,6 @@ from collections import Counter
 from importlib.resources import files
 from pathlib import Path
 
-import pytest
 from support.console import driftline
 
 from driftline.pipelines.demo import real
@@ -34,7 +33,6 @@ def test_the_pictures_are_dated_labelled_and_small() -> None:
     assert max(cells.values()) <= 40
 
 
-@pytest.mark.slow
 def test_quick_and_real_exclude_each_other(tmp_path: Path) -> None:
     done = driftline("demo", "--real", "--quick", "--out", str(tmp_path / "demo"), here=tmp_path)
     assert done.returncode != 0

@@ -325,7 +325,7 @@ def test_sheets_and_a_table_for_those_without_a_browser(explorer: Explorer, tmp_
     assert rows[-1]["prompt"] == "'=a car | - a bus"
 
 
-@pytest.mark.slow
+@pytest.mark.proof("browser")
 def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path) -> None:
     """Headless Chromium: what a person does."""
     from playwright.sync_api import expect

@@ -23,6 +23,8 @@ from support.helpers import yfcc_line
 
 from driftline.curate.core.atomic_io import read_json
 
+pytestmark = pytest.mark.proof("kills")
+
 URLS = int(os.environ.get("DRIFTLINE_FAULT_URLS", "1000"))
 HOSTILE = 0.35  # share of them
 GOOD = [kind for kind, fault in EXPECTED.items() if fault is None]
@@ -99,7 +101,6 @@ def files(folder: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in fetched.iterdir() if p.name not in skip}
 
 
-@pytest.mark.slow
 def test_kills_and_faults_lose_nothing_and_change_nothing(
     server: FaultServer, kinds: list[str], tmp_path: Path
 ) -> None:

@@ -34,8 +34,6 @@ WORDS = {
 PLACE = re.compile(r"\{(\w+)\}")
 LONG = {"demo"}  # with good values it works for minutes
 
-pytestmark = pytest.mark.slow
-
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Every command of the tree: its words, itself."""

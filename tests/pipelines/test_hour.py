@@ -28,6 +28,8 @@ from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.stage import parts_of
 from driftline.pipelines.run.state import folder_of
 
+pytestmark = pytest.mark.proof("journey")
+
 YEARS, EACH = (2010, 2011, 2012), 8
 THINGS = ("car", "bus")
 UNDATED, NEAR_COPY, PHONE = "scans/attic.jpg", "2011/car-0-small.jpg", "2012/IMG_20120505_101500.heic"

@@ -32,7 +32,7 @@ from driftline.pipelines.run.stage import Context, Counts
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages import STAGES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof("journey")
 
 
 def context(root: Path) -> Context:

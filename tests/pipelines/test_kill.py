@@ -16,7 +16,7 @@ from driftline.curate.core.errors import Busy
 from driftline.pipelines.run.runner import alone
 
 
-@pytest.mark.slow
+@pytest.mark.proof("kills")
 def test_sigkill_at_random_moments_and_resume_gives_the_same_bytes(tmp_path: Path) -> None:
     one = partial(start, "run", "--workers", "1")
     assert driftline("--version").returncode == 0  # the first command waits for imports, which are no part of a run

@@ -229,6 +229,7 @@ def inodes(root: Path) -> dict[str, int]:
 
 
 class TestGrow:
+    @pytest.mark.proof("journey")
     def test_three_steps_give_the_bytes_of_one_build_with_the_same_borders(self, town: Town, tmp_path: Path) -> None:
         grown, whole = town.run(tmp_path / "grown", 60, LOOSE), tmp_path / "whole"
         asked = []
@@ -361,6 +362,7 @@ def questions_left(at: Context) -> int:
 
 
 class TestLocalAnswers:
+    @pytest.mark.proof("journey")
     @pytest.mark.parametrize("store", ["true", "false"])
     def test_every_answer_counts_in_every_month_and_nothing_is_asked_twice(
         self, town: Town, tmp_path: Path, store: str

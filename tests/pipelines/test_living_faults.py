@@ -62,6 +62,7 @@ def started(started_once: Path, tmp_path: Path) -> Path:
     return linked_copy(started_once, tmp_path / "run")
 
 
+@pytest.mark.proof("kills")
 def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(started: Path, town: Town, tmp_path: Path) -> None:
     """DRIFTLINE_KILLS=300 for a long run."""
     draw = random.Random(0)
@@ -87,6 +88,7 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(started: Path, to
     )
 
 
+@pytest.mark.proof("kills")
 def test_a_full_disk_while_the_store_grows_keeps_what_was_done(
     started: Path, town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_full_disk_while_the_store_grows_keeps_what_was_done(
     assert len(fetched) == len(set(fetched["row"].to_pylist()))
 
 
+@pytest.mark.proof("processes")
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     def misses(who: int) -> None:
         for i in range(20):

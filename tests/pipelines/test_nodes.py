@@ -13,6 +13,8 @@ from support.nodes import DRIFTLINE, Nodes, prepare, shards, wait_for
 
 from driftline.curate.core.atomic_io import read_json
 
+pytestmark = pytest.mark.proof("processes")
+
 RECORDS = 300
 
 
@@ -28,7 +30,6 @@ def nodes() -> Iterator[Nodes]:
     made.close()
 
 
-@pytest.mark.slow
 def test_a_lost_node_costs_time_only(nodes: Nodes, tmp_path: Path) -> None:
     images = tmp_path / "images"
     nodes.serve(images)

@@ -56,6 +56,7 @@ def truth_of(context: Context) -> dict[str, str]:
     }
 
 
+@pytest.mark.proof("server")
 def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_path: Path) -> None:
     counts = write_batches(small, ["turkle"], tmp_path / "out", None, 1, S3())
     truth = truth_of(small)

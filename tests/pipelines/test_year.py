@@ -24,6 +24,8 @@ from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages import STAGES
 
+pytestmark = pytest.mark.proof("journey")
+
 CONFIG = """
 collection: {{source: folder, path: photos, dates: [path]}}
 filter: {{upload_after_capture: false}}
@@ -130,7 +132,6 @@ class Year:
         return sides
 
 
-@pytest.mark.slow
 def test_a_year_of_an_album_gives_twelve_releases_and_loses_no_answer(tmp_path: Path) -> None:
     year = Year(tmp_path)
     gone: set[str] = set()

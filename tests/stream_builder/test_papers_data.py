@@ -22,6 +22,7 @@ from driftline.stream_builder.measures.shift_distance import measure
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 pytestmark = [
+    pytest.mark.proof("paper"),
     pytest.mark.shared(twin="tests/stream_builder/test_compose.py::test_the_papers_code_takes_them"),
     pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data"),
 ]
@@ -32,7 +33,6 @@ def cifar() -> Dataset:
     return open_dataset(DATA / "cifar10")
 
 
-@pytest.mark.slow
 def test_table_5_comes_out_again_with_the_papers_own_draws(cifar: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Converged values of the specification within 0.01, the paper's within 0.04 [Seq-to-Final, table 5]. Of the
     covariate distances the one of 3,200 images: each of the others takes as long as all that is left."""
@@ -59,7 +59,6 @@ def test_the_papers_draws_share_207_validation_images_with_training_and_clean_on
     assert clean.oracle is not None
 
 
-@pytest.mark.slow
 def test_sub_populations_of_cifar_100_at_a_third_of_the_papers_sizes() -> None:
     opened = open_dataset(DATA / "cifar100")
     assert (len(opened.classes), opened.subclasses) == (20, 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from PIL import Image
 
 from driftline.curate.core.seeding import rng_for
@@ -27,6 +28,15 @@ from driftline.curate.release.writer import write_release
 from driftline.pipelines.demo.draw import photo
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.stream import Split, Step, Stream
+
+
+def few_of(cases: Iterable[Any], few: Collection[Any], reason: str = "matrix") -> list[Any]:
+    """Parameters of a test: `make test` takes those of `few`, `make proofs` the others."""
+    proof = pytest.mark.proof(reason)
+    return [
+        c if c in few else pytest.param(*c, marks=proof) if isinstance(c, tuple) else pytest.param(c, marks=proof)
+        for c in cases
+    ]
 
 
 def drifting(
