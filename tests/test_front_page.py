@@ -40,7 +40,7 @@ def test_exit_codes_and_activation_are_told() -> None:
         "age --alarm is crossed, 130 stopped"
     )
     assert codes in README
-    assert codes in " ".join(driftline("help").stdout.split())
+    assert codes in " ".join(driftline("--help").stdout.split())
     for text in (README, page("start/install.md")):
         assert "source .venv/bin/activate" in text
 

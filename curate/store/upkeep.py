@@ -1,4 +1,4 @@
-"""What is in a store, whether every byte is what it says, and what no run needs any more."""
+"""Whether every byte of a store is what it says, and what no run needs any more."""
 
 from __future__ import annotations
 
@@ -6,42 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.outside.databases import purge
 from driftline.curate.store.database import OURS, Store
-
-
-def status(store: Store) -> dict[str, Any]:
-    """Counts of what the store holds, as plain data."""
-
-    def one(query: str) -> int:
-        return int(store.base.execute(query).fetchone()[0] or 0)
-
-    last = "FROM attempts a WHERE number = (SELECT MAX(number) FROM attempts b WHERE b.address = a.address)"
-    names = {name for (name,) in store.base.execute("SELECT name FROM files")}
-    paths = [path for path in (store.folder / "files").glob("*") if not path.name.startswith(TEMPORARY)]
-    return {
-        "folder": str(store.folder),
-        "photos": one("SELECT COUNT(*) FROM images"),
-        "dated": one("SELECT COUNT(taken) FROM images"),
-        "photo_bytes": one("SELECT CAST(SUM(size) AS INTEGER) FROM images"),
-        "addresses": one("SELECT COUNT(DISTINCT address) FROM attempts"),
-        "attempts": one("SELECT COUNT(*) FROM attempts"),
-        "misses": dict(
-            store.base.execute(f"SELECT fault, COUNT(*) {last} AND fault IS NOT NULL GROUP BY 1 ORDER BY 1")
-        ),
-        "vectors": dict(
-            store.base.execute("SELECT name, COUNT(*) FROM vectors JOIN encoders ON encoder = number GROUP BY 1")
-        ),
-        "answers": one("SELECT COUNT(*) FROM answers"),
-        "files": len(names),
-        "file_bytes": sum(path.stat().st_size for path in paths),
-        "own_bytes": sum(
-            p.stat().st_size for p in [*paths, *store.folder.glob("index.sqlite*")] if p.stat().st_nlink == 1
-        ),
-        "unnamed_files": len({path.name for path in paths} - names),
-        "runs": [path for (path,) in store.base.execute("SELECT path FROM runs ORDER BY path")],
-    }
 
 
 def verify(store: Store) -> dict[str, Any]:

@@ -1,16 +1,14 @@
 """A tamper-evident record of every correction: append-only, chained by SHA-256, with a Merkle root.
 
     b"driftline ledger 2\\n"
-    kind (1 byte) · length of the payload (4) · SHA-256 of the payload (32) · chain (32) · payload        … and so on
+    length of the payload (4 bytes) · SHA-256 of the payload (32) · chain (32) · payload        … and so on
 
-chain = SHA-256(previous chain ‖ kind ‖ length ‖ digest); the first follows the SHA-256 of the head line. So the chain
-proves a record's first 69 bytes before its payload is read: a wrong length is found where it is, and only a last record
-that is shorter than its own proven length was torn by a crash. The Merkle tree is over kind ‖ length ‖ digest.
+chain = SHA-256(previous chain ‖ length ‖ digest); the first follows the SHA-256 of the head line. So the chain
+proves a record's first 68 bytes before its payload is read: a wrong length is found where it is, and only a last record
+that is shorter than its own proven length was torn by a crash. The Merkle tree is over length ‖ digest.
 
-A payload is a random salt (16 bytes), a JSON head (preceded by its length, 4 bytes) and the vector's bytes. Erasure
-removes a payload but keeps its length and digest, so that the chain stays valid, and appends a tombstone that names it;
-the salt goes with the payload, so that nobody can confirm a guess of its content. An empty record without a tombstone
-is tampering. Records that were cut off at the end are found only with a head that is stored elsewhere.
+A payload is a JSON head (preceded by its length, 4 bytes) and the vector's bytes. Records that were cut off at the end
+are found only with a head that is stored elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from hashlib import sha256
 from io import BytesIO
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,17 +39,14 @@ from driftline.curate.core.system.calls import lock, write_at
 from driftline.eval.memory.merkle import Tree, sha
 
 HEAD = b"driftline ledger 2\n"
-LEAF = struct.Struct("<cI32s")  # what the chain and the tree are over: kind, length, digest
-RECORD = struct.Struct("<cI32s32s")
+LEAF = struct.Struct("<I32s")  # what the chain and the tree are over: length, digest
+RECORD = struct.Struct("<I32s32s")
 LENGTH = struct.Struct("<I")
-SALT = 16  # bytes
-CORRECTION, TOMBSTONE, ERASED = b"C", b"T", b"X"
 LARGEST = 64 * 2**20  # bytes of a payload, at most
 BUFFER = 1 << 20  # bytes, if entries need not be on disk immediately
 DAMAGED = (
     struct.error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError, RecursionError,
 )  # fmt: skip
-NAMES = {CORRECTION: "correction", TOMBSTONE: "tombstone", ERASED: "erased"}
 
 
 @dataclass(frozen=True)
@@ -62,28 +57,20 @@ class Entry:
     """of the ledger"""
     number: int
     """position, from 0"""
-    kind: bytes
-    """CORRECTION, TOMBSTONE or ERASED"""
     leaf: bytes
-    """kind as it was written, length and digest: what the chain and the Merkle tree are over"""
+    """length and digest: what the chain and the Merkle tree are over"""
     chain: bytes
     """SHA-256 of everything up to here"""
     at: int
     """offset of the record in the file"""
     end: int
     """offset of the next record"""
-    payload: bytes | None
-    """None once erased"""
+    payload: bytes
 
     @property
-    def digest(self) -> bytes:
-        """SHA-256 of the payload."""
-        return self.leaf[-32:]
-
-    @property
-    def content(self) -> tuple[dict[str, Any] | None, npt.NDArray[Any] | None]:
-        """Facts and vector; None for what the payload does not have, or once erased. Raises IntegrityError."""
-        return (None, None) if self.payload is None else unpacked(self.payload, f"Entry {self.number} of {self.path}")
+    def content(self) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
+        """Facts, and the vector if the payload has one. Raises IntegrityError."""
+        return unpacked(self.payload, f"Entry {self.number} of {self.path}")
 
 
 @dataclass(frozen=True)
@@ -96,8 +83,6 @@ class Verdict:
     """the last chain, hexadecimal"""
     root: str
     """Merkle root of the records, hexadecimal"""
-    erased: tuple[int, ...]
-    """numbers of erased entries"""
     noted: int | None = None
     """number of records when it had the head that was given; None: none was given"""
 
@@ -106,7 +91,7 @@ class Verdict:
         return dataclasses.asdict(self)
 
 
-def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None, salt: bytes) -> bytes:
+def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None) -> bytes:
     """The bytes of a payload. Raises BadInput if it is too large."""
     head = orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
     raw = b""
@@ -115,7 +100,7 @@ def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None, salt: byte
         head = head[:-1] + _form(vector.dtype, vector.shape, len(head) > 2)
     if len(head) + len(raw) > LARGEST:
         raise BadInput(f"A correction of {len(head) + len(raw):,} bytes.", f"Expected at most {LARGEST:,}.")
-    return b"".join((salt, LENGTH.pack(len(head)), head, raw))
+    return b"".join((LENGTH.pack(len(head)), head, raw))
 
 
 @cache
@@ -127,15 +112,15 @@ def _form(dtype: np.dtype[Any], shape: tuple[int, ...], more: bool) -> bytes:
 def unpacked(payload: bytes, which: str) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
     """Facts and vector of a payload made by `packed`. Raises IntegrityError for other bytes. which: its entry."""
     try:
-        (size,) = LENGTH.unpack_from(payload, SALT)
-        start = SALT + LENGTH.size
+        (size,) = LENGTH.unpack_from(payload)
+        start = LENGTH.size
         about = json.loads(payload[start : start + size])
         if "dtype" not in about:
             return dict(about), None
         dtype, shape = about.pop("dtype"), about.pop("shape")
         return about, np.frombuffer(payload, np.dtype(dtype), offset=start + size).reshape(shape)
     except DAMAGED:
-        raise IntegrityError(f"{which} has an invalid payload.", "Expected a salt, facts and a vector.") from None
+        raise IntegrityError(f"{which} has an invalid payload.", "Expected facts and a vector.") from None
 
 
 class Ledger:
@@ -172,7 +157,6 @@ class Ledger:
             raise
         self.stored = self.n  # entries on disk
         self.waiting = BytesIO()
-        self.salts: list[bytes] = []
         self.failed: NotWritten | None = None
 
     def _set_torn_aside(self) -> None:
@@ -187,18 +171,15 @@ class Ledger:
         os.ftruncate(self.file, self.end)
         os.fsync(self.file)
 
-    def append(self, facts: Mapping[str, Any], vector: npt.NDArray[Any] | None = None, kind: bytes = CORRECTION) -> int:
+    def append(self, facts: Mapping[str, Any], vector: npt.NDArray[Any] | None = None) -> int:
         """Write one entry and return its number.
 
         Raises NotWritten if it cannot be written whole (the disk is full); from then on every entry is refused.
         """
         if self.failed is not None:
             raise self.failed
-        if not self.salts:
-            pool = os.urandom(1024 * SALT)
-            self.salts = [pool[at : at + SALT] for at in range(0, len(pool), SALT)]
-        payload = packed(facts, vector, self.salts.pop())
-        leaf = LEAF.pack(kind, len(payload), sha256(payload).digest())
+        payload = packed(facts, vector)
+        leaf = LEAF.pack(len(payload), sha256(payload).digest())
         self.chain = sha256(self.chain + leaf).digest()
         self.waiting.write(leaf + self.chain)
         self.waiting.write(payload)  # not joined to the above, which would copy it
@@ -270,23 +251,23 @@ def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
                 if torn or _is_being_written(path):
                     return
                 raise IntegrityError(f"{which} is cut off after {left} bytes.", f"Expected at least {RECORD.size}.")
-            kind, length, digest, stored = RECORD.unpack(record)
-            leaf = (CORRECTION if kind == ERASED else kind) + record[1 : LEAF.size]
+            length, digest, stored = RECORD.unpack(record)
+            leaf = record[: LEAF.size]
             chain = sha(chain, leaf)
             if chain != stored:
                 problem = f"{which} was changed or moved, or an entry before it was removed."
-                raise IntegrityError(problem, "Its kind, length and digest do not continue the chain.")
-            if kind not in NAMES or length > LARGEST:
-                raise IntegrityError(f"{which} is of an unknown kind, or larger than {LARGEST:,} bytes.")
-            end = at + RECORD.size + (0 if kind == ERASED else length)
+                raise IntegrityError(problem, "Its length and digest do not continue the chain.")
+            if length > LARGEST:
+                raise IntegrityError(f"{which} is larger than {LARGEST:,} bytes.")
+            end = at + RECORD.size + length
             if end > size:
                 if torn or _is_being_written(path):
                     return
                 raise IntegrityError(f"{which} is cut off after {left} bytes.", f"Expected {end - at}.")
-            payload = None if kind == ERASED else file.read(length)
-            if payload is not None and sha256(payload).digest() != digest:
+            payload = file.read(length)
+            if sha256(payload).digest() != digest:
                 raise IntegrityError(f"{which} was changed: its payload does not match its digest.")
-            yield Entry(path, number, kind, leaf, chain, at, end=end, payload=payload)
+            yield Entry(path, number, leaf, chain, at, end=end, payload=payload)
             at = end
 
 
@@ -311,71 +292,18 @@ def _check_head(path: Path, head: bytes) -> None:
 
 
 def verify(path: Path, head: str | None = None) -> Verdict:
-    """Verify every byte, with memory for one record and for the numbers of erased ones. head: as stored elsewhere,
+    """Verify every byte, with memory for one record. head: as stored elsewhere,
     which shows whether entries were cut off at the end.
 
     Raises MissingFile, BadInput, and IntegrityError naming the first wrong entry.
     """
-    tree, chain, erased, named = Tree(), sha(HEAD), set(), set()
+    tree, chain = Tree(), sha(HEAD)
     noted = 0 if chain.hex() == head else None
     for entry in entries(path):
         tree.add(entry.leaf)
         chain = entry.chain
         if chain.hex() == head:
             noted = tree.n
-        if entry.kind == ERASED:
-            erased.add(entry.number)
-        elif entry.kind == TOMBSTONE:
-            named.add(_erased_by(entry, path))
-    if unnamed := sorted(erased - named):
-        raise IntegrityError(f"Entry {unnamed[0]} of {path} is empty, and no tombstone names it.")
-    if left := sorted(named - erased):
-        raise IntegrityError(f"Entry {left[0]} of {path} should be empty: a tombstone names it.")
     if head is not None and noted is None:
         raise IntegrityError(f"{path} never had the head {head}.", "Entries were cut off, or it is another ledger.")
-    return Verdict(tree.n, chain.hex(), tree.root().hex(), tuple(sorted(erased)), noted)
-
-
-def _erased_by(tombstone: Entry, path: Path) -> int:
-    """The earlier entry that a tombstone names. Raises IntegrityError if it names none."""
-    number = (tombstone.content[0] or {}).get("erases")
-    if type(number) is not int or not 0 <= number < tombstone.number:
-        raise IntegrityError(f"Entry {tombstone.number} of {path} is a tombstone that names no entry before it.")
-    return number
-
-
-def erase(path: Path, number: int) -> Verdict:
-    """Remove the payload of an entry and append a tombstone. Raises BadInput for an entry that is no correction."""
-    if not path.is_file():
-        raise MissingFile(f"There is no ledger {path}.")
-    with Ledger(path) as ledger:
-        target = next((entry for entry in entries(path) if entry.number == number), None)
-        if target is None or target.kind != CORRECTION:
-            raise BadInput(f"Entry {number} of {path} cannot be erased.", f"It has {ledger.n} entries.")
-        tomb = packed({"erases": number}, None, os.urandom(SALT))
-        leaf = LEAF.pack(TOMBSTONE, len(tomb), sha(tomb))
-        with path.open("rb") as old, writing(path) as file:  # one rename: both records, or neither
-            _copy(old, file, target.at)
-            file.write(ERASED + target.leaf[1:] + target.chain)
-            old.seek(target.end)
-            shutil.copyfileobj(old, file)
-            file.write(leaf + sha(ledger.chain, leaf) + tomb)
-    return verify(path)
-
-
-def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
-    """The next bytes of a file, block by block."""
-    while size and (block := source.read(min(size, BUFFER))):
-        target.write(block)
-        size -= len(block)
-
-
-def lines(path: Path) -> Iterator[str]:
-    """The entries as JSON lines: number, kind, digest, chain, facts and vector; the ledger is verified first."""
-    verify(path)
-    for entry in entries(path):
-        facts, vector = entry.content
-        numbers = None if vector is None else vector.ravel().tolist()
-        about = {"number": entry.number, "kind": NAMES[entry.kind], "digest": entry.digest.hex()}
-        about |= {"chain": entry.chain.hex(), "facts": facts, "vector": numbers}
-        yield json.dumps(about, sort_keys=True)
+    return Verdict(tree.n, chain.hex(), tree.root().hex(), noted)

@@ -28,7 +28,7 @@ from driftline.curate.core.errors import (
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.system.calls import collect_rarely
 from driftline.pipelines.cli.age import age_app
-from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, command, set_output
+from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, set_output
 from driftline.pipelines.cli.curation import curation_app
 from driftline.pipelines.cli.doctor import doctor_app
 from driftline.pipelines.cli.eval import eval_app
@@ -36,14 +36,12 @@ from driftline.pipelines.cli.figure import figure_app
 from driftline.pipelines.cli.growing import living_app
 from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
 from driftline.pipelines.cli.imports import add_plugins
-from driftline.pipelines.cli.ledger import ledger_app
 from driftline.pipelines.cli.listing import list_app
 from driftline.pipelines.cli.models import models_app
 from driftline.pipelines.cli.prolific import prolific_app
 from driftline.pipelines.cli.report import report_app
 from driftline.pipelines.cli.results import results_app
 from driftline.pipelines.cli.runs import runs_app
-from driftline.pipelines.cli.store import store_app
 from driftline.pipelines.cli.stream import stream_app
 from driftline.pipelines.cli.submission import submit_app
 from driftline.pipelines.cli.usage import usage_text
@@ -85,20 +83,6 @@ def options(
     set_output(quiet, verbose)
 
 
-def _names(incomplete: str) -> list[str]:
-    return [name for name in typer.main.get_command(app).commands if name.startswith(incomplete)]  # type: ignore[attr-defined]
-
-
-@command(app, "help", "driftline help stream compose", panel="Start")
-def help_(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="COMMAND…", help="A command.", autocompletion=_names)
-    ] = None,
-) -> None:
-    """Show how a command is used: the same as its --help."""
-    called(words or [])([*(words or []), "--help"], prog_name="driftline", standalone_mode=False)
-
-
 # Without a name, the commands of a group become commands of driftline itself.
 app.add_typer(runs_app)
 app.add_typer(curation_app)
@@ -112,10 +96,8 @@ app.add_typer(submit_app)
 app.add_typer(results_app)
 app.add_typer(doctor_app)
 app.add_typer(models_app, name="models", rich_help_panel="Start")
-app.add_typer(ledger_app, name="ledger", rich_help_panel="Share")
 app.add_typer(list_app)
 app.add_typer(living_app)
-app.add_typer(store_app, name="store", rich_help_panel="Keep")
 
 
 def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:

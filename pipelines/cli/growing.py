@@ -23,6 +23,7 @@ from driftline.pipelines.cli.common import (
     show,
 )
 from driftline.pipelines.cli.runs import Reasons, Until, planned
+from driftline.pipelines.cli.store import collected
 
 living_app = typer.Typer()
 
@@ -68,7 +69,9 @@ def grow_(
         raise Waiting("The run waits for answers.", "", summary["because"])
 
 
-@command(living_app, "heal", "driftline heal photos2024 --reason timeout,http_5xx", panel="Keep")
+@command(
+    living_app, "heal", "driftline heal photos2024 --reason timeout,http_5xx", panel="Keep", needs={"--yes": "--gc"}
+)
 def heal_(
     directory: RunFolder,
     reasons: Reasons = None,
@@ -76,14 +79,20 @@ def heal_(
     sets: Sets = None,
     workers: Workers = "auto",
     engine: Engine = "local",
+    gc: Annotated[bool, option("--gc", None, "Instead, list the files of the store that no run needs.")] = False,
+    yes: Annotated[bool, option("--yes", None, "Delete the files that --gc lists.")] = False,
     as_json: Json = False,
 ) -> None:
     """Ask again for photos that were missed; repair what is damaged.
 
     Reads all finished output. Without --reason, misses that may be temporary are asked for again; network stands for
     all reasons of an outage. The history of attempts is in driftline trace. The summary tells photos that vanished from
-    those that failed.
+    those that failed. --gc: photos that no stage holds any more, and their vectors; a changed filter may need them
+    again. Answers are never deleted.
     """
+    if gc:
+        document, lines = collected(directory, yes)
+        return show(as_json, document, "\n".join(lines))
     from driftline.pipelines.run.living import heal
     from driftline.pipelines.run.state import last_changes
 

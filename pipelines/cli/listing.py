@@ -9,10 +9,9 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName, explained
+from driftline.curate.core.errors import BadConfig, BadPlugin, explained
 from driftline.curate.core.registry import HOME, Registry, first_sentence
 from driftline.pipelines.cli.common import Json, command, show
-from driftline.pipelines.cli.renamed import RENAMED
 
 list_app = typer.Typer()
 
@@ -97,8 +96,6 @@ def list_(
     Learners stand in families: by what they need to see at once. A broken entry of an installed package is listed with
     the reason; the others work.
     """
-    if (new := RENAMED.get(f"list {kind}")) is not None:
-        raise UnknownName(f"Unknown kind {kind!r}.", f"Did you mean {new!r}?")
     if kind == "models":
         list_models(as_json)
         return

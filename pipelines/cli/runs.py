@@ -31,6 +31,7 @@ from driftline.pipelines.cli.common import (
 )
 from driftline.pipelines.cli.listing import named
 from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.store import size_of
 
 runs_app = typer.Typer()
 
@@ -258,6 +259,10 @@ def status(
         from driftline.curate.release.selection import few  # imports numpy
 
         lines.append(f"withdrawn: {len(withdrawn):,} photos, {few(withdrawn)} ({directory / NAME})")
+    store = context.config.store.folder(directory)
+    if store.is_dir():
+        document["store"] = size_of(store)
+        lines.append(f"store: {document['store']['files']:,} files, {document['store']['bytes']:,} bytes ({store})")
     people, more = _people(directory)
     show(as_json, document | people, "\n".join([*lines, *more]))
 

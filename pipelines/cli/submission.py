@@ -11,6 +11,7 @@ import typer
 from driftline.curate.core.errors import BadConfig, IntegrityError
 from driftline.pipelines.cli.common import Json, Plugins, Runs, admit, command, option, show
 from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.store import damaged_in, store_of
 
 submit_app = typer.Typer()
 Streams = Annotated[
@@ -52,21 +53,66 @@ def submit(
 
 @command(submit_app, "verify", "driftline verify ours.zip --stream stream --again 2", panel="Share")
 def verify(
-    path: Annotated[Path, typer.Argument(metavar="SUBMISSION", help="A file of driftline submit.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A submission, ledger, release or stream, or the store of a run.")
+    ],
     stream: Streams = None,
     again: Again = None,
     public_value: PublicValue = "",
+    head: Annotated[str | None, option("--head", "HASH", "Ledger: the head that was noted elsewhere.")] = None,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Check a submission: hashes, scores, repeated runs.
+    """Check every byte against its hashes; the content says what it is.
 
-    Code that it holds or names is not run. Exits with code 1 if anything differs.
+    Of a submission also scores and some runs, which are repeated; code that it holds or names is not run. Exits with
+    code 1 if anything differs, and names the first difference.
     """
+    admit(plugins)
+    if is_ledger(path):
+        from driftline.eval.memory.correction_ledger import verify as check_ledger
+
+        found = check_ledger(path, head)
+        noted = [] if found.noted is None else [f"added after its head was noted: {found.entries - found.noted}"]
+        lines = [f"{path} holds: {found.entries} entries", *noted, f"head {found.head}", f"root {found.root}"]
+        return show(as_json, found.plain(), "\n".join(lines))
+    if path.is_dir():
+        return _folder(path, as_json)
+    _submission(path, stream or (), again, public_value, as_json)
+
+
+def is_ledger(path: Path) -> bool:
+    """Whether a file begins like a ledger, of whatever version."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(17) == b"driftline ledger "
+
+
+def _folder(path: Path, as_json: bool) -> None:
+    """A release, a stream, or the store of a run."""
+    if (path / "release.json").is_file():
+        from driftline.curate.release.format import Release
+
+        Release.open(path).verify()
+    elif (path / "stream.json").is_file():
+        from driftline.stream_builder.stream import Stream
+
+        Stream.load(path).verify(path)
+    else:
+        document, lines = damaged_in(store_of(path))
+        show(as_json, document, "\n".join([f"{document['files']:,} files read", *lines]))
+        if lines:
+            way_out = "Run: driftline heal, with the folder of the run."
+            raise IntegrityError(f"{len(lines)} files of the store are damaged.", "", way_out)
+        return
+    show(as_json, {"path": str(path), "holds": True}, f"{path} holds")
+
+
+def _submission(path: Path, streams: Sequence[Path], again: int | None, public_value: str, as_json: bool) -> None:
     from driftline.eval.leaderboard.verification import verify as check
 
-    admit(plugins)
-    verdict = check(path, stream or (), again, public_value)
+    verdict = check(path, streams, again, public_value)
     outcomes = [(run, run["differs"] or "the same") for run in verdict.again]
     outcomes += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
     lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in outcomes]

@@ -8,7 +8,6 @@ from typer.exceptions import TyperException
 
 from driftline.curate.core.errors import did_you_mean
 from driftline.pipelines.cli.help import limits, value_word
-from driftline.pipelines.cli.renamed import RENAMED
 
 
 def usage_text(error: TyperException) -> str:
@@ -22,7 +21,7 @@ def usage_text(error: TyperException) -> str:
         return f"driftline: {name} has {has} value. Expected {expected}." if name else f"driftline: {error.message}"
     command = ctx.command_path.partition(" ")[2]
     sentences = _sentences(error, command, ctx, name)
-    return f"driftline: {' '.join(filter(None, sentences))} Help: {f'driftline help {command}'.strip()}."
+    return f"driftline: {' '.join(filter(None, sentences))} Help: {ctx.command_path} --help."
 
 
 def _sentences(error: Any, command: str, ctx: Any, name: str) -> list[str]:
@@ -30,11 +29,11 @@ def _sentences(error: Any, command: str, ctx: Any, name: str) -> list[str]:
     of_command, param = f" of {command}" if command else "", getattr(error, "param", None)
     if name:
         options = [opt for param in ctx.command.params for opt in param.opts]
-        return [f"There is no option {name}{of_command}.", _instead(command, name, options)]
+        return [f"There is no option {name}{of_command}.", did_you_mean(name, options)]
     if param is None:
         word = error.message.partition("'")[2].partition("'")[0]
         if error.message.startswith("No such command"):
-            return [f"There is no command {word!r}{of_command}.", _instead(command, word, list(ctx.command.commands))]
+            return [f"There is no command {word!r}{of_command}.", did_you_mean(word, list(ctx.command.commands))]
         words = error.message.rpartition("(")[2].rpartition(")")[0]
         return [f"{command} got {words!r}, too.", "Expected quotes around a text with spaces."]
     shown = param.metavar or param.name.upper() if param.param_type_name == "argument" else param.opts[0]
@@ -55,9 +54,3 @@ def _expected(param: Any) -> str:
         return f"Expected a number, {text}."
     about = param.help.partition(". ")[0].rstrip(".")
     return f"Expected {word}: {about}."
-
-
-def _instead(command: str, name: str, names: list[str]) -> str:
-    """The new name of an old one, else the nearest."""
-    new = RENAMED.get(f"{command} {name}".strip()) or RENAMED.get(name)
-    return f"Did you mean {new!r}?" if new else did_you_mean(name, names)

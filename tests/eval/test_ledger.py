@@ -1,4 +1,4 @@
-"""The ledger: any changed byte is found, nothing acknowledged is lost, erasure keeps the chain."""
+"""The ledger: any changed byte is found, nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.console import document
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.memory.correction_ledger import HEAD, LARGEST, Entry, Ledger, entries, erase, lines, packed, verify
-from driftline.eval.memory.ledger_proof import check_proof, check_signature, prove, sign
-from driftline.eval.memory.merkle import Tree, included, proof, sha
+from driftline.eval.memory.correction_ledger import HEAD, LARGEST, Entry, Ledger, entries, packed, verify
+from driftline.eval.memory.merkle import Tree, sha
 from driftline.eval.run import evaluate
 
 
@@ -50,10 +46,7 @@ def book(tmp_path: Path) -> Path:
 @given(st.data())
 def test_any_changed_byte_is_found(book: Path, data: st.DataObject) -> None:
     original = book.read_bytes()
-    erased = data.draw(st.booleans())
     try:
-        if erased:
-            erase(book, 2)
         whole = bytearray(book.read_bytes())
         at = data.draw(st.integers(0, len(whole) - 1))
         whole[at] ^= data.draw(st.integers(1, 255))
@@ -95,62 +88,11 @@ def test_swapped_and_dropped_entries_are_found(book: Path) -> None:
             verify(book)
 
 
-def test_a_digest_is_salted_so_that_a_guess_of_erased_content_cannot_be_confirmed(tmp_path: Path) -> None:
-    a, b = (list(entries(written(tmp_path / name))) for name in "ab")
-    contents = [[entry.content[0] for entry in book] for book in (a, b)]
-    assert contents[0] == contents[1]
-    assert not {entry.digest for entry in a} & {entry.digest for entry in b}
-
-
 def test_what_was_written_is_read(book: Path) -> None:
     facts, vector = entries_of(book)[4].content
     assert facts == {"id": "p4", "label": "ca\0r"}
     assert vector is not None
     assert vector.tolist() == [4, 5, 6, 7]
-    told = [json.loads(line) for line in lines(book)]
-    assert [t["number"] for t in told] == list(range(6))
-    assert told[4]["vector"] == [4, 5, 6, 7]
-
-
-class TestErasure:
-    def test_the_chain_holds_and_the_content_is_gone(self, tmp_path: Path) -> None:
-        path = tmp_path / "b"
-        with Ledger(path) as ledger:
-            for secret in ("first-secret", "second-secret"):
-                ledger.append({"id": secret, "label": "x"}, np.zeros(2, np.float32))
-        before = [e.chain for e in entries_of(path)]
-        verdict = erase(path, 0)
-        assert verdict.erased == (0,)
-        assert verdict.entries == 3
-        assert [e.chain for e in entries_of(path)][:2] == before
-        assert b"first-secret" not in path.read_bytes()
-        assert verify(path, before[1].hex()).entries == 3, "heads from before the erasure still hold"
-
-    def test_more_can_be_appended_afterwards(self, book: Path) -> None:
-        erase(book, 1)
-        with Ledger(book) as ledger:
-            assert ledger.append({"id": "later", "label": "x"}) == 7
-        assert verify(book).entries == 8
-
-    def test_an_empty_entry_without_a_tombstone_is_tampering(self, book: Path) -> None:
-        original = book.read_bytes()
-        erase(book, 1)
-        end = entries_of(book)[-1].at
-        book.write_bytes(book.read_bytes()[:end])
-        with pytest.raises(IntegrityError, match="Entry 1 .* no tombstone"):
-            verify(book)
-        book.write_bytes(original)
-
-    @pytest.mark.parametrize("number", [-1, 6, 99])
-    def test_a_missing_entry_cannot_be_erased(self, book: Path, number: int) -> None:
-        with pytest.raises(BadInput, match=f"Entry {number}"):
-            erase(book, number)
-
-    def test_nothing_is_erased_twice(self, book: Path) -> None:
-        erase(book, 0)
-        for number in (0, 6):
-            with pytest.raises(BadInput):
-                erase(book, number)
 
 
 class TestTornByACrash:
@@ -192,7 +134,6 @@ def test_a_record_that_is_being_written_is_no_damage(book: Path) -> None:
         file.write(b"C\x10")
         file.flush()
         assert verify(book) == whole
-        assert len(list(lines(book))) == whole.entries
     with pytest.raises(IntegrityError, match=f"Entry {whole.entries} .* is cut off after 2 bytes"):
         verify(book)
 
@@ -216,18 +157,12 @@ def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     assert verify(tmp_path / "l").head == sha(HEAD).hex()
 
 
-@given(st.lists(st.binary(min_size=1, max_size=4), min_size=1, max_size=17), st.data())
-def test_a_proof_leads_to_the_root_and_no_other(leaves: list[bytes], data: st.DataObject) -> None:
-    n, number = len(leaves), data.draw(st.integers(0, len(leaves) - 1))
+@given(st.lists(st.binary(min_size=1, max_size=4), min_size=1, max_size=17))
+def test_the_root_is_that_of_rfc_6962(leaves: list[bytes]) -> None:
     tree = Tree()
     for leaf in leaves:
         tree.add(leaf)
-    way = proof(leaves, number, n)
-    assert len(way) <= 5
     assert tree.root() == recursive(leaves)
-    assert included(leaves[number], number, n, way, tree.root())
-    assert not included(leaves[number] + b"x", number, n, way, tree.root())
-    assert not included(leaves[number], number, n, [*way, b""], tree.root())
 
 
 def recursive(leaves: list[bytes]) -> bytes:
@@ -236,101 +171,6 @@ def recursive(leaves: list[bytes]) -> bytes:
         return sha(b"\0", leaves[0])
     cut = max(1 << i for i in range(6) if 1 << i < len(leaves))
     return sha(b"\1", recursive(leaves[:cut]), recursive(leaves[cut:]))
-
-
-class TestProofs:
-    """What holds without the ledger."""
-
-    @pytest.fixture
-    def shown(self, book: Path, tmp_path: Path) -> Path:
-        (tmp_path / "proof.json").write_text(json.dumps(prove(book, 3)))
-        return tmp_path / "proof.json"
-
-    def test_one_entry_is_proven_by_the_root_alone(self, book: Path, shown: Path) -> None:
-        root = verify(book).root
-        book.unlink()
-        assert check_proof(shown, root) == {
-            "entry": 3, "entries": 6, "kind": "correction", "facts": {"id": "p3", "label": "ca\0r"},
-        }  # fmt: skip
-
-    def test_a_root_from_before_further_entries_still_proves(self, book: Path, tmp_path: Path) -> None:
-        before = verify(book).root
-        erase(book, 3)
-        (tmp_path / "old.json").write_text(json.dumps(prove(book, 3, 6)))
-        assert check_proof(tmp_path / "old.json", before)["facts"] is None
-
-    def test_the_command_proves_for_the_entries_that_there_were(self, book: Path, tmp_path: Path) -> None:
-        before = verify(book).root
-        erase(book, 3)
-        document("ledger", "prove", book, 2, "--entries", 6, "--out", tmp_path / "old.json")
-        assert check_proof(tmp_path / "old.json", before)["facts"]["id"] == "p2"
-        document("ledger", "prove", book, 2, "--out", tmp_path / "new.json")
-        assert check_proof(tmp_path / "new.json", verify(book).root)["entries"] == 7
-
-    @pytest.mark.parametrize("key", ["entry", "entries", "leaf", "path", "content"])
-    def test_a_changed_proof_proves_nothing(self, book: Path, shown: Path, key: str) -> None:
-        root, told = verify(book).root, json.loads(shown.read_text())
-        other = prove(book, 4)
-        shown.write_text(json.dumps(told | {key: other[key] if key != "entries" else 9}))
-        with pytest.raises(IntegrityError, match="entry 3|entry 4"):
-            check_proof(shown, root)
-
-    @pytest.mark.parametrize("text", ["[]", "{}", '{"format": 9}', '{"format": 1}', '{"format": 1, "entry": "x"}', "{"])
-    def test_what_is_no_proof_is_refused(self, tmp_path: Path, text: str) -> None:
-        (tmp_path / "p").write_text(text)
-        with pytest.raises(BadInput, match=str(tmp_path / "p")):
-            check_proof(tmp_path / "p", "00")
-
-    @pytest.mark.parametrize(("number", "count"), [(6, None), (-1, None), (3, 3), (3, 7)])
-    def test_an_entry_outside_cannot_be_proven(self, book: Path, number: int, count: int | None) -> None:
-        with pytest.raises(BadInput, match=f"Entry {number} is not among"):
-            prove(book, number, count)
-
-
-class TestSignatures:
-    @pytest.fixture
-    def keys(self, tmp_path: Path) -> tuple[Path, Path]:
-        return pair(tmp_path, "k")
-
-    def test_a_signed_ledger_holds_and_may_grow(self, book: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
-        (tmp_path / "sig").write_text(json.dumps(sign(book, keys[0])))
-        assert check_signature(book, tmp_path / "sig", keys[1]).noted == 6
-        with Ledger(book) as ledger:
-            ledger.append({"id": "later", "label": "x"})
-        assert check_signature(book, tmp_path / "sig", keys[1]).noted == 6
-
-    def test_another_count_key_or_ledger_is_found(self, book: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
-        signature = sign(book, keys[0])
-        (tmp_path / "sig").write_text(json.dumps(signature | {"entries": 5}))
-        with pytest.raises(IntegrityError, match="or was changed"):
-            check_signature(book, tmp_path / "sig", keys[1])
-        (tmp_path / "sig").write_text(json.dumps(signature))
-        with pytest.raises(IntegrityError, match="was not made with"):
-            check_signature(book, tmp_path / "sig", pair(tmp_path, "other")[1])
-        with pytest.raises(IntegrityError, match="never had the head"):
-            check_signature(written(tmp_path / "second"), tmp_path / "sig", keys[1])
-
-    def test_what_is_no_key_or_signature_is_refused(self, book: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
-        (tmp_path / "text").write_text('{"format": 1}')
-        for call in (
-            lambda: sign(book, tmp_path / "text"),
-            lambda: sign(book, keys[1]),
-            lambda: check_signature(book, tmp_path / "text", keys[1]),
-            lambda: check_signature(book, tmp_path / "text", keys[0]),
-        ):
-            with pytest.raises(BadInput, match="private key|public key|is damaged"):
-                call()
-        with pytest.raises(MissingFile, match="There is no key"):
-            sign(book, tmp_path / "none")
-
-
-def pair(folder: Path, name: str) -> tuple[Path, Path]:
-    """A private and a public key."""
-    key = Ed25519PrivateKey.generate()
-    private, public = folder / f"{name}.pem", folder / f"{name}.pub"
-    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    return private, public
 
 
 WRITER = """
@@ -496,4 +336,4 @@ class TestUnderOcrr:
 def test_a_correction_that_is_too_large_is_told_its_size() -> None:
     vector = np.zeros(LARGEST, np.uint8)
     with pytest.raises(BadInput, match=r"A correction of 67,108,\d{3} bytes\. Expected at most 67,108,864"):
-        packed({"id": "a"}, vector, bytes(16))
+        packed({"id": "a"}, vector)

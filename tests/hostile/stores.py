@@ -16,7 +16,7 @@ from driftline.curate.retrieval.settings import Concept
 from driftline.curate.store.answers import Answers, options_of
 from driftline.curate.store.database import Place, open_store, register_run, remember_part, reuse_part
 from driftline.curate.store.photos import Asked, history, images_of, keep_misses, keep_shard, outcomes
-from driftline.curate.store.upkeep import remove, status, unneeded, verify
+from driftline.curate.store.upkeep import remove, unneeded, verify
 from driftline.curate.store.vectors import Look, keep_vectors, looks, read_vectors
 
 PHOTOS = [picture(seed=i) for i in range(3)]
@@ -61,10 +61,9 @@ def store(folder: Path) -> None:
 
 @reader(store)
 def store_of_photos(folder: Path) -> None:
-    """All that runs and `driftline store` do with a store; last they delete what is not needed."""
+    """All that commands do with a store; last they delete what is not needed."""
     place = Place(folder / "store")
     with open_store(place.folder) as opened:
-        status(opened)
         verify(opened)
         for url, outcome in outcomes(opened, URLS).items():
             assert history(opened, url)

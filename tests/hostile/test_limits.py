@@ -424,7 +424,7 @@ class TestStores:
         mine = folder / "store" / "files" / "letter.txt"
         mine.write_text("ours")
         self.change(folder, "UPDATE files SET name = '../../../victim' WHERE number = 1")
-        gc = ("store", "gc", str(folder / "store"), "--yes")
+        gc = ("heal", str(folder / "store"), "--gc", "--yes")
         done = CliRunner().invoke(app, gc)
         assert "index.sqlite names the file '../../../victim'" in str(done.exception)
         self.change(folder, "DELETE FROM files WHERE number = 1")
