@@ -62,13 +62,13 @@ def evaluate(
     classifiers. seeds: their number, or each of them. settings: `{"epochs": 10}` goes to the protocol or
     to every learner that has such a setting, `{"er.memory": 500}` to one learner,
     `{"probabilities": "all"}` to the records of each test (see `outcomes.probabilities`).
-    out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run. stream_folder,
-    executor: processes or Ray share the runs of learners that are given by name; rows are the same as those of one
-    process. tune: setting → candidates; each learner that has such settings chooses among them for every seed, by the
-    protocol's primary score on samples that are not scored afterwards, and its rows record the choice. keep_run:
-    called with each finished run. preset: a paper's settings (`PRESETS`) for the learners and protocols that it names;
-    settings override it. reuse: "same" repeats a run of `out` whose code has changed since (of driftline's `eval`, of a
-    learner or protocol of one's own); "any" takes it, and its result says `"code": "other"`.
+    out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run that was not
+    found there. stream_folder, executor: processes or Ray share the runs of learners that are given by name; rows are
+    the same as those of one process. tune: setting → candidates; each learner that has such settings chooses among
+    them for every seed, by the protocol's primary score on samples that are not scored afterwards, and its rows record
+    the choice. keep_run: called with each finished run. preset: a paper's settings (`PRESETS`) for the learners and
+    protocols that it names; settings override it. reuse: "same" repeats a run of `out` whose code has changed since (of
+    driftline's `eval`, of a learner or protocol of one's own); "any" takes it, and its result says `"code": "other"`.
 
     Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting) before any work. A
     learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
@@ -91,13 +91,16 @@ def evaluate(
         gpus = int(any(job.changed.get("device") == "cuda" for job in by_name))
         if tasks and grid.protocol.shardable:  # more processes than runs: several share one
             tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), executor.workers))]
-        for number, because in executor.run_tasks(_shared_runs, tasks, gpus=gpus):
+        told = [0] * len(parts)
+        for number, (because, done) in executor.run_tasks(_shared_runs, tasks, gpus=gpus):
             failed |= {of: because[name] for of, name in names.items() if name in because and of not in failed}
-            progress(len(parts[number]) if number < len(parts) else 0)
+            more = max(done - told[number % len(parts)], 0)  # processes that share a part did the same runs
+            told[number % len(parts)] += more
+            progress(more)
     finished: list[tuple[int, Run]] = []
     for part in _parts(grid.protocol, [job for job in jobs if job.place not in failed], 1):
-        for job, run in _runs(stream, grid, part):
-            progress(0 if job.name in shared else 1)
+        for job, run, found in _runs(stream, grid, part):
+            progress(0 if found or job.name in shared else 1)
             if isinstance(run, Run):
                 finished.append((job.place, run))
                 keep_run(run)
@@ -178,30 +181,35 @@ def _parts(protocol: Protocol, jobs: Sequence[Job], workers: int) -> list[list[J
     return parts
 
 
-def _shared_runs(task: _Task) -> dict[str, str]:
-    """Runs in a process of their own; row folders are written whole or not at all. Returns who failed, and why."""
+def _shared_runs(task: _Task) -> tuple[dict[str, str], int]:
+    """Runs in a process of their own; row folders are written whole or not at all. Returns who failed, and why, and
+    how many runs were not found on disk."""
     stream_folder, grid, jobs = task
     failed: dict[str, str] = {}
-    for job, run in _runs(outcomes.numbered(Stream.load(stream_folder), grid.most_probable), grid, jobs):
+    done = 0
+    for job, run, found in _runs(outcomes.numbered(Stream.load(stream_folder), grid.most_probable), grid, jobs):
         if not isinstance(run, Run):
             failed.setdefault(job.name, str(run))
-    return failed
+        done += not found
+    return failed, done
 
 
-def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Job, Run | Exception]]:
-    """Each job's run, or why there is none. Finished runs are read; the protocol does the others. stream: numbered."""
+def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Job, Run | Exception, bool]]:
+    """Each job's run, or why there is none, and whether it was found on disk. The protocol does the others. stream:
+    numbered."""
     begun: list[tuple[Job, _Begun]] = []
     stored = outcomes.Shared()
     for job in jobs:
         try:
             run = _begin(stream, grid, job)
         except Exception as error:
-            yield job, skip_reason(error)
+            yield job, skip_reason(error), False
             continue
         if isinstance(run, _Stored):
             loaded, _ = outcomes.load(run.folder, stored)  # a damaged one is no failure of its learner
             other = loaded.about.get("code_of") != run.code_of
-            yield job, dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded
+            loaded = dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded
+            yield job, loaded, True
         else:
             begun.append((job, run))
     for i, ran in run_many(grid.protocol, stream, [run.start for _, run in begun]):
@@ -210,7 +218,7 @@ def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Jo
             finished = ran if isinstance(ran, Exception) else _finish(stream, grid, begun_run, ran)
         except Exception as error:
             finished = skip_reason(error)
-        yield job, finished
+        yield job, finished, False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +242,7 @@ class Workload:
 
 
 def plan(
-    stream: Stream,
+    stream: Stream | str | Path,
     protocol: AnyProtocol,
     learners: Sequence[AnyLearner],
     seeds: Sequence[int],

@@ -135,8 +135,9 @@ def seconds(column: str, kind: str) -> tuple[str, str]:
     """SQL of a time, and of how it is written: 0 without zone, 1 with one, 2 a number since 1970, NULL not at all."""
     c = quoted(column)
     if kind.startswith("TIMESTAMP") or kind == "DATE":
-        value = f"epoch({c})" if "TIME ZONE" in kind else f"epoch({c}::TIMESTAMP)"
-        return value, f"CASE WHEN {c} IS NOT NULL THEN {int('TIME ZONE' in kind)} END"
+        zoned = kind in ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
+        value = f"epoch({c}::{'TIMESTAMPTZ' if zoned else 'TIMESTAMP'})"
+        return value, f"CASE WHEN {c} IS NOT NULL THEN {int(zoned)} END"
     if kind not in ("VARCHAR", "JSON"):
         return f"try_cast({c} AS DOUBLE)", f"CASE WHEN {c} IS NOT NULL THEN 2 END"
     cell = f"trim({c}::VARCHAR)"

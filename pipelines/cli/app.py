@@ -103,7 +103,7 @@ app.add_typer(living_app)
 def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
     """The application with no other command than the one that `words` begin with; the whole of it where they begin with
     none. To make all sixty commands takes longer than most of them do."""
-    if part is app and "stream" in words:
+    if part is app and [word for word in words if not word.startswith("-")][:1] == ["stream"]:
         add_plugins(words[words.index("stream") + 1 :])
     if not words:
         return part

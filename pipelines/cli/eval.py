@@ -296,7 +296,7 @@ class _Work:
             skipped = [{"learner": "all", "because": part.because}]
             keep_skipped(self.out, name, about, ["all"], skipped)
             return {"protocol": name, "stream": about, "results": [], "skipped": skipped}
-        with self.run_log.progress(name, sum(one.runs for one in part.planned), "runs") as tick:
+        with self.run_log.progress(name, sum(one.runs - one.finished for one in part.planned), "runs") as tick:
             more: Any = self._common(part.settings) | {"progress": tick, "executor": self.executor}
             if part.draws:
                 return evaluate_draws(part.draws, name, part.learners, **more)

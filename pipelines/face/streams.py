@@ -201,7 +201,12 @@ def evaluate(
     settings = {**of_device, **(settings or {})}
     folder = Path(stream) if isinstance(stream, str | Path) else None
     draws = run.draws_of(folder) if folder is not None and not (folder / "stream.json").is_file() else {}
-    with RunLog().progress("evaluate", len(chosen) * len(draws or numbers_of(seeds)), "runs") as more["progress"]:
+    total = len(chosen) * len(draws or numbers_of(seeds))
+    if out is not None:
+        of_plan = (settings, Path(out), tune, preset, reuse)
+        parts = [(folder, [seed]) for seed, folder in draws.items()] or [(stream, numbers_of(seeds))]
+        total -= sum(run.plan(on, protocol, chosen, numbers, *of_plan).finished for on, numbers in parts)
+    with RunLog().progress("evaluate", total, "runs") as more["progress"]:
         if draws:
             results = run.evaluate_draws(draws, protocol, chosen, settings, **more)
         else:

@@ -83,6 +83,12 @@ class TestTrouble:
             assert not (tmp_path / "S").exists()
             assert "parameter sizes of type" in driftline("stream", "--help").stdout
 
+    def test_an_argument_named_stream_imports_no_importer(self, tmp_path: Path) -> None:
+        points = {"importers": {"loud": "loud:read"}}
+        with importable(install(tmp_path, "loud", points, "print('imported')\ndef read(source): ...\n")):
+            assert "imported" not in driftline("eval", "stream", "--protocol", "clear-iid", "--help").stdout
+            assert "imported" in driftline("-q", "stream", "--help").stdout
+
 
 class TestFiles:
     """A name in a file that somebody sent never imports a module."""

@@ -13,6 +13,7 @@ import pytest
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval.service_log.columns import base, plain
+from driftline.eval.service_log.reading import read_log
 
 ROWS, RIGHT = 1200, 0.9
 
@@ -142,3 +143,16 @@ def test_a_column_of_periods_is_a_column_of_times() -> None:
 
 def test_a_table_of_another_library_is_read_through_arrow() -> None:
     assert accuracy(pa.RecordBatch.from_pandas(log())) == pytest.approx(RIGHT, abs=0.01)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin", "+05:30"])
+def test_times_of_data_frames_are_read_in_each_unit_and_zone(unit: Any, zone: str | None, tmp_path: Path) -> None:
+    time = pd.Series(pd.to_datetime(log()["time"]) + pd.Timedelta("11h30min0.5s")).dt.tz_localize(zone).dt.as_unit(unit)
+    frame = log(time=time, label_time=time + pd.Timedelta("1D"))
+    frame.to_parquet(tmp_path / "log.parquet")
+    expected = [int(one.timestamp()) for one in time]
+    for source in (frame, tmp_path / "log.parquet", pa.Table.from_pandas(frame)):
+        read = read_log([source])
+        assert read.time.tolist() == expected
+        assert (read.label_time - read.time == 86_400).all()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.console import inside
 
+import driftline as dl
 from driftline.curate.core.errors import BadConfig, BadInput, Diverged, MissingFile, UnknownName
+from driftline.curate.core.run_log import RunLog
 from driftline.eval import rows
 from driftline.eval.engine.fused import kind
 from driftline.eval.experiment.learner_sets import TABLE_1, TABLE_4, expand
@@ -111,6 +116,31 @@ def test_finished_runs_are_read_not_repeated(stream: Stream, tmp_path: Path) -> 
     assert marks == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("run.json")}
     evaluate(stream, "clear-iid", ["nap"], seeds=[0], settings={"epochs": 3}, out=tmp_path)
     assert len(list(tmp_path.rglob("run.json"))) == 3, "other settings are another run"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_counts_the_runs_that_are_left(
+    workers: int, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of eight runs are there."""
+    told: list[tuple[Any, int]] = []
+
+    @contextmanager
+    def progress(log: RunLog, what: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+        yield lambda n: told.append((total, n))
+
+    stream.save(tmp_path / "stream")
+    more: Any = {"out": tmp_path / "runs", "workers": workers}
+    dl.evaluate(tmp_path / "stream", "clear-iid", "nearest-mean", seeds=[1, 2, 3], **more)
+    monkeypatch.setattr(RunLog, "progress", progress)
+    dl.evaluate(tmp_path / "stream", "clear-iid", ["nearest-mean", "majority"], seeds=4, **more)
+    assert {total for total, _ in told} == {sum(n for _, n in told)} == {5}
+    told.clear()
+    run = tmp_path / "runs"
+    next(run.glob("*/majority*/run.json")).unlink()
+    words = ("--protocol", "clear-iid", "--learners", "nearest-mean,majority", "--seeds", "0-3")
+    assert inside("eval", tmp_path / "stream", *words, "--workers", workers, "--out", run).returncode == 0
+    assert {total for total, _ in told} == {sum(n for _, n in told)} == {1}
 
 
 class Stops(Constant):
