@@ -152,7 +152,7 @@ def _read_times(record: dict[str, Any], reading: Reading) -> str | None:
         record[name] = last if name == "until" else first
         if name == "uploaded" and last > first and record.get("until") is None:
             record["until"] = last
-    if record.get("until") is not None and record["until"] < record.get("uploaded", 0):
+    if None not in (record.get("uploaded"), record.get("until")) and record["until"] < record["uploaded"]:
         return TIME_FAULTS["until"]
     return None
 

@@ -46,6 +46,12 @@ def test_short_long_and_unreadable_rows_are_faults(tmp_path: Path) -> None:
     assert [r["fault"] for r in found] == ["wrong_column_count", "wrong_column_count", "bad_upload_time", "bad_id"]
 
 
+def test_an_end_without_a_begin_is_no_fault_of_the_table(tmp_path: Path) -> None:
+    text = "file,year,end\na.jpg,,2012\nb.jpg,,\nc.jpg,2012,2011\n"
+    found = rows(tmp_path, text, {"path": "file", "uploaded": "year", "until": "end"})
+    assert [(r["fault"], r["uploaded"]) for r in found] == [(None, None), (None, None), ("bad_upload_time", None)]
+
+
 @pytest.mark.parametrize("end", ["", 'z.jpg,"1909"\n'])
 def test_an_unclosed_quote_spoils_its_own_line_only(tmp_path: Path, end: str) -> None:
     lines = [f"{i}.jpg,1909\n" for i in range(250)]
