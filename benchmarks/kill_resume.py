@@ -2,9 +2,6 @@
 
     python benchmarks/kill_resume.py --kills 20                                     about ten minutes on two cores
     PYTHONPATH=.:tests python benchmarks/kill_resume.py --kills 1000 --forked --records 500
-    PYTHONPATH=.:tests python benchmarks/kill_resume.py --kills 100 --forked --records 500 --copy
-
-With --copy the run has a copy in a bucket (moto), and every second killed machine vanishes with its disk.
 
 With --forked a run starts as a fork of a process that has its imports: three seconds less a kill, and no kill hits an
 import. Prints one JSON line. `make test` does the same with fewer kills.
@@ -15,15 +12,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,50 +50,16 @@ def start_run(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def start_copied(run: Callable[..., Any], folder: Path) -> Any:
-    """The same, with a copy in the bucket; the run that nothing disturbs has none."""
-    return run(folder, *(["--copy", f"s3://runs/{folder.name}"] if folder.name == "killed" else []))
-
-
-@contextmanager
-def bucket() -> Iterator[Callable[[], bool]]:
-    """A moto server for this process and its children; yields whether the run has a copy."""
-    import boto3
-    from botocore.exceptions import ClientError
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    os.environ |= {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.get_host_and_port()[1]}", "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1",
-    }  # fmt: skip
-    s3 = boto3.client("s3")
-    s3.create_bucket(Bucket="runs")
-
-    def copied() -> bool:
-        try:
-            s3.head_object(Bucket="runs", Key="killed/run.json")
-        except ClientError:
-            return False
-        return True
-
-    yield copied
-    server.stop()
-
-
 def compare(
     folder: Path,
     kills: int,
     seed: int,
     records: int,
     run: Callable[[Path], Any] = start_run,
-    vanishes: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Returns kills done, moments (seconds after start), stages hit, and names of files that differ.
 
-    run: starts a run; returns something like `subprocess.Popen`. vanishes: whether the folder may be deleted after a
-    kill, because a copy of it is elsewhere.
+    run: starts a run; returns something like `subprocess.Popen`.
     """
     draw = random.Random(seed)
     world = build(folder / "world", records, seed=3, run_log=RunLog(quiet=True))
@@ -121,7 +82,7 @@ def compare(
         assert run(folder / "whole").wait() == 0
         length = time.monotonic() - clock
         lasted = {e["stage"]: e["seconds"] for e in map(json.loads, _marks(folder / "whole"))}
-        moments, hit, gone = [], [], 0
+        moments, hit = [], []
         while len(moments) < kills:
             left = sorted(s for s in lasted if not list((folder / "killed" / "stages").glob(f"*_{s}/done.json")))
             # Every second kill is aimed: fetch takes most of the time, so that blind moments would nearly all hit it.
@@ -138,7 +99,6 @@ def compare(
                 job.wait(wait)
                 # It finished before its moment came: begin once more from nothing, so that kills hit real work. With
                 # photos of an earlier run in the store it would last a quarter as long, and finish before most moments.
-                # A copy that was complete comes back without a store.
                 for part in ("stages", "store"):
                     shutil.rmtree(folder / "killed" / part, ignore_errors=True)
             except subprocess.TimeoutExpired:
@@ -147,15 +107,11 @@ def compare(
                 moments.append(round(time.monotonic() - clock, 1))
                 begun = sorted((folder / "killed" / "stages").glob("*/begun.json"))
                 hit.append(begun[0].parent.name if begun else "between stages")
-                if len(moments) % 2 and vanishes():
-                    shutil.rmtree(folder / "killed")
-                    gone += 1
         assert run(folder / "killed").wait() == 0
     whole, killed = tree(folder / "whole"), tree(folder / "killed")
     differ = sorted(n for n in whole.keys() | killed.keys() if whole.get(n) != killed.get(n))
     return {
         "kills": len(moments),
-        "vanished": gone,
         "moments": moments,
         "hit": hit,
         "files": len(whole),
@@ -170,16 +126,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--records", type=int, default=900)
     parser.add_argument("--forked", action="store_true", help="start runs as forks (needs PYTHONPATH=.:tests)")
-    parser.add_argument("--copy", action="store_true", help="a copy in a bucket, and machines that vanish")
     options = parser.parse_args()
     run: Callable[..., Any] = start_run
     if options.forked:
         from support.console import start
 
         run = partial(start, "run", "--workers", "1")
-    with tempfile.TemporaryDirectory() as folder, bucket() if options.copy else nullcontext() as copied:
-        more = (run,) if copied is None else (partial(start_copied, run), copied)
-        found = compare(Path(folder), options.kills, options.seed, options.records, *more)
+    with tempfile.TemporaryDirectory() as folder:
+        found = compare(Path(folder), options.kills, options.seed, options.records, run)
     print(json.dumps(found | {"files_that_differ": len(found["differ"])}))
 
 

@@ -165,6 +165,4 @@ def forget_(
         f"{run} uses the same store: forget there first, or it asks again about images that only these people answered."
         for run in summary["other_runs"]
     ]
-    if summary["copy"] is not None:
-        lines.append(f"The copy in {summary['copy']} holds it until the next: driftline run {directory} --copy …")
     show(as_json, summary, "\n".join(lines))

@@ -20,7 +20,6 @@ from driftline.curate.validation.answers.answers import KEY, read_lines
 from driftline.curate.validation.answers.standing import briefly, cells_of, people_of
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import export_all, local_files
-from driftline.pipelines.run.bucket_copy import RECORD as COPY
 from driftline.pipelines.run.deleting import batches, begun, beside_answers, journals, resume
 from driftline.pipelines.run.one_person import intent_of, places
 from driftline.pipelines.run.person_files import REJECTIONS, stores
@@ -37,7 +36,7 @@ def forget(context: Context, yes: bool = False, person: str | None = None) -> di
     person: of this one alone, see `one_person`.
 
     Returns {"files": what holds them, "answers", "people", "images", "deleted": whether it was done, "before": earlier
-    deletions, "other_runs": runs with the same store, "copy": address of the run's copy in a bucket, or None}.
+    deletions, "other_runs": runs with the same store}.
     Raises MissingFile for a run without a release or without people, UnknownName for somebody who did not annotate,
     BadInput where answers came after its last run, Busy while another process works on the folder or reads a file of
     it.
@@ -56,14 +55,12 @@ def forget(context: Context, yes: bool = False, person: str | None = None) -> di
         others = [] if "called" in entry else _other_runs(context)
         if yes:
             resume(context)
-    copy = root / COPY
     return {
         "files": files,
         **{key: entry[key] for key in ("answers", "people", "images")},
         "deleted": yes,
         "before": briefly(root)[0],
         "other_runs": others,
-        "copy": read_json(copy)["address"] if copy.is_file() else None,
     }
 
 

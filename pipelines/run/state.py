@@ -59,11 +59,6 @@ def beside(folder: Path, word: str) -> Path:
     return folder.with_name(f"{folder.name}.{word}")
 
 
-def done_marks(root: Path) -> list[Path]:
-    """`done.json` of every stage that has one, readable or not."""
-    return sorted(root.glob(f"stages/*/{DONE}"))
-
-
 def is_finished(root: Path, name: str) -> bool:
     """Whether a stage has a `done.json`, readable or not."""
     return (folder_of(root, name) / DONE).is_file()

@@ -28,7 +28,7 @@ from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import prolific_action
 from driftline.pipelines.annotation.server import answer_store_of, application
 from driftline.pipelines.annotation.study import Participants, Study, alarms, study_of, write_links
-from driftline.pipelines.run import bucket_copy, deleting
+from driftline.pipelines.run import deleting
 from driftline.pipelines.run.forgetting import forget
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.state import INTENT, folder_of
@@ -174,11 +174,6 @@ def no_address_is_written(world: World) -> None:
 def answers_stay_in_the_folder(world: World) -> None:
     assert holds(world.kept, "Canary", *world.hashes)
     assert not [place for place in forget(context_of(world.own))["files"] if str(world.own) not in place["file"]]
-
-
-def the_copy_is_of_the_whole_folder(world: World) -> None:
-    copy = bucket_copy.Copy(world.kept, "bucket", "run/", None)
-    assert {name.partition("/")[0] for name in copy._listed()} >= {"annotate", "answers", "workers.key"}
 
 
 def annotate_is_private(world: World) -> None:
@@ -354,13 +349,11 @@ def a_kill_is_resumed(world: World) -> None:
     assert holds(root, "Canary") == []
 
 
-def other_runs_and_the_copy_are_named(world: World) -> None:
+def other_runs_are_named(world: World) -> None:
     with open_store(world.own / "store") as store:
         register_run(store, world.place / "another")
-    (world.own / bucket_copy.RECORD).write_text('{"address": "s3://b/p", "writer": "w"}')
     shown = driftline("forget", str(world.own)).stdout
     assert f"{world.place / 'another'} uses the same store" in shown
-    assert "The copy in s3://b/p holds it" in shown
 
 
 def prolific_and_backups_keep_their_own(world: World) -> None:
@@ -400,7 +393,6 @@ CHECKS: dict[str, Callable[[World], None]] = {
     ): a_study_asks_for_no_name,
     "No network address is written.": no_address_is_written,
     "Answers stay in the run folder `DIR` and its store.": answers_stay_in_the_folder,
-    "`driftline run DIR --copy` copies the whole folder into your bucket.": the_copy_is_of_the_whole_folder,
     "| `DIR/annotate/` | names, answers, seconds, comments, links, alarms | only its owner |": annotate_is_private,
     (
         "| `DIR/answers/` | results files: names or ids of a platform, answers | only its owner, if driftline "
@@ -442,9 +434,7 @@ CHECKS: dict[str, Callable[[World], None]] = {
     "Their card says when how many answers were deleted.": the_card_says_it,
     "New answers count.": new_answers_count,
     "After a kill, the same command or next run goes on.": a_kill_is_resumed,
-    (
-        "`driftline forget` names other runs with the same store, and the copy in a bucket."
-    ): other_runs_and_the_copy_are_named,
+    "`driftline forget` names other runs with the same store.": other_runs_are_named,
     "It reaches neither Prolific's records nor your backups.": prolific_and_backups_keep_their_own,
     (
         "`driftline forget DIR --person NAME --yes` does so for one person: the key stays, and answers as votes of "
