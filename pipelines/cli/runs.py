@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,9 +61,6 @@ def demo(
     real: Annotated[
         bool, option("--real", None, "Real dated pictures instead: fruit, painted 1904–1942 (public domain).")
     ] = False,
-    grow: Annotated[
-        bool, option("--grow", None, "Then a year of new photos: what is used again, how old models do.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run all steps on built-in or real pictures, offline.
@@ -75,9 +71,8 @@ def demo(
         guarded_out(out, "run")
     run_log = log_of(out / "log.jsonl", as_json)
     if real:
-        if quick or grow:
-            other = "--quick" if quick else "--grow"
-            raise BadConfig(f"--real and {other} exclude each other.", "", f"Leave out {other}.")
+        if quick:
+            raise BadConfig("--real and --quick exclude each other.", "", "Leave out --quick.")
         from driftline.pipelines.demo.real import demo as real_demo
 
         result = real_demo(out, run_log)
@@ -85,13 +80,7 @@ def demo(
         from driftline.pipelines.demo.journey import QUICK, Scale
         from driftline.pipelines.demo.journey import demo as journey
 
-        scale = QUICK if quick else Scale()
-        if grow:
-            from driftline.pipelines.demo.growth import demo_grown, text
-
-            result = demo_grown(out, scale, run_log)
-            return show(as_json, {"out": str(out), **result}, text(result))
-        result = journey(out, scale, run_log)
+        result = journey(out, QUICK if quick else Scale(), run_log)
     show(as_json, {"out": str(out), **result}, f"report: {result['report']}")
 
 
@@ -135,14 +124,6 @@ def run(
     sets: Sets = None,
     workers: Workers = "auto",
     engine: Engine = "local",
-    copy: Annotated[
-        str | None,
-        option(
-            "--copy",
-            "s3://…",
-            "Keep a copy of the run in a bucket; a new DIR begins with it (machines that may vanish).",
-        ),
-    ] = None,
     yes: Annotated[bool, option("--yes", None, "Repeat finished work of more than 10 minutes.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -152,13 +133,9 @@ def run(
     that was stopped or killed. It exits with code 3 where answers are missing: add
     them (driftline annotate, driftline prolific, or a results file in DIR/answers) and run it again.
     """
-    from driftline.pipelines.run import bucket_copy, runner
+    from driftline.pipelines.run import runner
 
-    executor = executor_of(engine, workers)
-    copied = None if copy is None else bucket_copy.opened(copy, directory)
-    context = context_of(directory, sets, as_json, executor)
-    with bucket_copy.following(copied, context.config.store.folder(directory)) if copied else nullcontext():
-        entries = runner.run(context, start, until, yes)
+    entries = runner.run(context_of(directory, sets, as_json, executor_of(engine, workers)), start, until, yes)
     waits = any("because" in entry for entry in entries)
     following = "" if waits else "\n" + _following(directory, entries, sets)
     show(as_json, {"out": str(directory), "stages": entries}, runner.table(entries) + following)

@@ -27,7 +27,7 @@ from driftline.pipelines.demo.draw import CONCEPTS
 from driftline.pipelines.demo.odd import RESET_DAY
 from driftline.pipelines.demo.parts import Parts
 from driftline.pipelines.demo.workers import answer
-from driftline.pipelines.demo.world import World, build, has_grown, serve
+from driftline.pipelines.demo.world import World, build, serve
 from driftline.pipelines.reporting.audit import audit
 from driftline.pipelines.reporting.audit_page import lines as audit_lines
 from driftline.pipelines.reporting.audit_page import page as audit_page
@@ -72,8 +72,6 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     """
     parts = Parts()
     run_log.say(NOTICE)
-    if has_grown(out / "world"):
-        raise BadConfig(f"{out} holds a demo that has grown.", "", f"Run: driftline demo --out {out} --grow.")
     world = build(out / "world", scale.records, seed=0, run_log=run_log, plain=scale.plain)
     parts.done("photo world")
     config_path = out / "driftline.yaml"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import hashlib
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 START, END = datetime(2004, 1, 5, tzinfo=UTC), datetime(2014, 4, 20, tzinfo=UTC)
-LATER = (1.001, 1.1)  # age of the photos that `grow` adds: the year after END
 LICENCES = {
     "Attribution License": "by",
     "Attribution-NonCommercial License": "by-nc",
@@ -75,50 +73,19 @@ def build(folder: Path, records: int, seed: int, run_log: RunLog, plain: bool = 
         if facts["records"] == records and facts["seed"] == seed:
             return World(folder, facts["port"])
     world = World(folder, _free_port())
-    lines, truth, behaviour = _render(world, range(records), (0.0, 1.0), seed, run_log, plain)
-    write_bytes(world.metadata, _compressed(lines, seed))
+    lines, truth, behaviour = _render(world, records, seed, run_log, plain)
+    order = rng_for(seed, "line order").permutation(len(lines))
+    write_bytes(world.metadata, bz2.compress("".join(lines[i] + "\n" for i in order.tolist()).encode(), 9))
     write_json(folder / "truth.json", truth)
     write_json(folder / "behaviour.json", behaviour)
     write_json(mark, {"records": records, "seed": seed, "port": world.port, "lines": len(lines)})
     return world
 
 
-def has_grown(folder: Path) -> bool:
-    """Whether `grow` was called for the world in this folder."""
-    mark = folder / "world.json"
-    return mark.is_file() and "later" in read_json(mark)
-
-
-def grow(world: World, records: int, run_log: RunLog) -> None:
-    """Add about `records` photos of the year after the last one; their lines follow the others in the metadata.
-
-    A world grows once: after a kill the next call completes the work, a later one does nothing.
-    """
-    facts = {"later": records, "bytes": world.metadata.stat().st_size} | describe(world)
-    write_json(world.folder / "world.json", facts)
-    before = world.metadata.read_bytes()
-    if len(before) > facts["bytes"]:
-        return
-    numbers = range(facts["records"], facts["records"] + facts["later"])
-    lines, truth, behaviour = _render(world, numbers, LATER, facts["seed"], run_log)
-    write_json(world.folder / "truth.json", world.truth() | truth)
-    write_json(world.folder / "behaviour.json", read_json(world.folder / "behaviour.json") | behaviour)
-    write_bytes(world.metadata, before + _compressed(lines, facts["seed"]))
-
-
-def _compressed(lines: list[str], seed: int) -> bytes:
-    """Metadata lines in random order, as one stream of bzip2."""
-    order = rng_for(seed, "line order").permutation(len(lines))
-    return bz2.compress("".join(lines[i] + "\n" for i in order.tolist()).encode(), 9)
-
-
 def _render(
-    world: World, numbers: range, ages: tuple[float, float], seed: int, run_log: RunLog, plain: bool = False
+    world: World, records: int, seed: int, run_log: RunLog, plain: bool
 ) -> tuple[list[str], dict[str, list[str]], dict[str, str]]:
-    """Write photos; returns metadata lines, id → what a photo shows, id → how the server behaves.
-
-    ages: the first and the last age of a photo, see `draw`.
-    """
+    """Write photos; returns metadata lines, id → what a photo shows, id → how the server behaves."""
     port, photos = world.port, world.folder / "photos"
     photos.mkdir(parents=True, exist_ok=True)
     truth: dict[str, list[str]] = {}
@@ -128,10 +95,10 @@ def _render(
     things = [*CONCEPTS, *SCENES]
     weights = [1.0] * len(CONCEPTS) + [0.9] * len(SCENES)
     share = [w / sum(weights) for w in weights]
-    with run_log.progress("render", len(numbers), "photos") as tick:
-        for i in numbers:
+    with run_log.progress("render", records, "photos") as tick:
+        for i in range(records):
             rng = rng_for(seed, "photo", i)
-            age = ages[0] + (ages[1] - ages[0]) * float(rng.beta(1.15, 1.0))
+            age = float(rng.beta(1.15, 1.0))
             uploaded = START + timedelta(seconds=int(age * span))
             id_ = str(10_000_000 + int(age * 9_000_000_000) * 1 + i % 7)
             while id_ in truth:
@@ -297,9 +264,3 @@ def serve(world: World) -> Iterator[None]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def describe(world: World) -> dict[str, Any]:
-    """Size and seed of the world."""
-    facts: dict[str, Any] = json.loads((world.folder / "world.json").read_text(encoding="utf-8"))
-    return facts

@@ -133,12 +133,6 @@ def test_healing_is_of_reasons_older_than_some_days_and_adds_to_the_settings_of_
     assert (config.fetch.mirror, config.seed) == ("https://m.test/{hash}", 7)
 
 
-def test_a_demo_grows_if_asked_to(tmp_path: Path) -> None:
-    found = handed("driftline.pipelines.demo.growth.demo_grown", "demo", "--quick", "--grow", "--out", tmp_path / "d")
-    assert found["out"] == tmp_path / "d"
-    assert "exclude each other" in inside("demo", "--real", "--grow", "--out", tmp_path / "d").stderr
-
-
 def test_a_report_of_a_run_adds_its_images_and_counts(journey: Path, tmp_path: Path) -> None:
     words = ("report", journey / "runs", "--stream", journey / "stream", "--out", tmp_path / "r")
     found = handed("driftline.pipelines.reporting.run_report.journey_report", *words, "--run", journey)
