@@ -130,14 +130,6 @@ class Answers:
         return table_of(rows)
 
 
-def copy_answers(source: Place, target: Place) -> None:
-    """Copy what a store knows of batches and answers into a new store."""
-    with open_store(target.folder), open_store(source.folder) as store:
-        store.base.execute("ATTACH ? AS copy", (str(target.folder / "index.sqlite"),))
-        for table in ("batches", "answers"):
-            store.base.execute(f"INSERT INTO copy.{table} SELECT * FROM main.{table}")
-
-
 def merged(own: pa.Table, earlier: pa.Table) -> pa.Table:
     """Answers to one batch and earlier ones: of a worker's several answers to an image the first one counts."""
     if not len(earlier):

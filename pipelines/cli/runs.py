@@ -154,25 +154,20 @@ def _following(directory: Path, entries: Sequence[Mapping[str, Any]], sets: list
     return f"{release}\n{next_step('stream', 'from-release', directory, '--out', 'stream')}"
 
 
-@command(runs_app, "plan", "driftline plan photos2024", panel="Build", needs={"--usd-per-hour": "--nodes"})
+@command(runs_app, "plan", "driftline plan photos2024", panel="Build")
 def plan_(
     directory: RunFolder,
     until: Until = None,
     start: From = None,
     sets: Sets = None,
-    nodes: Annotated[
-        int | None,
-        option("--nodes", None, "Say what it needs on so many machines like this one, too.", min=1, max=10_000),
-    ] = None,
-    usd_per_hour: Annotated[float | None, option("--usd-per-hour", "USD", "What such a machine costs.", min=0)] = None,
     as_json: Json = False,
 ) -> None:
     """Show what a run would do and need; change nothing.
 
-    Photos, buckets, candidates, disk, estimated time, answers of people, their cost and what they let the run publish,
-    the model, the network, what is reused, and problems: with problems the exit code is 1.
+    Photos, buckets, candidates, disk, estimated time, answers of people and their cost, the model, the network, what is
+    reused, and problems: with problems the exit code is 1.
     """
-    planned(directory, until, start, sets, nodes, usd_per_hour, as_json)
+    planned(directory, until, start, sets, as_json)
 
 
 def planned(
@@ -180,8 +175,6 @@ def planned(
     until: str | None,
     start: str | None = None,
     sets: list[str] | None = None,
-    nodes: int | None = None,
-    usd_per_hour: float | None = None,
     as_json: bool = False,
     grows: bool = False,
 ) -> None:
@@ -189,7 +182,6 @@ def planned(
     from dataclasses import asdict
 
     from driftline.curate.core.files.walk import one_walk
-    from driftline.pipelines.forecast import cluster
     from driftline.pipelines.forecast.needs import forecast
     from driftline.pipelines.forecast.text import text
     from driftline.pipelines.run.living import borders_if_grown
@@ -199,11 +191,7 @@ def planned(
     with one_walk():
         plans = plan(context, start, until)
         needs = forecast(context, plans, borders_if_grown(context) if grows else None)
-    lines = text(plans, needs)
-    if nodes is not None:
-        needs["cluster"] = cluster.cluster(needs, nodes, usd_per_hour)
-        lines += "\n" + cluster.text(needs["cluster"])
-    show(as_json, {"plan": [asdict(p) for p in plans], **needs}, lines)
+    show(as_json, {"plan": [asdict(p) for p in plans], **needs}, text(plans, needs))
     if problems := needs["problems"]:
         raise DriftlineError(f"{directory} cannot run like this: {' '.join(problems)}")
 

@@ -1,4 +1,4 @@
-"""Commands as functions: `driftline plan DIR --nodes 3` is `dl.plan(DIR, nodes=3)`, and runs the same code.
+"""Commands as functions: `driftline plan DIR --until fetch` is `dl.plan(DIR, until="fetch")`, and runs the same code.
 
 An option `--a-b` is `a_b=`, but `start=` for `--from` and `settings=` for `--set`; a function returns the object that
 the command prints with `--json`, or what that object is about.
@@ -131,23 +131,22 @@ def init(
     return Run.open(path)
 
 
-def demo(out: str | Path = "demo", *, quick: bool = False, real: bool = False, grow: bool = False) -> Run:
+def demo(out: str | Path = "demo", *, quick: bool = False, real: bool = False) -> Run:
     """The whole journey on built-in or real pictures, offline: `out`/report/index.html."""
     answer("demo", locals(), 0, quiet=False)
     return Run.open(out)
 
 
 def plan(
-    run: Place, *, until: str | None = None, start: str | None = None, settings: Mapping[str, Any] | None = None,
-    nodes: int | None = None, usd_per_hour: float | None = None,
-) -> Answer:  # fmt: skip
+    run: Place, *, until: str | None = None, start: str | None = None, settings: Mapping[str, Any] | None = None
+) -> Answer:
     """What a run would do and need, and problems; nothing is changed."""
     return _answered("plan", locals())
 
 
 def run(
     run: Place, *, until: str | None = None, start: str | None = None, settings: Mapping[str, Any] | None = None,
-    workers: int | str = "auto", engine: str = "local", copy: str | None = None, yes: bool = False,
+    workers: int | str = "auto", engine: str = "local", yes: bool = False,
 ) -> Answer:  # fmt: skip
     """Run all stages that are not done; {"stages"}. Where answers of people are missing, the stage ask is "waiting"."""
     return _answered("run", locals(), quiet=False)

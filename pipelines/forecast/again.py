@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import outcomes
 from driftline.curate.store.vectors import looks
 from driftline.curate.validation.asking.batches import affordable, estimate, wage
-from driftline.curate.validation.judging.cache import AnswerCache
 from driftline.curate.validation.judging.panel import NOT_ASKED
 from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.annotation.batches import OpenBatch, answers_so_far
@@ -83,9 +81,8 @@ def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any
     gold = set(gold_of(context, shown, inputs["bucket"], set())) if shown else set()
     unasked = [] if opinions is None else opinions.filter(pc.equal(opinions["fault"], NOT_ASKED))["judge"].to_pylist()
     basis = f"the candidates; judges have not answered {len(unasked):,} questions" if unasked else "the candidates"
-    return priced(context, len(left | gold), len(gold - left), bool(unasked), basis) | {
-        "routes": dict(sorted(Counter(routes.values()).items())), "judges": judged(context, Counter(unasked))
-    }  # fmt: skip
+    prices = priced(context, len(left | gold), len(gold - left), bool(unasked), basis)
+    return prices | {"routes": dict(sorted(Counter(routes.values()).items()))}
 
 
 def expected_questions(context: Context, candidates: int) -> dict[str, Any] | None:
@@ -99,10 +96,7 @@ def expected_questions(context: Context, candidates: int) -> dict[str, Any] | No
     reasons = [f"{candidates:,} candidates"]
     reasons += ["people_budget_usd"] if images < candidates else []
     reasons += ["before judges answer"] if settings.judges else []
-    asked = {judge.name: candidates for judge in settings.judges}
-    return priced(context, images + gold, gold, True, ", ".join(reasons)) | {
-        "routes": {}, "judges": judged(context, asked)
-    }  # fmt: skip
+    return priced(context, images + gold, gold, True, ", ".join(reasons)) | {"routes": {}}
 
 
 def priced(context: Context, images: int, gold: int, at_most: bool, known_by: str) -> dict[str, Any]:
@@ -116,27 +110,6 @@ def priced(context: Context, images: int, gold: int, at_most: bool, known_by: st
         "usd_an_hour": wage(settings.reward_usd, settings.seconds), "least_an_hour": PRICES[settings.platform].hourly,
         "at_most": at_most, "word": "at most" if at_most else "about", "known_by": known_by,
     }  # fmt: skip
-
-
-def judged(context: Context, asked: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Questions to each judge behind an address, and their price in US dollars: as its answers so far cost on average,
-    None before the first; at most its budget. asked: judge → images that it has not answered."""
-    path, costs = context.root / "judges" / "answers.jsonl", dict[str, list[float]]()
-    for entry in AnswerCache(path, write=False).entries.values() if path.is_file() else ():
-        costs.setdefault(entry["judge"], []).append(entry["usd"])
-    prices = []
-    for judge in context.config.validation.judges:
-        if judge.kind == "endpoint" and (n := asked.get(judge.name, 0)):
-            is_free = not (judge.usd_per_million_in or judge.usd_per_million_out)
-            paid = costs.get(judge.name, [])
-            usd = 0.0 if is_free else n * sum(paid) / len(paid) if paid else None
-            left = None if judge.budget_usd is None else max(0.0, judge.budget_usd - sum(paid))
-            usd = usd if left is None else min(usd if usd is not None else left, left)
-            word = "at most" if not paid or (left is not None and usd == left) else "about"
-            prices.append(
-                {"name": judge.name, "questions": n, "usd": None if usd is None else round(usd, 2), "word": word}
-            )
-    return prices
 
 
 def lines(counts: dict[str, Any]) -> list[str]:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import OUTSIDE, THIN, UNDECIDED, assign
+from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign
 from driftline.curate.bucketing.frozen import assign_frozen
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.bucketing.settled import settled_dates, times_of
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import Shortage
-from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.clocks import PRECISION, reset_clocks
 from driftline.curate.metadata.schema import whole
-from driftline.curate.release.selection import absences
-from driftline.curate.retrieval.candidates import check_enough
-from driftline.curate.retrieval.settings import BACKGROUND, RetrieveSettings
+from driftline.curate.retrieval.settings import RetrieveSettings
 from driftline.curate.sources.base import FileSource, TableSource, Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.pipelines.run.stage import MEMORY, Context
@@ -60,12 +54,8 @@ def resets(table: pa.Table) -> dict[str, int]:
 class Cut:
     """The photos of a sample in buckets."""
 
-    number: npt.NDArray[np.int64]
-    """(N,) bucket of each, or OUTSIDE, UNDECIDED or THIN"""
-    labelled: dict[int, str]
-    """number and name of each labelled bucket"""
     sizes: list[dict[str, Any]]
-    """name and photos of each of these"""
+    """name and photos of each labelled bucket"""
     undecided: int | None = None
     """photos that may be in several; None: the stage bucket is done"""
     thin: int | None = None
@@ -82,10 +72,7 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
     settings, ids = context.config.buckets, whole(table["id"])
     settings = settings.model_copy(update={"min_photos": max(1, round(settings.min_photos / share))})  # of a sample
     if not again:
-        folder = folder_of(context.root, "bucket")
-        of = dict(rows_of(pq.ParquetFile(folder / "members.parquet").read(["id", "bucket"]), "id", "bucket"))
-        number = np.array([of.get(id_, OUTSIDE) for id_ in ids.to_pylist()], np.int64)
-        return Cut(number, *_labelled(settings, read_json(folder / "buckets.json"), 1.0))
+        return Cut(_sizes(settings, read_json(folder_of(context.root, "bucket") / "buckets.json"), 1.0))
     times = times_of(table, settled_dates(settled_of(context.root)))
     if borders is None and (kept := Bucket(context).borders()).is_file():
         borders = read_json(kept)
@@ -105,16 +92,12 @@ def cut(context: Context, table: pa.Table, share: float, again: bool, borders: M
         first = np.searchsorted(at_borders, clocks - ZONES, "left")
         near = int((first < np.searchsorted(at_borders, clocks + ZONES, "right")).sum())
     plain = [bucket.plain() for bucket in buckets]
-    return Cut(number, *_labelled(settings, plain, share), undecided, thin, near)
+    return Cut(_sizes(settings, plain, share), undecided, thin, near)
 
 
-def _labelled(
-    settings: BucketSettings, buckets: list[dict[str, Any]], share: float
-) -> tuple[dict[int, str], list[dict[str, Any]]]:
-    """Number → name, and name and photos, of the labelled ones."""
-    labelled = settings.labelled(buckets)
-    sizes = [{"name": b["name"], "photos": round(b["count"] * share)} for b in labelled]
-    return {b["index"]: str(b["name"]) for b in labelled}, sizes
+def _sizes(settings: BucketSettings, buckets: list[dict[str, Any]], share: float) -> list[dict[str, Any]]:
+    """Name and photos of the labelled ones."""
+    return [{"name": b["name"], "photos": round(b["count"] * share)} for b in settings.labelled(buckets)]
 
 
 def all_taken(settings: RetrieveSettings, photos: int) -> bool:
@@ -122,39 +105,6 @@ def all_taken(settings: RetrieveSettings, photos: int) -> bool:
     return (
         photos <= min(settings.per_class, settings.depth) and settings.overlap != "discard" and not settings.has_rules
     )
-
-
-def by_label(context: Context, table: pa.Table, whole: bool, pieces: Cut) -> list[str] | None:
-    """A sentence for each class and bucket that cannot have images, by the labels of the source; None where people give
-    the labels. whole: whether the table has all photos, else the sentences say of how many they are. Raises Shortage
-    where a run would for lack of labels, whatever it retrieves."""
-    config, settings = context.config, context.config.retrieve
-    if config.validation.method != "catalogue":
-        return None
-    named = {concept.label or concept.name: concept.name for concept in settings.complete_concepts()}
-    photos = {b["name"]: b["photos"] for b in pieces.sizes}
-    labels, counts = Counter[str](), Counter[tuple[str, str]]()
-    for number, label in zip(pieces.number.tolist(), table["label"].to_pylist(), strict=True):
-        if label is not None and (bucket := pieces.labelled.get(number)) is not None:
-            labels[label] += 1
-            if label in named or not all_taken(settings, photos[bucket]):
-                counts[bucket, named.get(label, BACKGROUND)] += 1
-    if not any(counts[b, c] for b in photos for c in settings.classes):
-        known = ", ".join(f"{label} {n:,}" for label, n in labels.most_common(6)) or "none"
-        raise Shortage(
-            f"{'No photo' if whole else f'None of {len(table):,} photos'} has the label of a concept; labels of the "
-            f"photos: {known}.",
-            f"Expected some of {', '.join(named)}.",
-            "Change retrieve.concepts.",
-        )
-    if config.release.short == "fail" and whole:
-        wanted = {name: config.release.wanted(name) for name in settings.classes}
-        cells = {(b, c): counts[b, c] for b in photos for c in wanted}
-        check_enough(
-            cells, wanted, "Too few photos have the label", "Lower release.per_class, or set release.short: fewer."
-        )
-    sentences = absences(counts, list(photos), sorted(settings.classes))
-    return sentences if whole else [f"{sentence[:-1]} (of {len(table):,} photos)." for sentence in sentences]
 
 
 def without_licence(context: Context, table: pa.Table, problems: dict[str, None]) -> dict[str, int] | None:

@@ -21,9 +21,8 @@ from driftline.curate.fetch.address_guard import guard, mostly_private
 from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.forecast import contents
-from driftline.pipelines.forecast.again import again, expected_questions, priced, questions
-from driftline.pipelines.forecast.contents import Cut, all_taken, by_label, column_notes, cut
-from driftline.pipelines.forecast.rehearsal import Ending, rehearse
+from driftline.pipelines.forecast.again import again, expected_questions, questions
+from driftline.pipelines.forecast.contents import Cut, all_taken, column_notes, cut
 from driftline.pipelines.forecast.sample import Sample, sample_of
 from driftline.pipelines.forecast.times import records, times
 from driftline.pipelines.run.plan import Plan, make
@@ -72,18 +71,11 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
     network = _network(context, urls) if "fetch" in todo else {}
     if network and not any(network.values()):
         problems[f"No server of the photos answers: {', '.join(network)}."] = None
-    is_model_here = model["state"] == "here"
-    ending = (None if problems else _noted(problems, lambda: rehearse(context, plans, is_model_here))) or Ending()
-    unsaid = {} if ending.is_certain else problems  # what follows says less exactly what a run refuses
-    problems |= dict.fromkeys(ending.problems)
-    wanted = _wanted(context, buckets, unsaid) if buckets is not None and "retrieve" in todo else None
-    classes = None if ending.release is None else ending.release["absent"]
-    if sample is not None and pieces is not None and "publish" in todo and not ending.is_certain:
-        classes = _noted(problems, lambda: by_label(context, sample.table, sample.whole, pieces))
+    wanted = _wanted(context, buckets, problems) if buckets is not None and "retrieve" in todo else None
     refused = None
     if sample is not None and "publish" in todo:
-        refused = contents.without_licence(context, sample.table, unsaid)
-    counts = records(context, todo, rows, photos, wanted, ending.release)
+        refused = contents.without_licence(context, sample.table, problems)
+    counts = records(context, todo, rows, photos, wanted)
     estimates = times(context, counts, bool(urls), rate, needed or {})
     return {
         "photos": None if sample is None else {
@@ -99,19 +91,15 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
         "undecided": None if pieces is None else pieces.undecided,
         "thin": None if pieces is None else pieces.thin,
         "buckets": buckets,
-        "classes": classes,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "without_licence": refused,
         "candidates": wanted,
         "search": _search(context, photos, buckets) if "retrieve" in todo else None,
-        "questions": _noted(problems, lambda: _questions(context, wanted, todo, ending)),
+        "questions": _noted(problems, lambda: _questions(context, wanted, todo)),
         "disk": _disk(context, sample, photos, todo),
         "model": model,
         "network": network,
         "again": needed,
-        "verdicts": ending.verdicts,
-        "release": ending.release,
-        "waits": ending.waits,
         "seconds": {name: seconds for name, (seconds, _) in estimates.items()},
         "seconds_known_by": {name: basis for name, (_, basis) in estimates.items()},
         "reused": [p.stage for p in plans if p.action == "skip"],
@@ -195,15 +183,10 @@ def _share_of_images(context: Context, addresses: bool, needed: Mapping[str, Any
     return (faults[""] / asked, f"{asked:,} addresses that this run asked") if asked else (1.0, None)
 
 
-def _questions(
-    context: Context, wanted: dict[str, Any] | None, todo: set[str], ending: Ending
-) -> dict[str, Any] | None:
+def _questions(context: Context, wanted: dict[str, Any] | None, todo: set[str]) -> dict[str, Any] | None:
     """What people are asked, by the stage that asks: before retrieval the most, after it the candidates."""
     if "tally" not in todo or context.config.validation.method != "crowd":
         return None
-    if ending.is_certain or ending.next_batch:
-        images, gold = len(ending.next_batch.get("items", ())), len(ending.next_batch.get("gold", ()))
-        return priced(context, images, gold, False, "the answers so far") | {"routes": {}, "judges": []}
     if "retrieve" not in todo:
         return questions(context, open_batch(context) if "ask" not in todo else None)
     return None if wanted is None or "ask" not in todo else expected_questions(context, wanted["images"])

@@ -49,11 +49,6 @@ class Sample:
     files: dict[str, Any] | None = None
     """of a folder of photos that is read: format → photos, and reason → suffix → files that are left out"""
 
-    @property
-    def whole(self) -> bool:
-        """Whether the table has all of them."""
-        return self.photos == len(self.table)
-
 
 def sample_of(context: Context, todo: set[str]) -> Sample | None:
     """From the last stage that is kept; else from records of the source. None if the source is not here."""

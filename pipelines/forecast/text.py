@@ -38,8 +38,6 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         add("dates", sentence)
     for head, sentence in [*_buckets(needs), *_owners(needs), *_candidates(needs["candidates"])]:
         add(head, sentence)
-    for sentence in needs["classes"] or ():
-        add("classes", sentence)
     if (searched := needs["search"]) is not None:
         size = "" if searched["bytes"] is None else f" ({searched['bytes'] / 1e6:,.1f} MB)"
         where = "in a temporary file" if searched["on_disk"] else "in memory"
@@ -76,13 +74,6 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         gold = f", gold {asked['gold']:,}" if asked["gold"] else ""
         routes = "".join(f", {route} {n:,}" for route, n in asked["routes"].items())
         add("", f"basis: {asked['known_by']}{routes}{gold}")
-        for judge in asked["judges"]:
-            price = (
-                "the first answers show the price" if judge["usd"] is None else f"{judge['word']} ${judge['usd']:,.2f}"
-            )
-            add("judge", f"{judge['name']}: {judge['questions']:,} questions; {price}")
-    for head, sentence in _ending(needs):
-        add(head, sentence)
     for line in lines_of(needs["again"]) if needs["again"] else ():
         add("again", line)
     if needs["reused"]:
@@ -99,22 +90,6 @@ def _bases(needs: dict[str, Any]) -> str:
         if needs["seconds"][stage] is not None:
             stages.setdefault(basis, []).append(stage)
     return "; ".join(f"{', '.join(names)} ({basis})" for basis, names in stages.items())
-
-
-def _ending(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What the answers so far decide, and what would be published."""
-    if (counts := needs["verdicts"]) is not None:
-        dropped = f" ({reasons_text(counts['dropped'])})" if counts["dropped"] else ""
-        yield "accepted", f"{counts['kept']:,} of {counts['read']:,} images{dropped}"
-    if (release := needs["release"]) is not None:
-        dropped = f" ({reasons_text(release['dropped'])})" if release["dropped"] else ""
-        yield "release", f"{release['images']:,} of {release['accepted']:,} accepted images{dropped}"
-        for bucket in release["buckets"][:MOST]:
-            yield "", f"{bucket['name']}: {reasons_text(bucket['classes'])}"
-        if len(release["buckets"]) > MOST:
-            yield "", f"and {len(release['buckets']) - MOST:,} more buckets"
-    if needs["waits"]:
-        yield "answers", needs["waits"]
 
 
 def _owners(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from driftline.eval.experiment.cost_estimate import fitted_line
 from driftline.pipelines.run.plan import make
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import done_of
@@ -16,7 +15,7 @@ SPEED = {"ingest": 5_000, "filter": 200_000, "bucket": 500_000, "retrieve": 200_
 FROM_STORE = 2_000  # photos a second that come from the store
 COPIED, ASKED = 300, 2  # photos a second: from this machine's disk; over one connection
 LAST_RUN, MEASURED = "last run here", "speed of the model, measured now"
-OTHERS, STORED = "speed of other stages here", "speed of the project's test machine"
+STORED = "speed of the project's test machine"
 BY_NETWORK, UNKNOWN = f"{ASKED} photos a second for each connection", "not known"
 
 
@@ -26,16 +25,15 @@ def records(
     rows: int | None,
     images: int | None,
     wanted: Mapping[str, Any] | None,
-    release: Mapping[str, Any] | None,
 ) -> dict[str, int | None]:
     """How many records each planned stage reads; None: not known. rows: what fetch reads; images: what it keeps;
-    wanted: `candidates` of a forecast, if they are still to be retrieved; release: its `release`."""
+    wanted: `candidates` of a forecast, if they are still to be retrieved."""
     done = {name: mark["counts"] for name in ("retrieve", "tally", "publish") if (mark := done_of(context.root, name))}
     candidates = done["retrieve"]["kept"] if "retrieve" in done else None
     if "retrieve" in todo:
         candidates = None if wanted is None else wanted["images"]
-    accepted = None if release is None else release["accepted"]
-    if accepted is None and candidates is not None:
+    accepted = None
+    if candidates is not None:
         share = done["publish"]["read"] / done["tally"]["read"] if done.keys() >= {"tally", "publish"} else 1.0
         accepted = round(candidates * share)
     early = dict.fromkeys(("ingest", "filter", "fetch"), rows)
@@ -50,8 +48,7 @@ def times(
     rate: float | None,
     needed: Mapping[str, Any],
 ) -> dict[str, tuple[float | None, str]]:
-    """Stage → (seconds, basis): by its last run here, else by stored speeds and, from two stages on that ran here, what
-    those took of theirs; None if not known.
+    """Stage → (seconds, basis): by its last run here, else by stored speeds; None if not known.
 
     counts: `records`. rate: images a second of one process. needed: requests and vectors that the store does not have.
     """
@@ -61,11 +58,6 @@ def times(
     speeds["fetch"] = min(connections, settings.rate or connections) if by_network else COPIED * workers
     if rate is not None:
         speeds["embed"] = rate * workers
-    ran = [(name, done) for name in SPEED if (done := done_of(context.root, name)) and done["counts"]["read"]]
-    fixed, factor = 0.0, 1.0
-    if len(ran) > 1:
-        took = [done["seconds"] for _, done in ran]
-        fixed, factor = fitted_line([done["counts"]["read"] / SPEED[name] for name, done in ran], took)
     estimates: dict[str, tuple[float | None, str]] = {}
     for stage in make(context):
         name = stage.name
@@ -80,8 +72,6 @@ def times(
             seconds = left / speeds[name] + (n - left) / FROM_STORE
         elif done and done["counts"]["read"] and not (name == "embed" and rate is not None):
             seconds, basis = done["seconds"] * n / done["counts"]["read"], LAST_RUN
-        elif name in SPEED:
-            seconds, basis = fixed + factor * n / SPEED[name], OTHERS if len(ran) > 1 else STORED
         elif name in speeds:
             seconds = n / speeds[name]
         else:

@@ -109,18 +109,11 @@ class Context:
     """which misses of fetch are asked for again; None: those of an outage"""
     fresh: bool = False
     """work as if the store were empty and no file had been read; what is new is kept"""
-    rehearsal: Path | None = None
-    """folder with copies of what stages change in the run folder, which a plan uses; None: the run itself"""
-
-    @property
-    def own_folder(self) -> Path:
-        """Where stages change what is no output of theirs: batches, answers, ids."""
-        return self.rehearsal or self.root
 
     @property
     def answers_folder(self) -> Path:
         """Where the files with answers of people are."""
-        return self.rehearsal / "answers" if self.rehearsal else self.root / self.config.validation.answers
+        return self.root / self.config.validation.answers
 
     def store(self) -> Place | None:
         """The store of the run; None without one, and on a cluster, whose machines cannot share it."""
@@ -128,7 +121,7 @@ class Context:
         cluster = engine != "local" and (engine != "ray" or "RAY_ADDRESS" in os.environ)
         if not settings.use or cluster:
             return None
-        return Place(self.rehearsal / "store" if self.rehearsal else settings.folder(self.root), not self.fresh)
+        return Place(settings.folder(self.root), not self.fresh)
 
     def path(self, text: str) -> Path:
         """A path that the configuration gives."""

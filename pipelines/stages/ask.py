@@ -74,7 +74,7 @@ class Ask(Stage):
         if self.context.config.validation.method == "crowd":
             from driftline.pipelines.run.state import folder_of
 
-            routes, opinions = routes_of(self.context, items.to_pylist(), inputs, ask=self.context.rehearsal is None)
+            routes, opinions = routes_of(self.context, items.to_pylist(), inputs)
             if opinions is not None:
                 write_parquet(out / "opinions.parquet", opinions)
                 counts = Counter(routes.values())
@@ -175,27 +175,23 @@ def batch_of(
     standing: folder of the output that this batch replaces.
     """
     from driftline.curate.release.packing import FetchedImages
-    from driftline.curate.validation.asking.batches import batch_facts, write_batch, write_facts
+    from driftline.curate.validation.asking.batches import write_batch
 
     config, concepts = context.config, context.config.retrieve.complete_concepts()
     gold = gold_of(context, items, inputs["bucket"], asked or set())
     shown = sorted({*(item["id"] for item in items), *gold})
-    if context.rehearsal is None:
-        images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", shown)
-        facts = write_batch(
-            [(id_, *images.plain(id_)) for id_ in shown],
-            concepts,
-            out,
-            config.seed,
-            config.validation,
-            gold,
-            after=after,
-            blur=_blurred(context, inputs["embed"], shown),
-            earlier=standing,
-        )
-    else:  # nobody sees its images
-        facts = batch_facts(shown, concepts, config.seed, config.validation, gold, after)
-        write_facts(facts, concepts, out)
+    images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", shown)
+    facts = write_batch(
+        [(id_, *images.plain(id_)) for id_ in shown],
+        concepts,
+        out,
+        config.seed,
+        config.validation,
+        gold,
+        after=after,
+        blur=_blurred(context, inputs["embed"], shown),
+        earlier=standing,
+    )
     answers_of(context, inputs["bucket"]).take_batch(facts)
     return facts
 
@@ -219,7 +215,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     from driftline.curate.validation.answers.answers import worker_key
     from driftline.curate.validation.answers.standing import deletions
 
-    folder = context.own_folder / "batches"
+    folder = context.root / "batches"
 
     def digests(ids: Collection[str]) -> dict[str, str]:
         rows = rows_of(pq.ParquetFile(bucketed / "members.parquet").read(["id", "sha256"]), "id", "sha256")
@@ -229,7 +225,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     options = options_of(context.config.retrieve.complete_concepts())
     place = context.store() or Place(folder)
     since = max((one["time"] for one in deletions(context.root) if not one.get("person")), default=0)
-    return Answers(place, folder, options, digests, worker_key(context.own_folder, make), since)
+    return Answers(place, folder, options, digests, worker_key(context.root, make), since)
 
 
 def standing_of(context: Context) -> Standing:

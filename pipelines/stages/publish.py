@@ -105,7 +105,7 @@ class Publish(Stage):
         asked = self.context.config.release.withdrawn
         by_setting = [] if asked is None else withdrawn_ids(self.context.path(asked))
         of_run = {one.id: bool(one.release) for one in withdrawals(self.context.root / NAME)}
-        own = {released: id_ for id_, released in released_ids(self.context.own_folder).items()}
+        own = {released: id_ for id_, released in released_ids(self.context.root).items()}
         return {own.get(id_, id_): held for id_, held in (dict.fromkeys(by_setting, False) | of_run).items()}
 
     def _names(self, inputs: Mapping[str, Path]) -> dict[str, str]:
@@ -113,7 +113,7 @@ class Publish(Stage):
         if self.context.config.release.ids == "path":
             return {}
         members, own = inputs["bucket"] / "members.parquet", self.context.config.collection.own_ids()
-        return assign_ids(self.context.own_folder, members, parts_of(inputs["filter"]), own)
+        return assign_ids(self.context.root, members, parts_of(inputs["filter"]), own)
 
     def _text(self, name: str | None) -> str | None:
         """A text file that the run file names."""

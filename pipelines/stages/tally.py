@@ -150,7 +150,7 @@ class Tally(Stage):
         def write_batch(items: Items, folder: Path, earlier: set[str], before: str) -> dict[str, Any]:
             return batch_of(context, items, inputs, folder, earlier, before)
 
-        key = worker_key(context.own_folder)
+        key = worker_key(context.root)
         lines = read_lines(results_files(context))
         section = context.config.validation
         opinions = pq.read_table(inputs["ask"] / "opinions.parquet") if section.judges else None
@@ -159,6 +159,6 @@ class Tally(Stage):
         answers.take_batch(read_batch(inputs["ask"]))
         answers.take_lines(lines)
         return Crowd(
-            context.own_folder, inputs["ask"], section, key, lines, write_batch, run_log=context.run_log,
+            context.root, inputs["ask"], section, key, lines, write_batch, run_log=context.run_log,
             stored=answers, panel=panel, standing=standing_of(context),
         )  # fmt: skip

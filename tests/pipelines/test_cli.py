@@ -254,7 +254,6 @@ class TestHelp:
             ("explore x --count many", "--count is 'many'. Expected a number, 1 to 200."),
             ("release x --format clear --out y --dry-run", "--dry-run was given without --to. Expected both"),
             ("judges x --port 3", "--port was given without --serve."),
-            ("plan x --usd-per-hour 1", "--usd-per-hour was given without --nodes."),
             ("run x --workers many", "--workers is 'many'. Expected auto or a number from 1 to 256."),
             ("eval s --protocol ocrr --learners epsilon --out r", "s is not a stream"),
         ],

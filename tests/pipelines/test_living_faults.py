@@ -358,7 +358,6 @@ class TestAttempts:
         grow(context(finished))
         buckets = json.loads((finished / "stages" / "04_bucket" / "buckets.json").read_text())
         assert told["buckets"] == [{"name": b["name"], "photos": b["count"]} for b in buckets]
-        assert told["classes"] == ["bus: none in 3."]
 
     def test_heal_says_first_what_it_mended(self, finished: Path) -> None:
         assert inside("heal", finished).stdout.startswith("nothing was damaged\n")

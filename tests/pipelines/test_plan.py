@@ -25,10 +25,8 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders.weights import reachable
 from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.curate.sources.wikimedia import Wikimedia
-from driftline.curate.validation.judging.cache import AnswerCache
 from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.forecast import cluster
 from driftline.pipelines.forecast.needs import forecast
 from driftline.pipelines.forecast.text import text
 from driftline.pipelines.reporting.dropped import dropped
@@ -183,7 +181,7 @@ def test_answers_hours_and_dollars(own: Path) -> None:
     asked = found(own, *crowd)["questions"]
     assert asked == {
         "images": 36, "gold": 0, "workers": 3, "answers": 108, "hours": 0.3, "usd": 2.88, "at_most": True,
-        "word": "at most", "known_by": "36 candidates", "routes": {}, "judges": [], "platform": "prolific",
+        "word": "at most", "known_by": "36 candidates", "routes": {}, "platform": "prolific",
         "usd_an_hour": 7.2, "least_an_hour": 8.0, "fee": PRICES["prolific"].source,
     }  # fmt: skip
     assert found(own, *crowd, "validation.platform=turkle")["questions"]["usd"] == 2.16, "without a fee"
@@ -218,24 +216,6 @@ def test_what_is_finished_is_reused(own: Path) -> None:
     assert document["reused"] == ["ingest", "filter", "fetch"]
     assert document["photos"]["known_by"] == "the stage fetch"
     assert document["disk"]["bytes"] == 0
-
-
-@pytest.mark.parametrize(("slower", "fixed"), [(5.0, 0.0), (0.2, 0.0), (5.0, 40.0)])
-def test_stages_that_ran_here_say_how_fast_this_machine_is(
-    own: Path, monkeypatch: pytest.MonkeyPatch, slower: float, fixed: float
-) -> None:
-    """A clock of its own stands in their records."""
-    monkeypatch.setattr(
-        "driftline.pipelines.forecast.times.SPEED", {"ingest": 1, "filter": 3, "bucket": 2, "tally": 0.5}
-    )
-    run(context(own), until="fetch")
-    alone = {"ingest": 60.0, "filter": 20.0, "bucket": 30.0, "tally": 72.0}
-    for name in ("ingest", "filter"):
-        (path,) = own.glob(f"stages/*_{name}/done.json")
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": fixed + slower * alone[name]}))
-    seconds = found(own)["seconds"]
-    for name in ("bucket", "tally"):
-        assert seconds[name] == pytest.approx(fixed + slower * alone[name], rel=0.05)
 
 
 def table_of(root: Path, *urls: str) -> Path:
@@ -320,15 +300,6 @@ def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path, monke
     assert photos["expected"] == pytest.approx(30_000, rel=0.25 if packed else 0.02)
 
 
-def test_labels_of_all_rows_are_counted_not_of_the_first_thousand(own: Path) -> None:
-    rows = [f"https://127.0.0.1:9/{i}.jpg,{2010 + i // 1000},{'bus' if i < 1_900 else 'car'}\n" for i in range(2_000)]
-    (own / "t.csv").write_text("url,year,kind\n" + "".join(rows))
-    table = "{source: delimited, path: t.csv, columns: {url: url, uploaded: year, label: kind}}"
-    document = found(own, f"collection={table}")
-    assert document["buckets"] == [{"name": "2010", "photos": 1_000}, {"name": "2011", "photos": 1_000}]
-    assert document["classes"] == ["car: in 2011 only."]
-
-
 def test_of_many_photos_those_that_are_read_are_spread_over_all(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("driftline.pipelines.forecast.sample.MOST_FILES", 12)
     for photo in (own / "photos" / "bus").glob("2012*"):
@@ -338,7 +309,6 @@ def test_of_many_photos_those_that_are_read_are_spread_over_all(own: Path, monke
     assert document["buckets"] == [
         {"name": "2010", "photos": 20}, {"name": "2011", "photos": 20}, {"name": "2012", "photos": 10}
     ]  # fmt: skip
-    assert document["classes"] == ["bus: none in 2012 (of 10 photos)."]
 
 
 def test_case_4_and_5_photos_of_reset_clocks_and_near_borders_are_named(own: Path) -> None:
@@ -429,41 +399,6 @@ def test_every_platform_has_a_fee_with_the_date_on_which_it_was_read(own: Path) 
         assert fee == price.source
         assert re.search(r"none: your own people|, read \d+ \w+ 2026$", fee)
     assert "closed on 30 September 2026" in PRICES["mturk"].source
-
-
-def test_a_judge_is_priced_by_its_answers_and_its_budget(own: Path) -> None:
-    judge = "validation.judges=[{name: m, url: 'http://127.0.0.1:9/v1', model: m, usd_per_million_in: 2%s}]"
-
-    def price(more: str = "") -> Any:
-        return found(own, "validation.method=crowd", judge % more)["questions"]["judges"]
-
-    assert price() == [{"name": "m", "questions": 36, "usd": None, "word": "at most"}]
-    assert price(", budget_usd: 0.5")[0]["usd"] == 0.5
-    cache = AnswerCache(own / "judges" / "answers.jsonl")
-    for image, usd in (("a", 0.01), ("b", 0.03)):
-        cache.add(image=image, question="q", judge="m", requested="m", reported="m", model="m", labels=["bus"],
-                  sensitive=False, confidence=None, fault=None, usd=usd)  # fmt: skip
-    assert price() == [{"name": "m", "questions": 36, "usd": 0.72, "word": "about"}]
-    assert price(", budget_usd: 0.5") == [{"name": "m", "questions": 36, "usd": 0.46, "word": "at most"}]
-
-
-def test_twenty_machines_share_download_and_embedding_and_wait_for_the_other_stages() -> None:
-    alone = {"seconds": {"ingest": 3600.0, "fetch": 72_000.0, "embed": 36_000.0, "publish": None}}
-
-    many = cluster.cluster(alone, 20, 0.5)
-
-    assert many["seconds"] == {"ingest": 3600.0, "fetch": 3600.0, "embed": 1800.0, "publish": None}
-    assert (many["node_hours"], many["usd"]) == (50.0, 25.0)  # 20 machines for 2.5 hours
-    assert cluster.text(many) == (
-        "cluster    20 nodes: fetch 1 h 0 min, embed 30 min, the other stages 1 h 0 min on one of them, "
-        "without publish; 50.0 node-hours, $25.00 at $0.50 an hour"
-    )
-
-
-def test_the_plan_for_machines_is_on_the_command_line(own: Path) -> None:
-    done = driftline("plan", str(own), "--until", "bucket", "--nodes", "4", "--usd-per-hour", "0.7", "--json")
-    assert json.loads(done.stdout)["cluster"]["nodes"] == 4
-    assert "--usd-per-hour was given without --nodes" in driftline("plan", str(own), "--usd-per-hour", "0.7").stderr
 
 
 def test_a_plan_with_problems_says_what_a_run_would_miss_and_fails(tmp_path: Path) -> None:

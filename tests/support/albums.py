@@ -131,8 +131,8 @@ class Outcome:
 
 
 def journey(album: Album, shared: Path, here: Path, protocols: Sequence[str] = tuple(LEARNERS)) -> Outcome:
-    """init, plan, run, plan, answers, plan, run, stream, eval, report in `here`. Raises AssertionError for a traceback,
-    for what is no number, and where `run` says what the `plan` before it did not say."""
+    """init, plan, run, answers, run, stream, eval, report in `here`. Raises AssertionError for a traceback and for what
+    is no number."""
     truth = lay(album, shared, here / "photos")
     outcome, root = Outcome(len(truth)), here / "mine"
 
@@ -153,19 +153,12 @@ def journey(album: Album, shared: Path, here: Path, protocols: Sequence[str] = t
     if code:
         return refused("plan", outcome.planned)
     code, said = call("run", root)
-    expected = ""
     if code == 3:
-        assert "The run waits for answers. " + document("plan", root)["waits"] == sentence(said)
         answer(root, truth)
-        planned, outcome.planned = call("plan", root)
         code, said = call("run", root)
-        if planned:
-            assert sentence(said) in outcome.planned, said
-            return refused("plan", outcome.planned)
-        expected = "release    {:,} of "
-    assert code == 0, f"plan saw no problem:\n{outcome.planned}\n{said}"
+    if code:
+        return refused("run", said)
     outcome.images = document("status", root)["stages"][-1]["counts"]["kept"]
-    assert expected.format(outcome.images) in outcome.planned
     assert call("stream", "from-release", root, "--out", here / "stream")[0] == 0
     for protocol in protocols:
         # twice the same: among several, one that the stream is not made for is a named skip, which the report has
