@@ -34,7 +34,7 @@ ENDS = {  # album → protocols that have scores, or the command that refuses it
     "gaps": ALL | {"near-future": False},
     "nobody's concepts": ("run", "No image shows a concept of retrieve.concepts"),
     "own labels": ALL,
-    "own labels, other concepts": ("run", "?"),
+    "own labels, other concepts": ("run", "kept none of 20 records (wrong_concept 20)"),
     "own labels, a class vanishes": ALL,
     "no model": ("plan", "ViT-B-32 (openai, 605 MB) is not on this machine"),
     "camera trap, days": ALL,
