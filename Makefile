@@ -6,31 +6,36 @@ DEMO ?= demo
 
 .PHONY: demo test proofs suite mutants pythons fuzz audit lint format docs dist bench lock clean
 
-$(VENV)/.demo: pyproject.toml $(wildcard eval/engine/*.[ch] locks/py*.txt)
+NEEDS = pyproject.toml uv.lock $(wildcard eval/engine/*.[ch])
+define INSTALL
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing driftline into $(VENV) (PyTorch and friends: a few minutes the first time)"
 	@rm -f eval/engine/_kernel.*  # of an earlier build or another Python: it would be loaded instead
-	@$(BIN)/python locks/install.py
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@UV_PYTHON_DOWNLOADS=never $(BIN)/python -m uv sync --quiet --frozen --inexact --reinstall-package driftline
+endef
+
+$(VENV)/.demo: INSTALL += --no-dev
+$(VENV)/.demo: $(NEEDS)
+	$(INSTALL)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(wildcard eval/engine/*.[ch] locks/py*.txt)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing driftline and its development tools into $(VENV) (a few minutes the first time)"
-	@rm -f eval/engine/_kernel.*  # of an earlier build or another Python: it would be loaded instead
-	@$(BIN)/python locks/install.py --dev
+$(VENV)/.dev: INSTALL += --all-extras
+$(VENV)/.dev: $(NEEDS)
+	$(INSTALL)
 	@touch $(VENV)/.demo $@
 
 demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by printing the report's path
-	@$(BIN)/driftline demo --out $(DEMO)
+	@$(BIN)/python -m driftline demo --out $(DEMO)
 
 # Threads of several workers on two cores would spin, waiting for one another. Three workers: tests that wait for a
 # server, a limit of time or a process leave a core to the third.
 test proofs suite: export OMP_NUM_THREADS = 1
 test proofs suite: export OPENBLAS_NUM_THREADS = 1
-test: WHICH = not proof  ## the tests of every day
-proofs: WHICH = proof  ## what takes longer: journeys, browsers, kills, real data, whole matrices
-suite: WHICH =  ## both
-test proofs suite: $(VENV)/.dev
+test: WHICH := not proof
+proofs: WHICH := proof
+suite: WHICH :=
+test proofs suite: $(VENV)/.dev  ## tests of every day; longer ones: journeys, browsers, kills, real data, matrices; both
 	@$(BIN)/python -m pytest -m "$(WHICH)" -n 3 --dist loadfile --no-loadscope-reorder --durations 12
 
 mutants: export PYTHONPATH = .:tests
@@ -49,24 +54,24 @@ fuzz: $(VENV)/.dev  ## hostile input for every reader (TIMES=10000 each), faults
 	@$(BIN)/python -m hostile.faults --points $(or $(POINTS),250)
 	@DRIFTLINE_EXAMPLES=fuzz $(BIN)/python -m pytest -n 2 -m hypothesis tests
 
-audit: LOCKS = $(shell $(BIN)/python -c 'import sys; print("locks/py%d.%d" % sys.version_info[:2])')
 audit: $(VENV)/.dev  ## known weaknesses of the locked packages, fails if one cannot be looked up: dist/audit.json (CycloneDX)
 	@mkdir -p dist
 	@$(BIN)/python -m driftline.pipelines.reporting.dependency_licences --json > dist/sbom.json
-	@$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCKS).txt --requirement $(LOCKS)-dev.txt \
+	@$(BIN)/python -m uv export --quiet --frozen --all-extras --no-emit-project --output-file dist/locked.txt
+	@$(BIN)/python -m pip_audit --strict --disable-pip --require-hashes --requirement dist/locked.txt \
 	  --progress-spinner off --format cyclonedx-json --output dist/audit.json
 
 lint: $(VENV)/.dev  ## style, types
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(BIN)/python -m ruff check .
+	@$(BIN)/python -m ruff format --check .
+	@$(BIN)/python -m mypy
 
 format: $(VENV)/.dev  ## put the source in order
-	@$(BIN)/ruff check --fix .
-	@$(BIN)/ruff format .
+	@$(BIN)/python -m ruff check --fix .
+	@$(BIN)/python -m ruff format .
 
 docs: $(VENV)/.dev  ## the manual as HTML: docs/_build/html/index.html
-	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 dist: $(VENV)/.dev  ## wheel, sdist, and what they depend on with licences
 	@$(BIN)/python -m build --quiet --outdir dist .
@@ -76,8 +81,8 @@ dist: $(VENV)/.dev  ## wheel, sdist, and what they depend on with licences
 bench: $(VENV)/.dev  ## all benchmarks at quick sizes (FULL=1: at full size), ratios against targets, benchmarks/results.json
 	@$(BIN)/python benchmarks/run.py $(if $(FULL),--full)
 
-lock: $(VENV)/.dev  ## locks/: the newest versions that work together, with hashes, for every supported Python
-	@$(BIN)/python locks/renew.py
+lock: $(VENV)/.dev  ## uv.lock: the newest versions that work together, with hashes, for every supported Python
+	@$(BIN)/python -m uv lock --upgrade
 
 clean:
 	rm -rf $(VENV) demo build dist *.egg-info

@@ -56,6 +56,7 @@ def test_every_dependency_has_a_reason() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(text)["project"]
     wanted = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
+    wanted += tomllib.loads(text)["dependency-groups"]["dev"]
     for dependency in wanted:
         (line,) = [ln for ln in text.splitlines() if ln.strip().startswith(f'"{dependency}"')]
         assert line.partition("#")[2].strip(), f"{dependency} has no reason"
@@ -143,9 +144,10 @@ def fresh(here: Path, interpreter: str, wheel: Path) -> None:
     python = str(here / "env" / "bin" / "python")
     subprocess.run([interpreter, "-m", "venv", str(here / "env")], check=True)
     offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": os.environ["DRIFTLINE_WHEELS"]}
-    said = done([*bare(here), python, str(ROOT / "locks" / "install.py"), "--wheel", str(wheel)], here, offline)
-    assert re.fullmatch(r"install \d+ s\n", said), "the lock was not used as it is"
-    print(interpreter, said.strip(), f"{sum(p.lstat().st_size for p in here.rglob('*')):,} bytes")
+    pip = [*bare(here), python, "-m", "pip", "install", "--no-deps", "--no-compile"]
+    done([*pip, "--require-hashes", "--requirement", f"{os.environ['DRIFTLINE_WHEELS']}/locked.txt"], here, offline)
+    done([*pip, str(wheel)], here, offline)
+    print(interpreter, f"{sum(p.lstat().st_size for p in here.rglob('*')):,} bytes")
     done([python, "-m", "compileall", "-q", "-j", "0", str(here / "env" / "lib")], here, codes=(0, 1))
 
 
@@ -164,30 +166,6 @@ def with_these_libraries(here: Path, _: str, wheel: Path) -> None:
 def of_this_one(installed: Path) -> bool:
     """Whether the libraries are those of this environment."""
     return any((installed / "env" / "lib").glob("python*/site-packages/libraries.pth"))
-
-
-STAND_IN = """#!/bin/sh
-"{python}" "$@" && cd "$3"/lib/python*/site-packages && rm -r setuptools* && echo "{libraries}" > libraries.pth
-"""
-
-
-@pytest.mark.proof("build")
-@pytest.mark.skipif("DRIFTLINE_PYTHONS" not in os.environ, reason="20 CPU seconds: make pythons")
-def test_the_containers_script_makes_an_environment(tmp_path: Path) -> None:
-    """With the libraries of this one: its Python is a stand-in, whose environments see them."""
-    sources(tmp_path / "source")
-    (tmp_path / "bin").mkdir()
-    libraries = "\n".join(p for p in sys.path if p.endswith("site-packages"))
-    text = STAND_IN.format(python=sys.executable, libraries=libraries)
-    (tmp_path / "bin" / "python3").write_text(text, encoding="utf-8")
-    (tmp_path / "bin" / "python3").chmod(0o755)
-    env = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
-    script = ["bash", str(tmp_path / "source" / "containers" / "build.sh")]
-    said = done([*script, str(tmp_path / "source"), str(tmp_path / "env")], tmp_path, env | {"TMPDIR": str(tmp_path)})
-    assert re.fullmatch(rf"install \d+ s\ndriftline {re.escape(VERSION)}\n", said), "the lock was not used as it is"
-    (kernel,) = (tmp_path / "env" / "lib").glob("python*/site-packages/driftline/eval/engine/_kernel*.so")
-    assert kernel.stat().st_size
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "env", "source"], "no wheels are left"
 
 
 @cache

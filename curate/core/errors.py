@@ -113,14 +113,14 @@ class Crashed(DriftlineError):
 
 def explained(error: OSError | ModuleNotFoundError) -> DriftlineError:
     """An error of the operating system as one sentence with the absolute path and the way out; a package that is not
-    installed, as after `locks/install.py --light`, as one with its name.
+    installed as one with its name.
 
     >>> str(explained(IsADirectoryError(21, "Is a directory", "/photos")))
     '/photos is a folder. Expected a file.'
     """
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or str(error)).partition(".")[0]
-        way_out = "In a checkout: python locks/install.py"
+        way_out = "In a checkout: pip install ."
         return DriftlineError(f"This needs the package {name}.", "Expected all packages of driftline here.", way_out)
     named = error.filename2 or error.filename
     path = "a file" if named is None else shortened(os.path.abspath(os.fsdecode(named)))

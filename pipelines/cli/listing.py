@@ -188,7 +188,7 @@ def list_registered(kind: str) -> list[dict[str, str]]:
     for name in registry:
         try:
             summary = registry.problem(name) or _summary(registry[name])
-        except ModuleNotFoundError as error:  # of our own, as a network without torch after a light start
+        except ModuleNotFoundError as error:  # of our own, as a network without torch
             summary = str(explained(error))
         summary = f"eval --preset: {summary}" if kind == "presets" else summary
         try:

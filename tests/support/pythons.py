@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKED = sorted((p.stem.removeprefix("py") for p in (ROOT / "locks").glob("py*.txt") if "-dev" not in p.stem), key=len)
+LOCKED = ("3.11", "3.12", "3.13", "3.14")
 
 
 def works(python: str) -> bool:
@@ -38,11 +38,12 @@ def at_hand() -> list[str]:
 def fill(folder: Path, python: str) -> None:
     """Download what the lock of this Python names."""
     begun, before = time.monotonic(), size(folder)
-    said = subprocess.run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True)
-    lock = ROOT / "locks" / f"py{said.stdout.decode().strip()}.txt"
+    lock = folder / "locked.txt"
+    export = [sys.executable, "-m", "uv", "export", "--quiet", "--frozen", "--no-dev", "--no-emit-project"]
+    subprocess.run([*export, "--output-file", str(lock)], cwd=ROOT, check=True)
     download = ["-m", "pip", "download", "--quiet", "--quiet", "--no-cache-dir", "--no-deps", "--require-hashes"]
     subprocess.run([python, *download, "--dest", str(folder), "--requirement", str(lock)], check=True)
-    print(f"{lock.stem}: {size(folder) - before:,} bytes more in {time.monotonic() - begun:.0f} s", flush=True)
+    print(f"{python}: {size(folder) - before:,} bytes more in {time.monotonic() - begun:.0f} s", flush=True)
 
 
 def size(folder: Path) -> int:
