@@ -3,14 +3,12 @@
     python benchmarks/service_log.py [coverage] [labels] [speed] [--logs 500] [--rows 10000000]
 
 `coverage`: the share of logs whose 95 % interval holds the true accuracy of a cell, curve by age, slope, half-life, and
-what the next three months show; how often no ageing is called ageing, and how often and when a fall of 8 points is
-named. `labels`: with how many labels of a month an alarm names a fall of 5 points in 80 % of logs, over the number
-that theory asks for; and the same of a search for the month: for a fall (slope or break), and for a sudden one (break).
-`speed`: a log of so many rows, and a month more, of which `--store` reads only the month.
+what the next three months show; how often no ageing is called ageing. `labels`: with how many labels of a month an
+alarm names a fall of 5 points in 80 % of logs, over the number that theory asks for. `speed`: a log of so many rows.
 
 Months differ in difficulty (sd 0.8 points). Versions follow each other with two months in common; one case has one
-version only. Clusters are 20 customers that differ among themselves and from month to month; selective labels are three
-times as frequent for some answers, whose classes differ in difficulty; late labels come after 20 days on average.
+version only. Clusters are 20 customers that differ among themselves and from month to month; late labels come after 20
+days on average.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from driftline.eval.reporting.service_log.ages import Ages, age
 from driftline.eval.reporting.service_log.alarm import alarm_of
 from driftline.eval.scoring.decay import first_below
 from driftline.eval.service_log.cells import Cells, wilson
-from driftline.eval.service_log.trend import RARE, break_of, line
+from driftline.eval.service_log.trend import line
 
 Floats = npt.NDArray[np.float64]
 CLASSES, CHANCE, START, DAY = 4, 0.25, np.datetime64("2025-01", "M"), 86_400
@@ -62,7 +60,6 @@ class World:
     customers: int = 0
     apart: float = 0.0
     """sd of a customer, and of it in a month"""
-    selective: bool = False
     late: bool = False
     fell: int = 6
     """month of a sudden fall"""
@@ -89,8 +86,8 @@ class Truth:
 
 CASES = (
     World(), World("linear"), World("exponential"), World("sudden"),
-    World("linear", customers=20, apart=0.05), World("linear", selective=True),
-    World("linear", late=True, months=12, versions=(0, 5)), World(versions=(0,)),
+    World("linear", customers=20, apart=0.05), World("linear", late=True, months=12, versions=(0, 5)),
+    World(versions=(0,)),
     World("exponential", n=2000, months=24, versions=(0,)), World("exponential", n=60, months=30, versions=(0, 10)),
 )  # fmt: skip
 
@@ -121,17 +118,14 @@ def _month(
         now = rng.normal(0, world.apart, world.customers)
         share = share + constant[customer] + (now - now.mean())[customer]
         columns["group"] = customer
-    if world.selective:
-        share = share + np.array([0.06, 0.02, -0.02, -0.06])[label]
     right = rng.random(n) < share.clip(0, 1)
     answer = np.where(right, label, (label + rng.integers(1, CLASSES, n)) % CLASSES)
     moment = rng.integers(months[month], months[month + 1], n)
-    there = rng.random(n) < (np.array([0.9, 0.6, 0.4, 0.3])[answer] if world.selective else 1.0)
     if world.late:
         columns["label_time"] = moment + (rng.exponential(20 * DAY, n)).astype(np.int64)
     return pa.table({
         "time": moment, "id": [f"{start}-{month}-{i}" for i in range(n)], "version": [f"v{start}"] * n,
-        "prediction": answer, "label": pa.array(label, mask=~there), **columns,
+        "prediction": answer, "label": label, **columns,
     })  # fmt: skip
 
 
@@ -160,9 +154,6 @@ def judged(world: World, aged: Ages, truth: Truth, rng: np.random.Generator) -> 
         half = first_below(left[None], 0.5, (decay.lags - decay.lags[0]).astype(np.float64))[0]
         holds["half_life"].append(decay.half_life_low <= half <= decay.half_life_high)
         holds["called ageing"].append(fit.high < 0 or fit.low > 0)
-    holds["called a break"].append(aged.change is not None)
-    if world.fall == "sudden":
-        holds["break in its month"].append(aged.change is not None and aged.change.period == world.fell)
     for one in aged.ahead:
         if one.period >= world.months:
             share = world.true(level[one.version], starts[one.version], one.lag) + truth.of_month[one.period]
@@ -195,52 +186,14 @@ def asked_for(before: float, after: float, level: float = 0.975, power: float = 
     return ((normal.inv_cdf(level) * z[0] + normal.inv_cdf(power) * z[1]) / (before - after)) ** 2
 
 
-def asked_of_a_search(months: int, fell: int, level: float, *, sudden: bool) -> float:
-    """Labels a month with which a search names a fall from 90 to 85 % that begins in one month of several: the largest
-    statistic of a step at any month against what noise makes the largest [Andrews 1993], simulated. sudden: beside a
-    slope, with a scatter of months that is not estimated; else any change counts, and the scatter is estimated."""
-    rng, month = np.random.default_rng(0), np.arange(months)
-    basis = np.linalg.qr(np.vander(month.astype(float), 1 + sudden))[0]
-    steps = (month[:, None] >= month[1:]).astype(float)
-    fall = steps[:, fell - 1]
-
-    def rest(y: Floats) -> Floats:
-        return np.asarray(y - (y @ basis) @ basis.T)
-
-    steps = rest(steps.T).T
-    steps /= np.sqrt((steps**2).sum(0))
-    noise = rest(rng.standard_normal((20_000, months)))
-
-    def largest(y: Floats) -> Floats:
-        return np.asarray(((y @ steps) ** 2).max(1) / (1 if sudden else (y**2).sum(1)))
-
-    limit, low, high = np.quantile(largest(noise), 1 - level), 0.0, 30.0
-    for _ in range(30):
-        size = (low + high) / 2  # of the fall, in standard deviations of a month
-        low, high = (low, size) if (largest(noise + size * rest(fall)) > limit).mean() > 0.8 else (size, high)
-    return float((high / 0.05) ** 2 * 0.5 * (0.9 * 0.1 + 0.85 * 0.15))
-
-
 def cells_of_months(right: npt.NDArray[np.int64], n: int) -> Cells:
     """right (M,): how many of n labels. Cells of one version."""
     month, none = np.arange(len(right)), np.zeros(len(right), np.int64)
     size, worth = np.full(len(right), n), np.full(len(right), float(n))
     return Cells(
-        none, month, month, size, size, right, right / n, worth, *wilson(right / n, worth), none > 0, CHANCE, False,
-        0.0, none.astype(np.int32),
+        none, month, month, size, size, right, right / n, worth, *wilson(right / n, worth), none > 0, CHANCE, 0.0,
+        none.astype(np.int32),
     )  # fmt: skip
-
-
-def searched(truth: Floats, n: int, logs: int, rng: np.random.Generator) -> tuple[float, float]:
-    """truth (M,): accuracy of each month. Shares of logs in which slope or break says that accuracy fell, and in which
-    it is a break."""
-    fell, broke = np.zeros(logs, bool), np.zeros(logs, bool)
-    for k in range(logs):
-        cells = cells_of_months(rng.binomial(n, truth), n)
-        fit = line(cells.version, cells.period, cells.lag, cells.accuracy, cells.effective)
-        broke[k] = break_of(cells, fit, rng) is not None
-        fell[k] = broke[k] or fit.high < 0
-    return float(fell.mean()), float(broke.mean())
 
 
 def labels(logs: int) -> None:
@@ -266,56 +219,38 @@ def labels(logs: int) -> None:
             crossed += alarm_of(aged, "accuracy<0.9")["crossed"]
         named[times] = crossed / logs
     show("alarm", theory, named)
-    for months, fell in ((8, 4), (9, 6), (12, 6)):
-        truth, line_of_one = np.where(np.arange(months) < fell, *p), np.linspace(0, 1, months)
-        for sudden, level in ((False, 0.05), (True, RARE)):
-            theory = asked_of_a_search(months, fell, level, sudden=sudden)
-            named = {t: searched(truth, round(t * theory), logs, rng)[sudden] for t in shares}
-            slopes = [searched(p[0] - by * line_of_one, round(theory), logs, rng)[1] for by in (0.02, 0.04, 0.06, 0.08)]
-            what = "a sudden fall" if sudden else "a fall"
-            show(f"{what}, month {fell + 1} of {months}", theory, named, slopes_called_sudden=max(slopes))
 
 
 def speed(rows: int) -> None:
     """A log of 23 months with a new version each three months, of which every fifth row has a label."""
     with tempfile.TemporaryDirectory() as folder:
-        whole, more = Path(folder) / "log.parquet", Path(folder) / "month.parquet"
+        log, page = Path(folder) / "log.parquet", Path(folder) / "page.html"
         # Elsewhere: the peak of a process is handed on to its children.
-        maker = multiprocessing.get_context("spawn").Process(target=_logs, args=(rows, whole, more))
+        maker = multiprocessing.get_context("spawn").Process(target=_log, args=(rows, log))
         maker.start()
         maker.join()
-        figures: dict[str, Any] = {"part": "speed", "rows": rows}
-        page, store, peak = Path(folder) / "out" / "page.html", Path(folder) / "out" / "store", 0
-        for name, sources in (("cold", [whole]), ("month more", [whole, more])):
-            wall = time.perf_counter()
-            words = ["-m", "driftline", "age", *sources, "--store", store, "--out", page]
-            child = subprocess.Popen([sys.executable, *map(str, words)], stdout=subprocess.DEVNULL)
-            _, status, used = os.wait4(child.pid, 0)
-            child.returncode = os.waitstatus_to_exitcode(status)
-            if child.returncode:
-                raise subprocess.CalledProcessError(child.returncode, child.args)
-            peak = max(peak, used.ru_maxrss * 1024)
-            cpu = used.ru_utime + used.ru_stime
-            figures |= {f"{name}_s": round(time.perf_counter() - wall, 1), f"{name}_cpu_s": round(cpu, 1)}
-        figures |= {"page_mb": round(page.stat().st_size / 1e6, 2), "peak_mb": round(peak / 1e6),
-                    "store_mb": round(sum(path.stat().st_size for path in store.iterdir()) / 1e6)}  # fmt: skip
+        wall = time.perf_counter()
+        words = ["-m", "driftline", "age", log, "--out", page]
+        child = subprocess.Popen([sys.executable, *map(str, words)], stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise subprocess.CalledProcessError(child.returncode, child.args)
+        figures = {"part": "speed", "rows": rows, "cold_s": round(time.perf_counter() - wall, 1),
+                   "cold_cpu_s": round(used.ru_utime + used.ru_stime, 1), "peak_mb": round(used.ru_maxrss * 1024 / 1e6),
+                   "page_mb": round(page.stat().st_size / 1e6, 2)}  # fmt: skip
         print(json.dumps(figures))
 
 
-def _logs(rows: int, whole: Path, more: Path) -> None:
-    rng = np.random.default_rng(0)
-    _large(rng, 0, rows, 700, whole)
-    _large(rng, rows, rows * 3 // 100, 30, more, 700)
-
-
-def _large(rng: np.random.Generator, first: int, rows: int, days: int, path: Path, after: int = 0) -> None:
-    begin = int(np.datetime64("2024-01-01", "s").astype(np.int64)) + after * DAY
+def _log(rows: int, path: Path) -> None:
+    rng, days = np.random.default_rng(0), 700
+    begin = int(np.datetime64("2024-01-01", "s").astype(np.int64))
     moment = np.sort(rng.integers(begin, begin + days * DAY, rows))
-    day = (moment - begin) // DAY + after
+    day = (moment - begin) // DAY
     label = rng.integers(0, 20, rows)
     answer = np.where(rng.random(rows) < 0.9 - 0.0006 * (day % 90), label, rng.integers(0, 20, rows))
     columns = {
-        "time": pa.array(moment).cast(pa.timestamp("s")), "id": pa.array(np.arange(first, first + rows)).cast("string"),
+        "time": pa.array(moment).cast(pa.timestamp("s")), "id": pa.array(np.arange(rows)).cast("string"),
         "version": pa.array(day // 90).cast("string"), "prediction": pa.array(answer).cast("string"),
         "score": pa.array(rng.beta(8, 2, rows).astype(np.float32)),
         "label": pa.array(label, mask=rng.random(rows) > 0.2).cast("string"),

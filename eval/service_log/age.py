@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from driftline.eval.service_log.lost import Lost, lost_of
 from driftline.eval.service_log.parts import Confidence, Part, confidence_of, parts_of
 from driftline.eval.service_log.periods import DAY, Periods, periods_of
 from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log, read_log
-from driftline.eval.service_log.trend import Break, Decay, Line, break_of, decay, line
+from driftline.eval.service_log.trend import Decay, Line, decay, line
 from driftline.eval.service_log.versions import Version, read_versions
 
 UNITS = ("year", "month", "week", "day")
@@ -42,7 +41,6 @@ class Aged:
     cells: Cells
     fit: Line
     decay: Decay
-    change: Break | None
     split: Split | None
     split_because: str
     ahead: list[Ahead]
@@ -81,7 +79,6 @@ def aged(
     cost_error: float | None = None,
     cost_retrain: float | None = None,
     seed: int = 0,
-    store: str | Path | None = None,
 ) -> Aged:
     """How fast a model in service ages, from its log.
 
@@ -90,7 +87,6 @@ def aged(
     auto: the longest of month, week and day of which the log has four; year where most months lack ten labels.
     until: a date; what came later is not used.
     cost_error, cost_retrain: of one wrong answer and of one training, in one currency.
-    store: a folder that keeps what was read of each file: one with the same bytes is not read again.
 
     Raises MissingFile, BadInput and BadConfig.
     """
@@ -101,7 +97,7 @@ def aged(
         raise BadInput("Only one of --cost-error and --cost-retrain was given.", "Expected both, or none.")
     end = None if until is None else _moment(until)
     sources = several(log)
-    log = read_log(sources, columns, several(labels), end, None if store is None else Path(store))
+    log = read_log(sources, columns, several(labels), end)
     stated = {} if versions is None else read_versions(versions)
     cut = periods_of(log.time, _unit(log) if period == "auto" else period)
     dates = [_trained(log, stated, v) for v in range(len(log.versions))]
@@ -123,13 +119,12 @@ def aged(
         )
     fit = line(cells.version[use], cells.period[use], cells.lag[use], cells.accuracy[use], cells.effective[use])
     rng = rng_for(seed, "age")
-    change = break_of(cells, fit, rng)
-    ahead = forecast(cells, fit, change, len(cut))
+    ahead = forecast(cells, fit, len(cut))
     causes, because = split(cells)
     since_first = tuple(name for name in log.versions if stated.get(name, Version(name)).trained_to is None)
     return Aged(
         cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), since_first,
-        cells, fit, decay(cells, fit, rng), change, causes, because, ahead,
+        cells, fit, decay(cells, fit, rng), causes, because, ahead,
         advice(cells, fit, ahead, cost_error, cost_retrain, cut.unit),
         parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),
         confidence_of(log, cells), lost_of(log, cells, rows_of_cells(cells), sources, columns or {}),
@@ -209,10 +204,6 @@ def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: S
     for what, count in (("classes", len(log.classes)), ("groups", len(log.groups))):
         if len(cells) * count > DENSE:
             notes.append(f"The {count:,} {what} are too many to be looked at one by one.")
-    if cells.selective:
-        notes.append(
-            "Some predicted classes are labelled more often: each class counts by its share of the predictions."
-        )
     if constant := _constant(log):
         notes.append(constant)
     if never := _never_labelled(log):

@@ -18,8 +18,6 @@ LEAST = 10  # labels of a cell with a number
 COMPLETE = 0.95  # of the labels that a period will have, from which on it is compared
 UNLIKE = 0.5  # of the usual share of labels: a last period with less is pending where labels have no times
 BINS = 2048  # of delays
-STRATUM = 5  # labels of a stratum of its own
-SELECTIVE = 1e-3  # p of equal shares of labels among predicted classes
 CHUNK = 1 << 20  # predictions whose periods are found at once
 DENSE = 1 << 25  # numbers of a table of cells and classes
 
@@ -41,8 +39,7 @@ class Cells:
     right: Ints
     """(K,)"""
     accuracy: Floats
-    """(K,) of all predictions: weighted by predicted class where labels are selective; NaN: fewer than `LEAST`
-    labels"""
+    """(K,) share of the labels; NaN: fewer than `LEAST`"""
     effective: Floats
     """(K,) as many independent labels say as much"""
     low: Floats
@@ -52,8 +49,6 @@ class Cells:
     """(K,) more labels are to come"""
     chance: float
     """share of the labels, in cells that count, that are of the most frequent class: of one cell it is too uncertain"""
-    selective: bool
-    """whether some predicted classes are labelled more often than others"""
     likeness: float
     """of two labels of one group: intraclass correlation of being right; 0 without groups"""
     of: npt.NDArray[np.int32]
@@ -90,16 +85,15 @@ def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
     pending = _pending(log, number, len(periods), period, now)
     hit = labelled & (log.label == log.prediction)
     rows, n, right = (np.bincount(of[chosen], minlength=size) for chosen in (slice(None), labelled, hit))
-    accuracy, effective, selective = _accuracy(log, of, labelled, hit, rows, n, right)
     likeness, design, clusters = _clusters(log, of, labelled, hit, n, right)
-    effective = effective / design
-    accuracy = np.where(n >= LEAST, accuracy, np.nan)
+    effective = n / design
+    accuracy = np.where(n >= LEAST, _share(right, n), np.nan)
     low, high = wilson(accuracy, effective, clusters)
     often = int(np.bincount(log.label[labelled], minlength=1).argmax()) if labelled.any() else NONE
     common = np.bincount(of[labelled & (log.label == often)], minlength=size)
     cells = Cells(
         version, period, period - trained[version], rows, n, right, accuracy, effective, low, high,
-        pending, math.nan, selective, likeness, of,
+        pending, math.nan, likeness, of,
     )  # fmt: skip
     return replace(cells, chance=float(common[cells.usable].sum() / max(n[cells.usable].sum(), 1)))
 
@@ -121,54 +115,6 @@ def wilson(share: Floats, n: Floats, clusters: Floats | None = None) -> tuple[Fl
 
 def _share(part: Ints, n: Ints) -> Floats:
     return np.where(n > 0, part / np.maximum(n, 1), np.nan)
-
-
-def _accuracy(
-    log: Log, of: npt.NDArray[np.int32], labelled: Bools, hit: Bools, rows: Ints, n: Ints, right: Ints
-) -> tuple[Floats, Floats, bool]:
-    """(K,) accuracy, (K,) how many independent labels it is worth, and whether labels are selective.
-
-    Where they are, each predicted class counts by its share of the predictions (post-stratification): so the labels of
-    a class that is often checked do not stand for the others.
-    """
-    size, classes = len(rows), len(log.classes)
-    plain = _share(right, n), n.astype(np.float64), False
-    if (n == rows).all() or not n.any() or size * classes > DENSE:
-        return plain
-    key = of * np.int32(classes) + log.prediction
-    counts = [np.bincount(key[chosen], minlength=size * classes).reshape(size, classes)
-              for chosen in (slice(None), labelled, hit)]  # fmt: skip
-    if not _unequal(counts[0][n > 0].sum(0), counts[1][n > 0].sum(0)):
-        return plain
-    of_class, n_class, right_class = counts
-    own = n_class >= STRATUM
-    strata = [
-        np.concatenate([np.where(own, part, 0), np.where(own, 0, part).sum(1, keepdims=True)], 1)
-        for part in (of_class, n_class, right_class)
-    ]
-    weight = (
-        np.where(strata[1] > 0, strata[0], 0) / np.maximum(np.where(strata[1] > 0, strata[0], 0).sum(1), 1)[:, None]
-    )
-    p = strata[2] / np.maximum(strata[1], 1)
-    smooth = (strata[2] + 0.5) / (strata[1] + 1)  # a stratum without mistakes is not certain
-    accuracy = np.where(n > 0, (weight * p).sum(1), np.nan)
-    spread = (weight**2 * smooth * (1 - smooth) / np.maximum(strata[1], 1)).sum(1)
-    of_one = np.clip(accuracy, 0.5 / np.maximum(n, 1), 1 - 0.5 / np.maximum(n, 1))
-    worth = np.where(spread > 0, of_one * (1 - of_one) / np.where(spread > 0, spread, 1), n)
-    return accuracy, np.maximum(worth, 1.0), True
-
-
-def _unequal(rows: Ints, labelled: Ints) -> bool:
-    """Whether shares of labels differ among classes: chi-squared."""
-    from scipy.special import chdtrc
-
-    there = rows > 0
-    rows, labelled = rows[there], labelled[there]
-    share = labelled.sum() / rows.sum()
-    if len(rows) < 2 or not 0 < share < 1:
-        return False
-    statistic = ((labelled - share * rows) ** 2 / (share * (1 - share) * rows)).sum()
-    return bool(chdtrc(len(rows) - 1, statistic) < SELECTIVE)
 
 
 def _clusters(

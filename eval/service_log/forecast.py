@@ -9,7 +9,7 @@ import numpy as np
 
 from driftline.eval.scoring.bands import Z, student
 from driftline.eval.service_log.cells import Cells
-from driftline.eval.service_log.trend import FREE, Break, Fading, Line, fading, line
+from driftline.eval.service_log.trend import FREE, Fading, Line, fading
 
 HORIZON = 3  # periods after the last one of the log
 CLEAR = 6.0  # by how much one shape must be the better description (BIC) to stand alone
@@ -42,24 +42,12 @@ class Advice:
     because: str
 
 
-@dataclass(frozen=True)
-class Step:
-    """Levels of versions before and after a break."""
-
-    line: Line
-    """with 0 before and 1 after it in the place of ages"""
-
-    def at(self, version: int, lag: float) -> tuple[float, float, float]:
-        """As `Line.at`; after the break at every age."""
-        return self.line.at(version, 1)
-
-
-def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> list[Ahead]:
-    """Of the versions in the last complete period, up to `HORIZON` periods after the log; [] with too few cells. After
-    a break the level stays, else accuracy falls as it did: in a straight line, or exponentially towards chance if that
-    leaves less. Beyond the longest tested age the interval holds both lines, after a break the slope, too, unless one
-    is clearly the better description. It is of what a cell of average size will show, and never narrower than labels
-    alone make it: of few cells the scatter is often small by chance, and a lower accuracy scatters more than theirs."""
+def forecast(cells: Cells, fit: Line, periods: int) -> list[Ahead]:
+    """Of the versions in the last complete period, up to `HORIZON` periods after the log; [] with too few cells.
+    Accuracy falls as it did: in a straight line, or exponentially towards chance if that leaves less. Beyond the
+    longest tested age the interval holds both lines, unless one is clearly the better description. It is of what a cell
+    of average size will show, and never narrower than labels alone make it: of few cells the scatter is often small by
+    chance, and a lower accuracy scatters more than theirs."""
     use = cells.usable
     if fit.free < FREE or not use.any() or not math.isfinite(fit.slope):
         return []
@@ -68,13 +56,9 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
     lags = dict(zip(cells.version[of].tolist(), cells.lag[of].tolist(), strict=True))
     longest, ahead = int(cells.lag[use].max()), []
     wide, labels = float(student(fit.free + 1)), 1 / float((1 / cells.labelled[use]).mean())
-    shapes: list[Line | Fading | Step] = [fit]
+    shapes: list[Line | Fading] = [fit]
     within = shapes
-    if change is not None:
-        after = (cells.period[use] >= change.period).astype(np.int64)
-        step = line(cells.version[use], cells.period[use], after, cells.accuracy[use], cells.effective[use])
-        shapes = [Step(step), fit] if change.apart < CLEAR else [Step(step)]
-    elif (fade := fading(cells, fit)) is not None:
+    if (fade := fading(cells, fit)) is not None:
         apart = int(use.sum()) * math.log(max(fit.loss, 1e-12) / max(fade.line.loss, 1e-12))
         shapes = [fade, fit] if apart > 0 else [fit, fade]
         shapes = shapes if abs(apart) < CLEAR else shapes[:1]
@@ -83,7 +67,7 @@ def forecast(cells: Cells, fit: Line, change: Break | None, periods: int) -> lis
         for version, lag in lags.items():
             age = lag + period - last
             beyond = age > longest
-            drawn = shapes if beyond or change is not None else within
+            drawn = shapes if beyond else within
             spans = []
             for value, of_line, scatter in (one.at(version, age) for one in drawn):
                 of_labels = max(value * (1 - value), 0.0) / labels

@@ -27,7 +27,6 @@ from driftline.eval.service_log.columns import (
     text,
 )
 from driftline.eval.service_log.foreign import refuse_other_names, refuse_unreadable
-from driftline.eval.service_log.store import Columns, Store
 from driftline.stream_builder.step import CALENDAR
 
 if TYPE_CHECKING:
@@ -115,18 +114,15 @@ def read_log(
     columns: Mapping[str, str] | None = None,
     labels: Sequence[Any] = (),
     until: int | None = None,
-    store: Path | None = None,
 ) -> Log:
     """sources, labels: files (Parquet, CSV, JSON lines), data frames, Arrow tables, or columns by name. columns: role →
     column, of both. until: predictions and labels after this moment, seconds UTC, count as not yet there.
-    store: a folder that keeps what was read of each file.
 
     Of several rows of one id and version the last one counts, of several labels of an id the latest. Rows without time,
     id, version or prediction are counted. Raises MissingFile, and BadInput naming file, column and value.
     """
     names = {role: Names() for role in ("version", "class", "group")}
-    stored = None if store is None else Store(store)
-    log = _predictions(sources, columns or {}, names, stored)
+    log = _predictions(sources, columns or {}, names)
     log.counts["read"] = len(log)
     log.keep(log.time != LATER, "no_time")
     log.keep(log.id != 0, "no_id")
@@ -139,9 +135,7 @@ def read_log(
         log.keep(log.time <= until, "after_until")
     _last_of_each(log)
     if labels:
-        _join(log, labels, columns or {}, names["class"], stored)
-    if stored is not None:
-        stored.tidy()
+        _join(log, labels, columns or {}, names["class"])
     came = (log.label != NONE) & (log.label_time <= (LATER - 1 if until is None else until))
     log.label[~came], log.label_time[~came] = NONE, LATER
     log.counts["labelled"] = int(came.sum())
@@ -154,12 +148,10 @@ def read_log(
     return log
 
 
-def _predictions(
-    sources: Sequence[Any], columns: Mapping[str, str], names: Mapping[str, Names], store: Store | None
-) -> Log:  # fmt: skip
+def _predictions(sources: Sequence[Any], columns: Mapping[str, str], names: Mapping[str, Names]) -> Log:
     forms: set[int] = set()
     tables = [
-        _table(source, _what(source, k, len(sources)), columns, ROLES, NEEDED, names, forms, store)
+        _table(source, _what(source, k, len(sources)), columns, ROLES, NEEDED, names, forms)
         for k, source in enumerate(sources)
     ]
     one_form(forms, "the log")
@@ -185,38 +177,19 @@ def _what(source: Any, k: int, of: int) -> str:
 
 def _table(
     source: Any, what: str, columns: Mapping[str, str], roles: Sequence[str], needed: Sequence[str],
-    names: Mapping[str, Names], forms: set[int], store: Store | None,
+    names: Mapping[str, Names], forms: set[int],
 ) -> dict[str, Array]:  # fmt: skip
     """role → (N,) values. names, forms: texts, and how times are written, are added."""
-
-    def read() -> Columns:
-        return _columns(source, what, columns, roles, needed)
-
-    asked = {"roles": roles, "columns": dict(columns)}
-    part = read() if store is None else store.once(source, asked, read)
-    forms |= set(part.forms)
-    place = {name: names[name].places(texts) for name, texts in part.texts.items()}
-    for role in part.of.keys() & set(TEXTS):
-        part.of[role] = place[CLASS_OF.get(role, role)][part.of[role]]
-    return part.of
-
-
-def _columns(
-    source: Any, what: str, columns: Mapping[str, str], roles: Sequence[str], needed: Sequence[str]
-) -> Columns:  # fmt: skip
-    forms: set[int] = set()
     with opened(source, what) as (relation, _):
         kinds = kinds_of(relation)
         of = named(relation.columns, columns, roles, needed, what)
         refuse_unreadable(relation, {role: of[role] for role in (*TIMES, "score") if role in of}, kinds, what)
-        names = {CLASS_OF.get(role, role): Names() for role in TEXTS if role in of}
         parts: dict[str, list[Any]] = {role: [] for role in of}
         for batch in relation.project(", ".join(_selected(of, kinds))).to_arrow_reader(BATCH):
             for role in of:
                 parts[role].append(_values(batch, role, names, what))
     # One column after the other: a log of 10⁷ rows is large.
-    values = {role: _whole(parts.pop(role), role, what, forms) for role in tuple(parts)}
-    return Columns(values, {name: list(one.number) for name, one in names.items()}, sorted(forms))
+    return {role: _whole(parts.pop(role), role, what, forms) for role in tuple(parts)}
 
 
 def _selected(of: Mapping[str, str], kinds: Mapping[str, str]) -> Iterator[str]:
@@ -315,22 +288,11 @@ def _last_of_each(log: Log) -> None:
     log.keep(last, "duplicates")
 
 
-def _join(
-    log: Log, labels: Sequence[Any], columns: Mapping[str, str], classes: Names, store: Store | None
-) -> None:  # fmt: skip
+def _join(log: Log, labels: Sequence[Any], columns: Mapping[str, str], classes: Names) -> None:
     """Labels from other files, by id, for every version."""
     forms: set[int] = set()
     tables = [
-        _table(
-            source,
-            _what(source, k, len(labels)),
-            columns,
-            LABEL_ROLES,
-            ("id", "label"),
-            {"class": classes},
-            forms,
-            store,
-        )
+        _table(source, _what(source, k, len(labels)), columns, LABEL_ROLES, ("id", "label"), {"class": classes}, forms)
         for k, source in enumerate(labels)
     ]
     one_form(forms, "the labels")

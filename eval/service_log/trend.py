@@ -1,4 +1,4 @@
-"""How fast versions of a model lose accuracy: slope, break and half-life, from cells.
+"""How fast versions of a model lose accuracy: slope and half-life, from cells.
 
 A cell is one version in one period. Levels of versions are their own; the loss by age is one for all. Cells scatter
 more than their labels say, since periods differ: the variance between periods is estimated beside that of labels.
@@ -20,8 +20,6 @@ from driftline.eval.service_log.cells import Cells
 Ints = npt.NDArray[np.int64]
 REPLICATES = 1_000
 FREE = 3  # degrees of freedom below which nothing is forecast
-SURE = 2.0  # by how much a break must be the better description (BIC)
-RARE = 0.02  # how often chance may make such a step
 EMPTY = 1e-9  # squares of a column that levels explain
 STEPS = 60  # of the search for the variance between cells
 
@@ -57,19 +55,6 @@ class Line:
         x = np.zeros(len(self.coefficients))
         x[self.places[version]], x[-1] = 1, lag
         return float(x @ self.coefficients), float(x @ self.covariance @ x), self.variance
-
-
-@dataclass(frozen=True)
-class Break:
-    """A change at the start of a period, of all versions."""
-
-    period: int
-    """the first one after it"""
-    change: float
-    low: float
-    high: float
-    apart: float
-    """by how much it describes the cells better than the slope (BIC)"""
 
 
 def line(version: Ints, period: Ints, lag: Ints, accuracy: Floats, effective: Floats) -> Line:
@@ -197,55 +182,6 @@ def _between(design: Floats, period: Ints, accuracy: Floats, of_labels: Floats, 
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
     return high
-
-
-def break_of(cells: Cells, fit: Line, rng: np.random.Generator) -> Break | None:
-    """A sudden change that says more than a slope, or None: own levels and one step at the best period. The step must
-    be larger than the best of any period would be by chance, and describe the cells better than the slope (BIC)."""
-    use = cells.usable
-    version, period, accuracy = cells.version[use], cells.period[use], cells.accuracy[use]
-    starts, levels = np.unique(period)[1:], len(fit.places)
-    free = len(accuracy) - levels - 1
-    if free < FREE or not len(starts) or not (fit.scatter > 0).all():
-        return None
-    weight = 1 / fit.scatter
-    weight /= weight.mean()
-    own = np.eye(levels)[[fit.places[v] for v in version.tolist()]] * np.sqrt(weight)[:, None]
-    basis = np.linalg.qr(own)[0]
-    steps = (period[:, None] >= starts).astype(np.float64) * np.sqrt(weight)[:, None]
-    steps -= basis @ (basis.T @ steps)
-    length = np.sqrt((steps**2).sum(0))
-    inside = length > EMPTY
-    if not inside.any():
-        return None
-    steps, starts, length = steps[:, inside] / length[inside], starts[inside], length[inside]
-
-    def gains(y: Floats) -> tuple[Floats, Floats]:
-        """y (K, R) → (S, R) share of the squares that a step at each period explains, and its size."""
-        y = y - basis @ (basis.T @ y)
-        size = steps.T @ y
-        return size**2 / np.maximum((y**2).sum(0), 1e-300), size
-
-    share, size = gains((accuracy * np.sqrt(weight))[:, None])
-    best = int(share[:, 0].argmax())
-    by_chance = gains(rng.standard_normal((len(accuracy), REPLICATES)))[0].max(0)
-    if (by_chance >= share[best, 0]).mean() > RARE:
-        return None
-    total = float(size[best, 0] ** 2 / share[best, 0])
-    left, sloped = total * (1 - float(share[best, 0])), _squares(basis, cells.lag[use], accuracy, np.sqrt(weight))
-    apart = len(accuracy) * math.log(max(sloped, 1e-12) / max(left, 1e-12)) - math.log(len(accuracy))
-    if apart < SURE:
-        return None
-    change = float(size[best, 0] / length[best])
-    half = float(student(free + 1)) * math.sqrt(left / free) / float(length[best])
-    return Break(int(starts[best]), change, change - half, change + half, apart)
-
-
-def _squares(basis: Floats, lag: Ints, accuracy: Floats, root: Floats) -> float:
-    """What levels and a slope leave."""
-    x, y = (values - basis @ (basis.T @ values) for values in (lag * root, accuracy * root))
-    along = float(x @ x)
-    return float(y @ y) - (float(x @ y) ** 2 / along if along > EMPTY else 0.0)
 
 
 @dataclass(frozen=True)

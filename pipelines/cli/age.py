@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from markupsafe import Markup
 
-from driftline.curate.core.atomic_io import write_text
 from driftline.pipelines.cli.common import Json, command, option, show
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import columns_of
@@ -35,15 +34,9 @@ Alarm = Annotated[
         "'accuracy<0.8'.",
     ),
 ]
-Metrics = Annotated[
-    Path | None, option("--metrics", "FILE", "Numbers for Prometheus' text file collector, ends with .prom.")
-]
 Runs = Annotated[Path | None, option("--runs", "DIR", "Write each version as a run, which compare and report read.")]
 Figures = Annotated[
     Path | None, option("--figures", "DIR", "Write the charts for paper: SVG, PDF and PNG, column and text width.")
-]
-Store = Annotated[
-    Path | None, option("--store", "DIR", "Keep here what was read of each file: only new files are read.")
 ]
 
 
@@ -69,11 +62,9 @@ def age(
         float | None, option("--cost-retrain", "Y", "Cost of training a version, in the same currency.", min=0)
     ] = None,
     alarm: Alarm = None,
-    metrics: Metrics = None,
     runs: Runs = None,
     figures: Figures = None,
     title: Annotated[str, option("--title", None, "Title of the page.")] = "",
-    store: Store = None,
     as_json: Json = False,
 ) -> None:
     """Say how fast a model in service ages, from its log.
@@ -83,18 +74,22 @@ def age(
     """
     from driftline.eval.reporting.service_log.alarm import limit_of
     from driftline.eval.reporting.service_log.document import document
-    from driftline.eval.reporting.service_log.metrics import metrics_text
     from driftline.eval.reporting.service_log.page import save, write
     from driftline.eval.reporting.service_log.runs import write_runs
     from driftline.eval.reporting.service_log.sentences import answer
     from driftline.eval.service_log.age import aged as aged_of
 
-    _guarded(out, metrics, runs, figures, store)
+    if out is not None:
+        guarded_out(out, "age", ("", ".html"))
+    if runs is not None:
+        guarded_out(runs, "rows", option="--runs")
+    if figures is not None:
+        guarded_out(figures, option="--figures")
     if alarm is not None:
         limit_of(alarm)
     aged = aged_of(
         logs, versions=versions, labels=labels or (), columns=columns_of(columns), period=period,
-        until=until, cost_error=cost_error, cost_retrain=cost_retrain, store=store,
+        until=until, cost_error=cost_error, cost_retrain=cost_retrain,
     )  # fmt: skip
     result = document(aged, alarm)
     text = [*(str(Markup(one).striptags()) for one in answer(aged)), *aged.notes]
@@ -109,27 +104,9 @@ def age(
     if figures is not None:
         result["figures"] = [str(path) for path in save(aged, figures)]
         text.append(f"figures: {figures}")
-    if metrics is not None:
-        write_text(metrics, metrics_text(result))
     crossed = alarm is not None and result["alarm"]["crossed"]
     if crossed:
         text.append(f"Alarm: {result['alarm']['limit']} is crossed.")
     show(as_json, result, "\n".join(text))
     if crossed:
         raise typer.Exit(CROSSED)
-
-
-def _guarded(
-    out: Path | None, metrics: Path | None, runs: Path | None, figures: Path | None, store: Path | None
-) -> None:
-    """Raise BadConfig for a place in which the command may not write."""
-    if out is not None:
-        guarded_out(out, "age", ("", ".html"))
-    if metrics is not None:
-        guarded_out(metrics, suffixes=(".prom",), option="--metrics")
-    if runs is not None:
-        guarded_out(runs, "rows", option="--runs")
-    if figures is not None:
-        guarded_out(figures, option="--figures")
-    if store is not None:
-        guarded_out(store, "age", option="--store")

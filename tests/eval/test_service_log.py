@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,12 +27,10 @@ from driftline.eval.reporting.files.logs import write_logs
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
-from driftline.eval.service_log import reading
 from driftline.eval.service_log.causes import split
 from driftline.eval.service_log.cells import wilson
 from driftline.eval.service_log.forecast import Ahead, forecast
 from driftline.eval.service_log.reading import read_log
-from driftline.eval.service_log.store import Columns, Store
 from driftline.eval.service_log.trend import line
 from driftline.stream_builder.stream import Stream
 
@@ -194,21 +191,6 @@ def test_a_class_without_one_mistake_is_not_certain() -> None:
     assert -0.01 < part.fit.low < part.fit.slope < part.fit.high < 0.01
 
 
-def test_labels_of_one_class_do_not_stand_for_the_others() -> None:
-    rows = []
-    for k, row in enumerate(example()):
-        easy = row["prediction"] in ("0", "1")  # half of the answers: always right, and nearly always labelled
-        row = row | {"prediction": row["label"]} if easy else row
-        rows.append(row if easy or k % 10 == 0 else row | {"label": None})
-    result = aged(rows)
-    truth = np.mean(
-        [row["prediction"] == other["label"] for row, other in zip(rows[:1000], example()[:1000], strict=True)]
-    )
-    plain = np.mean([row["prediction"] == row["label"] for row in rows[:1000] if row["label"] is not None])
-    assert abs(result["cells"][0]["accuracy"] - truth) < 0.3 * abs(plain - truth)
-    assert any("labelled more often" in note for note in result["notes"])
-
-
 def test_labels_come_from_another_file_and_the_latest_of_an_id_counts(tmp_path: Path) -> None:
     rows = example()
     late = pa.table({"id": [row["id"] for row in rows] + ["v1-1-0", "nobody"],
@@ -218,14 +200,6 @@ def test_labels_come_from_another_file_and_the_latest_of_an_id_counts(tmp_path: 
     result = aged([{k: v for k, v in row.items() if k != "label"} for row in rows], labels=tmp_path / "labels.parquet")
     assert result["cells"][0]["accuracy"] == 0.899
     assert result["counts"]["unknown_ids"] == 1
-
-
-def test_a_fall_at_once_is_a_break_and_no_slope() -> None:
-    rows = [row for month in range(1, 10) for row in rows_of("v1", month, 0.9 if month < 6 else 0.8)]
-    result = aged(rows)
-    assert result["break"]["from"] == "2026-06-01"
-    assert result["break"]["value"] == pytest.approx(-0.1)
-    assert result["forecast"][0]["value"] == pytest.approx(0.8, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -296,8 +270,7 @@ def test_rows_in_any_order_and_form_say_the_same(tmp_path: Path) -> None:
 def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp_path: Path) -> None:
     pd.DataFrame(example()).to_parquet(tmp_path / "log.parquet")
     (tmp_path / "versions.csv").write_text("version,trained_to\nv1,2026-01\nv2,2026-04\n")
-    words = ("age", "log.parquet", "--versions", "versions.csv", "--out", "page", "--metrics", "age.prom", "--json",
-             "--store", "read")  # fmt: skip
+    words = ("age", "log.parquet", "--versions", "versions.csv", "--out", "page", "--json")
     done = driftline(*words, "--alarm", "accuracy<0.9", here=tmp_path)
     assert done.returncode == 4, done.stderr
     assert json.loads(done.stdout)["alarm"]["crossed"] is True
@@ -307,8 +280,6 @@ def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp
         "Each later point adds the mean change of those versions that were also tested at its age: 1 to 2 versions."
         in page
     )
-    assert len(list((tmp_path / "read").iterdir())) == 1
-    assert 'driftline_accuracy{version="v2",bound="value"} 0.82' in (tmp_path / "age.prom").read_text()
     assert (
         driftline(*words, "--alarm", "accuracy<0.8", "--columns", "{id: id}", here=tmp_path).returncode == 0
     )  # 0.82, but up to 0.843
@@ -366,7 +337,7 @@ def forecast_of(right: Any, n: int) -> Ahead:
     """Of the month after these, of one version."""
     cells = LOGS.cells_of_months(np.array(right), n)
     fit = line(cells.version, cells.period, cells.lag, cells.accuracy, cells.effective)
-    return forecast(cells, fit, None, len(cells))[0]
+    return forecast(cells, fit, len(cells))[0]
 
 
 def test_a_forecast_of_months_that_lie_on_a_line_is_as_wide_as_labels_make_it() -> None:
@@ -384,64 +355,6 @@ def test_forecasts_hold_what_a_month_shows_in_simulated_logs() -> None:
         ahead = forecast_of(right[:9], 400)
         holds.append(ahead.low <= right[9] / 400 <= ahead.high)
     assert np.mean(holds) >= 0.93
-
-
-def months(folder: Path) -> list[Path]:
-    """The worked example, a file a month, without the labels of v2; and those."""
-    rows, files = pd.DataFrame(example()), []
-    late = rows["version"] == "v2"
-    for month, part in rows.assign(label=rows["label"].mask(late)).groupby(rows["time"].str[:7]):
-        files.append(folder / f"{month}.csv")
-        part.to_csv(files[-1], index=False)
-    rows.loc[late, ["id", "label"]].to_csv(folder / "labels.csv", index=False)
-    return files
-
-
-def test_a_further_month_and_late_labels_are_the_only_files_that_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, labels, store = months(tmp_path), tmp_path / "labels.csv", tmp_path / "store"
-    read_log(files[:5], store=store)
-    columns, read = reading._columns, list[Path]()
-    monkeypatch.setattr(reading, "_columns", lambda source, *more: (read.append(source), columns(source, *more))[1])
-    stored, plain = (dl.age(files, versions=VERSIONS, labels=labels, store=one) for one in (store, None))
-    assert read == [files[5], labels, *files, labels]
-    assert stored.counts["labelled"] == 7000
-    pages = [aged.page(tmp_path / str(k)) for k, aged in enumerate((stored, plain))]
-    for name in ("index.html", "age.json"):
-        assert pages[0].with_name(name).read_bytes() == pages[1].with_name(name).read_bytes()
-
-
-def same(one: reading.Log, other: reading.Log) -> bool:
-    return all(np.array_equal(value, getattr(other, name)) for name, value in vars(one).items())
-
-
-def test_an_edited_log_is_read_again_and_what_is_not_used_is_removed(tmp_path: Path) -> None:
-    files, store = months(tmp_path)[:2], tmp_path / "store"
-    first, stamps = read_log(files, store=store), files[0].stat()
-    assert same(first, read_log(files, store=store))
-    files[0].write_bytes(files[0].read_bytes().replace(b",v1,0,0\n", b",v1,1,0\n", 100))
-    os.utime(files[0], ns=(stamps.st_atime_ns, stamps.st_mtime_ns))
-    assert stamps.st_size == files[0].stat().st_size
-    assert not same(first, read_log(files, store=store))
-    assert len(list(store.iterdir())) == 2
-    other = read_log(files, {"label": "prediction"}, store=store)
-    assert (other.label == other.prediction).all()
-
-
-def test_a_damaged_or_half_written_store_is_read_again(tmp_path: Path) -> None:
-    log, rng = tmp_path / "log.csv", np.random.default_rng(0)
-    log.write_text("time,id\n")
-    once = Columns({"time": np.arange(40), "label": rng.integers(-1, 2, 40, np.int32)}, {"class": ["cat", "dog"]}, [0])
-    Store(tmp_path / "store").once(log, {}, lambda: once)
-    (path,) = (tmp_path / "store").iterdir()
-    whole = path.read_bytes()
-    for place in rng.integers(0, len(whole), 50).tolist():
-        for damaged in (whole[:place], whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]):
-            path.write_bytes(damaged)
-            again = Store(tmp_path / "store").once(log, {}, lambda: once)
-            assert (again.texts, again.forms) == (once.texts, once.forms)
-            assert all(np.array_equal(again.of[role], values) for role, values in once.of.items())
 
 
 def test_one_month_of_few_labels_that_is_low_by_chance_is_no_half_life() -> None:
@@ -533,16 +446,6 @@ def test_a_fall_of_five_points_is_named_within_the_labels_that_theory_asks_for()
         n = round(times * theory)
         named = wilson(rng.binomial(n, after, 4000) / n, np.full(4000, float(n)))[1] < before
         assert (named.mean() >= 0.8) == enough
-
-
-@pytest.mark.parametrize("sudden", [False, True])
-def test_a_fall_in_an_unknown_month_is_named_within_the_labels_that_a_search_asks_for(sudden: bool) -> None:
-    """At 1.2 times what the largest statistic over months asks for, of a fall in the seventh of nine."""
-    rng = np.random.default_rng(0)
-    theory = LOGS.asked_of_a_search(9, 6, 0.02 if sudden else 0.05, sudden=sudden)
-    named = LOGS.searched(np.where(np.arange(9) < 6, 0.9, 0.85), round(1.2 * theory), 200, rng)
-    assert named[sudden] >= 0.8
-    assert LOGS.searched(np.full(9, 0.9), 1000, 50, rng)[sudden] <= 0.1
 
 
 @pytest.mark.shared(twin="tests/eval/test_service_log.py::test_rows_in_any_order_and_form_say_the_same")

@@ -41,7 +41,7 @@ class Ages(Aged):
 def age(
     log: Any, *, versions: Any = None, labels: Any = (), columns: Mapping[str, str] | None = None,
     period: str | int = "auto", until: str | int | None = None, cost_error: float | None = None,
-    cost_retrain: float | None = None, seed: int = 0, store: str | Path | None = None,
+    cost_retrain: float | None = None, seed: int = 0,
 ) -> Ages:  # fmt: skip
     """How fast a model in service ages, from its log; parameters as of `driftline age`.
 
@@ -50,6 +50,6 @@ def age(
     """
     facts = aged(
         log, versions=versions, labels=labels, columns=columns, period=period, until=until, cost_error=cost_error,
-        cost_retrain=cost_retrain, seed=seed, store=store,
+        cost_retrain=cost_retrain, seed=seed,
     )  # fmt: skip
     return Ages(**vars(facts))

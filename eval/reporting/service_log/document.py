@@ -35,12 +35,6 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
         },
         "half_life_days": half[0],
         "half_life_interval_days": half[1:],
-        "break": None
-        if aged.change is None
-        else {
-            "from": day_of(aged.start_of(aged.change.period)),
-            "value": aged.change.change, "low": aged.change.low, "high": aged.change.high,
-        },
         "split": None if aged.split is None else {"harder": aged.split.harder, "older": aged.split.older},
         "split_intervals": aged.split and {name: ends for name, (_, *ends) in aged.split.parts.items()},
         "split_because": aged.split_because or None,

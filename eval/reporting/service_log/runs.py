@@ -26,8 +26,8 @@ LEARNER = "model"
 
 
 def write_runs(aged: Aged, out: Path) -> list[Path]:
-    """A folder for each version with complete cells, as `driftline eval` writes runs; returns them. Labels count as
-    they are, also where some classes are labelled more often. Raises BadInput for versions with one folder name."""
+    """A folder for each version with complete cells, as `driftline eval` writes runs; returns them. Raises
+    BadInput for versions with one folder name."""
     cells, log = aged.cells, aged.source
     use = np.flatnonzero(cells.usable)
     trained = np.array(aged.trained)[cells.version]

@@ -55,14 +55,7 @@ def answer(aged: Aged) -> list[Markup | str]:
 
 
 def _ageing(aged: Aged) -> Markup | str:
-    fit, change, unit = aged.fit, aged.change, of_period(aged)
-    if change is not None:
-        verb = "fell" if change.change < 0 else "rose"
-        size = f"{100 * abs(change.change):.1f} points ({_sizes(change.low, change.high)})"
-        start = day_of(aged.start_of(change.period))
-        return Markup("Accuracy {} at once, by {}, in the {} from {}.").format(
-            verb, render("strong", size), unit, start
-        )
+    fit, unit = aged.fit, of_period(aged)
     if math.isnan(fit.slope):
         return "Each version was tested at one age only: how fast it ages cannot be said."
     if math.isnan(fit.low):
