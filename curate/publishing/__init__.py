@@ -1,4 +1,4 @@
-"""Publishing: an exported release → where people look for data: the Hugging Face Hub, Zenodo, S3.
+"""Publishing: an exported release → where people look for data: the Hugging Face Hub, S3.
 
 Each target takes a folder with release.json and SHA256SUMS, uploads what is not there yet, and makes the version
 visible at the very end: a reader sees the old version or the complete new one. A new target is one file here and one
@@ -27,6 +27,5 @@ PUBLISHERS = Registry(
     {
         "hf": "driftline.curate.publishing.hub:publish",
         "s3": "driftline.curate.publishing.s3:publish",
-        "zenodo": "driftline.curate.publishing.zenodo:publish",
     },
 )

@@ -1,7 +1,6 @@
 """`hf:USER/NAME`: a dataset on the Hugging Face Hub, through its own client.
 
-Large files go to the Hub's store first; what is there already is not sent again. Then one commit makes the version
-visible, on top of the revision that was there when the upload began.
+One commit makes the version visible, on top of the revision that was there when the upload began.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ import json
 import os
 import re
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +20,7 @@ from driftline.curate.publishing.plan import AGAIN, CONTINUE, SUMS, Plan, Publis
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-TRIES = 4
-PAUSES = (1.0, 4.0, 10.0)  # seconds before each further try
-KIND = "dataset"
+DATASET: dict[str, Any] = {"repo_type": "dataset"}
 
 
 def publish(plan: Plan, place: str, settings: Settings) -> Published:
@@ -37,101 +32,72 @@ def publish(plan: Plan, place: str, settings: Settings) -> Published:
     """
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", place):
         raise BadConfig(f"--to is 'hf:{place}'.", "Expected hf:USER/NAME.")
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+    from huggingface_hub import HfApi
 
     api = HfApi(settings.endpoint or os.environ.get("HF_ENDPOINT"), token=token_of(settings))
+    limit_hub()
+    try:
+        api.create_repo(place, private=not settings.public, exist_ok=True, **DATASET)
+        published = _commit(api, plan, place)
+        api.create_tag(place, tag=f"v{plan.version}", exist_ok=True, **DATASET)  # a kill may have left it out
+    except DriftlineError:
+        raise
+    except Exception as error:  # the client's, of its HTTP library, and of answers that are not what it expects
+        raise _failure(place, error) from None
+    return published
+
+
+def _commit(api: HfApi, plan: Plan, place: str) -> Published:
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    info = api.repo_info(place, **DATASET)
     address = f"{api.endpoint}/datasets/{place}"
-    _call(place, lambda: api.create_repo(place, repo_type=KIND, private=not settings.public, exist_ok=True))
-    info = _call(place, lambda: api.repo_info(place, repo_type=KIND))
-    before, version = _call(place, lambda: _published(api, place, info.sha))
-    tag = f"v{plan.version}"
-
-    def mark() -> None:
-        _call(place, lambda: api.create_tag(place, tag=tag, repo_type=KIND, exist_ok=True))
-
+    before, version = _published(api, place, info.sha)
     if before == plan.sums:
-        mark()  # a kill after the commit left it out
         return Published(address, 0, public=not info.private, note="This version is there already.")
     if version == plan.version:
         raise other_content(place, plan)
     changed = [name for name in plan.files if name == SUMS or before.get(name) != plan.sums[name]]
     gone = sorted(set(before) - set(plan.files))
-    adds = [CommitOperationAdd(name, str(plan.folder / name)) for name in changed]
-    _call(place, lambda: api.preupload_lfs_files(place, adds, repo_type=KIND))
-    operations: list[Any] = [*adds, *(CommitOperationDelete(name) for name in gone)]
-    title = f"{plan.name} {plan.version}"
-
-    def commit() -> Any:
-        if _published(api, place, "main")[0] == plan.sums:
-            return None  # an earlier try arrived, only its answer was lost
-        return api.create_commit(
-            place, operations, commit_message=title, repo_type=KIND, parent_commit=info.sha, revision="main"
-        )
-
-    _call(place, commit)
-    mark()
+    api.create_commit(
+        place,
+        [*(CommitOperationAdd(name, plan.folder / name) for name in changed), *map(CommitOperationDelete, gone)],
+        commit_message=f"{plan.name} {plan.version}",
+        parent_commit=info.sha,
+        **DATASET,
+    )
     return Published(address, len(changed), len(gone), public=not info.private)
 
 
 def _published(api: HfApi, place: str, revision: str) -> tuple[dict[str, str], str | None]:
-    """Checksums of the version that is there, and its number; ({}, None) if there is none of driftline.
-
-    The files are asked for by name: lists of a repository end somewhere.
-    """
+    """Checksums of the version that is there, and its number; ({}, None) if there is none of driftline."""
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
     with tempfile.TemporaryDirectory() as folder:
         try:
-            paths = [
-                Path(api.hf_hub_download(place, name, repo_type=KIND, revision=revision, local_dir=folder))
+            sums, facts = (
+                Path(api.hf_hub_download(place, name, revision=revision, local_dir=folder, **DATASET)).read_bytes()
                 for name in (SUMS, "release.json")
-            ]
+            )
         except RemoteEntryNotFoundError:
             return {}, None
-        try:
-            version = json.loads(paths[1].read_text(encoding="utf-8")).get("version")
-        except (ValueError, AttributeError):
-            version = None
-        return sums_of(paths[0].read_bytes(), f"{place}/{SUMS}", AGAIN), version
+    return sums_of(sums, f"{place}/{SUMS}", AGAIN), json.loads(facts).get("version")
 
 
-def _call(place: str, function: Callable[[], Any]) -> Any:
-    """What the function returns; a failure that may pass is tried again. Raises BadConfig, BadInput, Unfinished.
-
-    The client's messages hold no token, and only their first line is kept.
-    """
+def _failure(place: str, error: Exception) -> DriftlineError:
+    """The client's error in a sentence; its messages hold no token, and only their first line is kept."""
     from huggingface_hub.errors import LocalTokenNotFoundError
 
-    for number in range(TRIES):
-        limit_hub()
-        try:
-            return function()
-        except LocalTokenNotFoundError:
-            raise BadConfig("There is no access token.", "", "Set HF_TOKEN, or use --token-file FILE.") from None
-        except Exception as raised:  # the client's, of its HTTP library, and of answers that are not what it expects
-            inner = raised.__cause__ if type(raised) is RuntimeError else None  # around the upload of a file
-            error = inner or raised
-            if isinstance(error, DriftlineError):
-                raise error from None
-            status = getattr(getattr(error, "response", None), "status_code", None)
-            if status in (401, 403):
-                raise BadConfig(
-                    f"The Hub does not let you write {place} (status {status}).",
-                    "Expected a token with the right to write.",
-                    "Set HF_TOKEN, or use --token-file FILE.",
-                ) from None
-            if status in (409, 412):
-                raise Unfinished(
-                    f"{place} changed while the upload ran (status {status}).", "Nothing was published.", CONTINUE
-                ) from None
-            # Not JSON, or without the fields that the client reads: what a proxy says, or an error with status 200.
-            odd = isinstance(error, json.JSONDecodeError | KeyError | TypeError | AttributeError)
-            lost = isinstance(error, OSError) or type(error).__module__.startswith("httpx")
-            passes = status is None and (odd or lost)
-            if not passes and (status is None or (status < 500 and status not in (408, 429))):
-                raise BadInput(f"The Hub refused {place} ({reason(error)}).") from None
-            if number + 1 == TRIES:
-                why = f"status {status}" if status else "an answer of another form" if odd else reason(error)
-                raise Unfinished(f"The Hub cannot be reached ({why}).", "", CONTINUE) from None
-            time.sleep(PAUSES[number])
-    raise AssertionError  # the loop returns or raises
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, LocalTokenNotFoundError) or status in (401, 403):
+        return BadConfig(
+            f"The Hub does not let you write {place} (status {status}).",
+            "Expected a token with the right to write.",
+            "Set HF_TOKEN, or use --token-file FILE.",
+        )
+    if status in (409, 412):
+        why = f"{place} changed while the upload ran (status {status})."
+        return Unfinished(why, "Nothing was published.", CONTINUE)
+    if status is not None and status < 500 and status not in (408, 429):
+        return BadInput(f"The Hub refused {place} ({reason(error)}).")
+    return Unfinished(f"The Hub cannot be reached ({f'status {status}' if status else reason(error)}).", "", CONTINUE)

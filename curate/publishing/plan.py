@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from driftline.curate.core.atomic_io import TEMPORARY, read_object
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
@@ -45,8 +44,6 @@ class Plan:
     """file → bytes, in name order"""
     sums: dict[str, str]
     """file → SHA-256, as in SHA256SUMS"""
-    facts: dict[str, Any]
-    """release.json"""
 
     @property
     def size(self) -> int:
@@ -86,7 +83,7 @@ def plan_of(folder: Path) -> Plan:
     if differing := sorted(set(sums) ^ (set(files) - {SUMS})):
         state = "is missing" if differing[0] in sums else f"is not in {SUMS}"
         raise IntegrityError(f"{folder / differing[0]} {state}.", f"{len(differing):,} files differ.", AGAIN)
-    return Plan(folder, facts["name"], facts["version"], files, sums, facts)
+    return Plan(folder, facts["name"], facts["version"], files, sums)
 
 
 def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:

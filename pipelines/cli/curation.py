@@ -260,12 +260,12 @@ def release(
         bool, option("--strict", None, "Fail if the data card lacks a section that people must write.")
     ] = False,
     to: Annotated[
-        str | None, option("--to", "TARGET:PLACE", "Publish what is exported: hf:USER/NAME, s3:BUCKET/PREFIX, zenodo:.")
+        str | None, option("--to", "TARGET:PLACE", "Publish what is exported: hf:USER/NAME, s3:BUCKET/PREFIX.")
     ] = None,
     dry_run: Annotated[bool, option("--dry-run", None, "--to: show files and sizes, send nothing.")] = False,
     public: Annotated[bool, option("--public", None, "--to: everybody may read it (default: only you).")] = False,
     token_file: Annotated[
-        Path | None, option("--token-file", "FILE", "--to: the access token (default: HF_TOKEN, ZENODO_TOKEN).")
+        Path | None, option("--token-file", "FILE", "--to: the access token (default: HF_TOKEN).")
     ] = None,
     endpoint: Annotated[str | None, option("--endpoint", "URL", "--to: a compatible server.")] = None,
     profile: Annotated[str | None, option("--profile", "NAME", "--to s3: AWS profile.")] = None,

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,8 +33,6 @@ from driftline.curate.images.changes import alters
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.shards import read_tar, write_tar
 from driftline.curate.images.strip_exif import strip_metadata
-from driftline.curate.publishing.plan import plan_of
-from driftline.curate.publishing.zenodo import _metadata
 from driftline.curate.release import Release
 from driftline.curate.release.composing.permitted import _unalterable
 from driftline.curate.release.croissant import croissant
@@ -510,15 +507,6 @@ class TestFiles:
         assert "byte for byte" in (grown.path / "CHANGES.md").read_text()
         assert "byte for byte" not in (tmp_path / "out" / "CHANGES.md").read_text()
         Release.open(tmp_path / "out").verify()
-
-    def test_zenodo_is_sent_to_files_that_are_uploaded(self, release: Release, tmp_path: Path) -> None:
-        EXPORTS.get("huggingface")(release, tmp_path / "out")
-        plan = plan_of(tmp_path / "out")
-        said = _metadata(plan)["description"]
-        assert "See README.md, ATTRIBUTION.csv, croissant.json." in said
-        assert set(NAMED.findall(said)) <= plan.files.keys()
-        fewer = {name: size for name, size in plan.files.items() if name != "croissant.json"}
-        assert "croissant" not in _metadata(replace(plan, files=fewer))["description"]
 
 
 def learned(cells: tuple[int, int]) -> dict[str, Any]:

@@ -23,10 +23,8 @@ from support.published import exported
 from support.s3_server import BUCKET, Bucket, bucket
 from support.stand_ins import check_shape, example
 from support.vision_server import Vision, vision_server
-from support.zenodo_server import HOME, Zenodo, zenodo
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.outside.http import Policy
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.publishing import PUBLISHERS
 from driftline.curate.publishing.plan import Settings
@@ -45,48 +43,6 @@ def asked(server: Any, method: str, path: str, body: Any = None, **headers: str)
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     reply = urllib3.request(method, server.address + path, body=data, headers=headers, redirect=False, retries=False)
     return reply.status, json.loads(reply.data or b"null")
-
-
-def zenodo_contract(broken: str) -> None:
-    """The requests of developers.zenodo.org, then a release that is published."""
-    with zenodo(broken) as server:
-        status, deposit = asked(server, "POST", HOME, {})
-        assert status == 201
-        check_shape(example("zenodo", "deposit"), deposit)
-        home = f"{HOME}/{deposit['id']}"
-        for path, more in ((HOME, {"Authorization": "Bearer other"}), (f"{HOME}/99", {})):
-            status, error = asked(server, "GET", path, **more)
-            assert status == (401 if more else 404)
-            check_shape(example("zenodo", "error"), error)
-        assert asked(server, "PUT", home, {}, **{"Content-Type": "text/plain"})[0] == 415
-        for data in (b"old", b"new"):
-            status, stored = asked(server, "PUT", deposit["links"]["bucket"].removeprefix(server.address) + "/a", data)
-            assert status == 201
-            check_shape(example("zenodo", "stored"), stored)
-        (file,) = asked(server, "GET", home)[1]["files"]
-        check_shape(example("zenodo", "file"), file)
-        assert f"md5:{file['checksum']}" == stored["checksum"]
-        status, refused = asked(server, "POST", f"{home}/actions/publish")
-        assert status == 400
-        check_shape(example("zenodo", "refused"), refused)
-        metadata = {"title": "T", "upload_type": "dataset", "description": "d", "creators": [{"name": "Doe, J"}]}
-        assert asked(server, "PUT", home, {"metadata": metadata})[1]["metadata"]["license"] == "cc-zero"
-        server.scopes.remove("deposit:actions")
-        assert asked(server, "POST", f"{home}/actions/publish")[0] == 403
-        server.scopes.add("deposit:actions")
-        status, published = asked(server, "POST", f"{home}/actions/publish")
-        assert (status, published["submitted"], published["title"]) == (202, True, "T")
-        assert asked(server, "PUT", home, {"metadata": metadata})[0] in (403, 404)
-        for number in range(12):
-            server.add(f"other {number}")
-        pages = [asked(server, "GET", f"{HOME}?q=%22other%22&page={page}&unknown=1")[1] for page in (1, 2)]
-        assert [len(page) for page in pages] == [10, 2]
-        assert len({row["id"] for page in pages for row in page}) == 12
-        with tempfile.TemporaryDirectory() as folder:
-            plan, settings = exported(Path(folder) / "cars"), Settings(public=True, endpoint=server.address)
-            first, again = (PUBLISHERS["zenodo"](plan, "", settings) for _ in range(2))
-        assert (first.sent, again.sent) == (4, 0)
-        assert first.note.startswith("DOI 10.5281/zenodo.")
 
 
 def hub_contract(broken: str) -> None:
@@ -187,7 +143,7 @@ def s3_contract(broken: str) -> None:
 
 CONTRACTS: dict[type[Any], Callable[[str], None]] = {
     Bucket: s3_contract,
-    Zenodo: zenodo_contract, Hub: hub_contract, Chat: chat_contract, Vision: vision_contract,
+    Hub: hub_contract, Chat: chat_contract, Vision: vision_contract,
 }  # fmt: skip
 SWITCHES = {rule: kind for kind in reversed(CONTRACTS) for rule in kind.RULES}  # a rule of Chat is Vision's, too
 FAILURES = (AssertionError, DriftlineError, LookupError, OSError, RuntimeError, TypeError, ValueError)
@@ -195,13 +151,9 @@ FAILURES = (AssertionError, DriftlineError, LookupError, OSError, RuntimeError, 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    from support.hub_server import TOKEN
-
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
-    monkeypatch.setenv("ZENODO_TOKEN", TOKEN)
     monkeypatch.setenv("CHAT_KEY", "sk-1")
-    monkeypatch.setattr("driftline.curate.publishing.zenodo.POLICY", Policy(1, 0.0))
 
 
 @pytest.mark.parametrize("service", CONTRACTS)

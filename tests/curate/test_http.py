@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.published import exported
 from support.serving import serving
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
@@ -35,8 +34,6 @@ from driftline.curate.core.outside.http import (
 )
 from driftline.curate.core.outside.json_api import JsonApi
 from driftline.curate.fetch.address_guard import leaves_public
-from driftline.curate.publishing import zenodo
-from driftline.curate.publishing.plan import Settings
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr
@@ -270,10 +267,6 @@ def _flickr(address: str, folder: Path) -> None:
     list(collection.batches(at=Workplace(work=folder)))
 
 
-def _zenodo(address: str, folder: Path) -> None:
-    zenodo.publish(exported(folder / "export"), "", Settings(endpoint=address))
-
-
 def _prolific(address: str, folder: Path) -> None:
     prolific_api.Service(address).call("GET", "/studies/")
 
@@ -296,7 +289,7 @@ def _model(address: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 404, 429, 500])
-@pytest.mark.parametrize("ask", [_flickr, _zenodo, _prolific, _judge, _model])
+@pytest.mark.parametrize("ask", [_flickr, _prolific, _judge, _model])
 def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
     ask: Callable[[str, Path], None],
     status: int,
@@ -304,7 +297,7 @@ def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for variable in ("FLICKR_API_KEY", "PROLIFIC_TOKEN", "ZENODO_TOKEN", "PLANTED"):
+    for variable in ("FLICKR_API_KEY", "PROLIFIC_TOKEN", "PLANTED"):
         monkeypatch.setenv(variable, PLANTED)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 

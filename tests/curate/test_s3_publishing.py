@@ -47,8 +47,8 @@ def test_versions_stand_side_by_side(server: Bucket, plan: Plan, tmp_path: Path)
         publish(exported(tmp_path / "other", {"data/z.jpg": b"z"}))
 
 
-@pytest.mark.parametrize("fault", [(503, "SlowDown"), b"<html>welcome", b""])
-@pytest.mark.parametrize("operation", ["ListObjectsV2", "PutObject", "HeadObject", "GetObject"])
+@pytest.mark.parametrize("fault", [(503, "SlowDown")])
+@pytest.mark.parametrize("operation", ["ListObjectsV2", "PutObject", "GetObject"])
 def test_after_any_failure_the_same_command_goes_on_and_the_version_is_complete_last(
     server: Bucket, plan: Plan, operation: str, fault: Any
 ) -> None:
