@@ -1,13 +1,12 @@
 """Reading and publishing data that people have: CLEAR-10's size, a data set of the Hub, an upload of a million files.
 
-    python benchmarks/importing.py [--share 1] [--only clear,features,hub,plan,texts,numbers]
+    python benchmarks/importing.py [--share 1] [--only clear,features,hub,plan]
 
 clear: `from_clear` and saving its stream, against reading the bytes of the same files once, both from a cold page cache
 (`posix_fadvise`). features: published vectors of 2,048 numbers. hub: `from_hub` on Parquet shards of images, against
 `datasets` streaming the same shards row by row without decoding an image (by itself, and writing what we write: dates,
 labels, and the images in one file a shard), and against pyarrow doing the same; all of them warm, CPU seconds, the best
-of four interleaved runs. plan: the plan of an upload. texts, numbers: what the bounds of `BoundedParquet` add to the
-CPU seconds of Arrow's own reading of a table, the best of seven.
+of four interleaved runs. plan: the plan of an upload.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from driftline.curate.core.outside.tables import BoundedParquet
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.publishing.plan import plan_of
 from driftline.stream_builder.importers.clear import from_clear
@@ -37,7 +35,6 @@ from driftline.stream_builder.importers.hub import from_hub
 IMAGES, BYTES, WIDTH, BUCKETS = 33_000, 25_000, 2048, 10
 ROWS, SHARD = 20_000, 2_500  # of the data set of the Hub
 FILES = 1_000_000
-PHOTOS = 1_000_000  # rows of the tables
 
 
 @contextmanager
@@ -204,51 +201,8 @@ def plan(share: float) -> dict[str, float]:
     return {"files": files, "seconds": ours[0], "cpu_s": ours[1]}
 
 
-def bounds(table: pa.Table) -> dict[str, float]:
-    """Milliseconds of Arrow's reading of a table of one row group and of the bounds before it."""
-
-    def bounded(path: Path) -> None:
-        with BoundedParquet(path) as file:
-            file._fits(range(file.groups), None)  # alone: its share drowns in the noise of reading
-
-    with folder() as root:
-        path = root / "a.parquet"
-        pq.write_table(table, path, compression="zstd")
-        ways: dict[str, Callable[[], object]] = {
-            "read_ms": lambda: pq.ParquetFile(path).read(use_threads=False),
-            "open_ms": lambda: pq.ParquetFile(path),
-            "bounds_ms": lambda: bounded(path),
-        }
-        taken: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(7):
-            for name, way in ways.items():
-                begun = time.process_time()
-                way()
-                taken[name].append(1000 * (time.process_time() - begun))
-        best = {name: min(times) for name, times in taken.items()}
-        best["bounds_ms"] -= best["open_ms"]
-        return {"mb": path.stat().st_size / 1e6, "share": best["bounds_ms"] / best["read_ms"]} | best
-
-
-def texts(share: float) -> dict[str, float]:
-    """Ids, addresses, digests, a label and two numbers of each photo."""
-    rng, rows = rng_for(0, "texts"), int(PHOTOS * share)
-    draws = rng.integers(10**10, size=rows).tolist()
-    return bounds(pa.table({
-        "id": [f"photo{i:09d}" for i in range(rows)], "row": np.arange(rows), "day": rng.integers(2**13, size=rows),
-        "url": [f"https://live.staticflickr.com/{i % 997}/{draw}_{i:x}abcdef.jpg" for i, draw in enumerate(draws)],
-        "sha256": [f"{draw**6:064x}" for draw in draws], "label": [("cat", "dog", "cow")[i % 3] for i in range(rows)],
-    }))  # fmt: skip
-
-
-def numbers(share: float) -> dict[str, float]:
-    """Twenty columns."""
-    rng = rng_for(0, "numbers")
-    return bounds(pa.table({f"c{i}": rng.normal(size=int(PHOTOS * share)) for i in range(20)}))
-
-
 PARTS: dict[str, Callable[[float], dict[str, float]]] = {
-    "clear": clear, "features": features, "hub": hub, "plan": plan, "texts": texts, "numbers": numbers
+    "clear": clear, "features": features, "hub": hub, "plan": plan
 }  # fmt: skip
 
 

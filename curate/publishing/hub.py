@@ -69,7 +69,7 @@ def _commit(api: HfApi, plan: Plan, place: str) -> Published:
     return Published(address, len(changed), len(gone), public=not info.private)
 
 
-def _published(api: HfApi, place: str, revision: str) -> tuple[dict[str, str], str | None]:
+def _published(api: HfApi, place: str, revision: str | None) -> tuple[dict[str, str], str | None]:
     """Checksums of the version that is there, and its number; ({}, None) if there is none of driftline."""
     from huggingface_hub.errors import RemoteEntryNotFoundError
 

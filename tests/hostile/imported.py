@@ -232,7 +232,7 @@ def pages(folder: Path) -> None:
 
 
 @reader(pages)
-def parquet_pages(folder: Path) -> None:
+def bounded_parquet(folder: Path) -> None:
     from driftline.curate.core.outside.tables import BoundedParquet, read_parquet, readable
 
     for name in ("a.parquet", "b.parquet"):

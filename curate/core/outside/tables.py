@@ -7,7 +7,6 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,8 @@ import pyarrow.parquet as pq
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
 from driftline.curate.core.outside.documents import fitted, read_text
 from driftline.curate.core.outside.limits import CELL, RATIO, UNPACKED
-from driftline.curate.core.outside.parquet_pages import AS_THEY_ARE, CODECS, DICTIONARY, Chunk, chunks, pages
 
-WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-BATCH = UNPACKED // 4  # bytes of the rows that are decoded at a time
-OFFSET = 4  # bytes of where a text or a list ends
+BATCH = 65_536  # rows that are decoded at a time
 FEW = 1_000_000  # rows of a photo table that may have less than a byte each
 
 
@@ -36,26 +32,9 @@ def readable(path: Path | str, expected: str, way_out: str = "") -> Iterator[Non
         raise BadInput(f"{path} cannot be read ({reason(error)}).", expected, way_out) from None
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """Bytes of a column of one row group in memory."""
-
-    values: int
-    """numbers, and the offsets of texts and lists"""
-    texts: int
-    shared: int
-    """at most, of texts of which only decoding tells more: DELTA_BYTE_ARRAY, a codec of Hadoop"""
-    longest: int
-    """the longest value; 0 for texts that are in the file as they are"""
-    page: int
-    """the largest page, unpacked"""
-    listed: bool
-
-
 class BoundedParquet:
-    """A Parquet file that is read within a budget of memory: UNPACKED, or RATIO times its own size. A column of one
-    value takes a few bytes on disk and any number in memory, so what it becomes is computed from the headers of its
-    pages before it is decoded. Errors of Arrow pass."""
+    """A Parquet file that is read within a budget of memory: UNPACKED, or RATIO times its own size. Its rows are read
+    in batches, whose bytes are counted; reading stops above the budget. Errors of Arrow pass."""
 
     def __init__(self, source: Any, name: Any = None) -> None:
         """source: a path, or an open file that can seek. name: for messages."""
@@ -65,7 +44,6 @@ class BoundedParquet:
             source = pa.OSFile(str(source))
         self._source = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, "r")
         self.size: int = self._source.size()
-        self._chunks: list[list[Chunk]] | None = None
         self.file = pq.ParquetFile(self._source)
         self.schema: pa.Schema = self.file.schema_arrow
         self.groups: int = self.file.num_row_groups
@@ -80,90 +58,36 @@ class BoundedParquet:
 
     def read(self, columns: Sequence[str] | None = None, threads: bool = True) -> pa.Table:
         """All rows. Raises BadInput if they would be too large."""
-        names = None if columns is None else list(columns)
-        if self._fits(range(self.groups), columns):
-            return self.file.read(names, use_threads=threads)
-        return self._bit_by_bit(range(self.groups), names)
+        if columns is None:
+            self._refuse(sum(self.file.metadata.row_group(group).total_byte_size for group in range(self.groups)))
+        return self._read(range(self.groups), columns, threads)
 
     def read_group(self, group: int, columns: Sequence[str]) -> pa.Table:
         """The rows of one row group. Raises as `read`."""
-        if self._fits([group], columns):
-            return self.file.read_row_group(group, columns=list(columns))
-        return self._bit_by_bit([group], list(columns))
+        return self._read([group], columns)
 
     def batches(self, rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows, at most `rows` at a time, and fewer if they are large. Raises BadInput for more rows than bytes."""
+        """All rows, at most `rows` at a time. Raises BadInput for more rows than bytes, and for a batch that is too
+        large."""
         if self.rows > max(FEW, self.size):
             raise BadInput(
                 f"{self.name} claims {self.rows:,} rows in {self.size:,} bytes.", "Expected a byte or more a row."
             )
-        widest = 1
-        for group in range(self.groups):
-            costs = self._costs(group, columns)
-            self._refuse(sum(cost.values for cost in costs if cost.listed), max(cost.page for cost in costs))
-            widest = max(widest, sum(cost.longest for cost in costs))
-        yield from self.file.iter_batches(max(1, min(rows, BATCH // widest)), columns=list(columns))
+        for batch in self.file.iter_batches(rows, columns=list(columns)):
+            self._refuse(batch.nbytes)
+            yield batch
 
-    def _fits(self, groups: Sequence[int], columns: Sequence[str] | None) -> bool:
-        """Whether these row groups may be read as a whole; False: only bit by bit. Raises BadInput if they are too
-        large."""
-        costs = [cost for group in groups for cost in self._costs(group, columns)]
-        self._refuse(sum(cost.values + cost.texts for cost in costs), *(cost.page for cost in costs))
-        return sum(cost.values + cost.texts + cost.shared for cost in costs) <= self._most()
-
-    def _refuse(self, *sizes: int) -> None:
-        if (size := max(sizes)) > self._most():
-            raise BadInput(f"{self.name} would unpack to {size:,} bytes.", f"Expected at most {self._most():,}.")
-
-    def _most(self) -> int:
-        return max(UNPACKED, RATIO * self.size)
-
-    def _bit_by_bit(self, groups: Sequence[int], columns: list[str] | None) -> pa.Table:
-        """The same rows, whose size is known only when they are decoded."""
-        widest = max(sum(cost.longest for cost in self._costs(group, columns)) for group in groups)
+    def _read(self, groups: Sequence[int], columns: Sequence[str] | None, threads: bool = True) -> pa.Table:
+        names = None if columns is None else list(columns)
         batches, size = [], 0
-        for batch in self.file.iter_batches(max(1, BATCH // widest), row_groups=list(groups), columns=columns):
-            batches.append(batch)
+        for batch in self.file.iter_batches(BATCH, row_groups=list(groups), columns=names, use_threads=threads):
             self._refuse(size := size + batch.nbytes)
-        return pa.Table.from_batches(batches)
+            batches.append(batch)
+        return pa.Table.from_batches(batches) if batches else self.file.read_row_groups(list(groups), names)
 
-    def _costs(self, group: int, columns: Sequence[str] | None) -> list[_Cost]:
-        """What each column of a row group becomes. Raises ArrowInvalid for headers that are damaged."""
-        try:
-            if self._chunks is None:
-                self._chunks = chunks(self._bytes, self.size)
-            return self._costs_of(group, self._chunks[group], columns)
-        except (LookupError, TypeError, AttributeError, OverflowError, ValueError) as error:
-            raise pa.ArrowInvalid(f"the headers of its pages are damaged: {reason(error)}") from None
-
-    def _costs_of(self, group: int, parts: Sequence[Chunk], columns: Sequence[str] | None) -> list[_Cost]:
-        costs = []
-        rows = self.file.metadata.row_group(group).num_rows  # its columns' sizes: Arrow ends the process if damaged
-        for i, chunk in enumerate(parts):
-            column = self.file.schema.column(i)
-            if columns is None or column.path.partition(".")[0] in columns:
-                width = WIDTHS.get(column.physical_type) or column.length
-                costs.append(self._cost(chunk, width, column.max_repetition_level > 0, rows))
-        return costs
-
-    def _cost(self, chunk: Chunk, width: int, listed: bool, rows: int) -> _Cost:
-        count = texts = shared = longest = largest = 0
-        for page in pages(self._bytes, chunk, not width, self._most()):
-            count, largest = count + page.values, max(largest, page.size)
-            if width:
-                continue
-            if page.encoding in DICTIONARY and chunk.codec in (0, *CODECS):
-                texts, longest = texts + page.values * page.longest, max(longest, page.longest)
-            elif page.encoding in AS_THEY_ARE:
-                texts += page.size
-            else:
-                shared, longest = shared + page.values * page.size, max(longest, page.size)
-        values = (width or OFFSET) * max(rows, count) + (OFFSET * (rows + count) if listed else 0)
-        return _Cost(values, texts, shared, width or longest, largest, listed)
-
-    def _bytes(self, start: int, length: int) -> bytes:
-        data: bytes = self._source.read_at(max(0, min(length, self.size - start)), start)
-        return data
+    def _refuse(self, size: int) -> None:
+        if size > (most := max(UNPACKED, RATIO * self.size)):
+            raise BadInput(f"{self.name} would unpack to {size:,} bytes or more.", f"Expected at most {most:,}.")
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, way_out: str = "") -> pa.Table:
