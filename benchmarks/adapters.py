@@ -1,4 +1,4 @@
-"""L2P's and LoRA's samples per CPU second against a bare loop: same network, loss and optimiser, inputs that lie ready.
+"""LoRA's samples per CPU second against a bare loop: same network, loss and optimiser, inputs that lie ready.
 
     python benchmarks/adapters.py            a minute on one core
 
@@ -19,46 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from driftline.eval.engine.deep import planes
 from driftline.eval.learner import Task
-from driftline.eval.learners.l2p import L2p
 from driftline.eval.learners.lora import Lora
 
 CLASSES, WORDS, EPOCHS = 10, 24, 2
 Ways = tuple[Callable[[], Any], Callable[[], Any]]  # ours, the bare loop
-
-
-def l2p(x: Any, y: Any) -> Ways:
-    """A tiny vision transformer; a pool of ten prompts."""
-    import torch
-    from torch.nn import functional
-
-    ours, bare = (L2p(net="vit_tiny_patch16_224", epochs=EPOCHS) for _ in range(2))
-    for learner in (ours, bare):
-        learner.begin(Task(CLASSES, x.shape[1:]), np.random.default_rng(0))
-    vit, prompts, keys, classifier = bare.vit, bare.prompts, bare.keys, bare.classifier
-    pixels, labels = planes(torch.from_numpy(x)), torch.from_numpy(y)
-
-    def through(tokens: Any) -> Any:
-        return vit.norm(vit.blocks(tokens))
-
-    def loop() -> None:
-        optimiser = torch.optim.Adam(bare.learned(), lr=bare.lr * bare.batch / 256)
-        for _ in range(EPOCHS):
-            for batch, truth in zip(pixels.split(bare.batch), labels.split(bare.batch), strict=True):
-                with torch.no_grad():
-                    tokens = vit.norm_pre(vit._pos_embed(vit.patch_embed(batch)))
-                    query = functional.normalize(through(tokens)[:, 0], dim=1)
-                cosines, places = (query @ functional.normalize(keys, dim=1).T).topk(bare.chosen, dim=1)
-                chosen = prompts[places].flatten(1, 2)
-                outputs = through(torch.cat([chosen, tokens], 1))[:, : chosen.shape[1]].mean(1)
-                loss = functional.cross_entropy(classifier(outputs), truth) - bare.pull * cosines.sum(1).mean()
-                optimiser.zero_grad()
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(bare.learned(), 1.0)
-                optimiser.step()
-
-    return lambda: ours.learn(x, y), loop
 
 
 def lora(x: Any, y: Any, folder: Path) -> Ways:
@@ -125,7 +90,6 @@ def main() -> None:
     texts = np.array([" ".join(f"word{i}" for i in rng.integers(0, 1000, WORDS)) for _ in y])
     with tempfile.TemporaryDirectory() as made:
         ways = {
-            "l2p": l2p(images, y),
             "lora_texts": lora(texts, y, bert(Path(made) / "bert")),
             "lora_images": lora(images, y, vit(Path(made) / "vit", options.side)),
         }

@@ -41,7 +41,6 @@ CLOSED: dict[str, dict[str, Sequence[Any]]] = {  # closed forms, under near-futu
     "ridge": {"penalty": (1e-4, 1e-2, 0.1, 1.0, 10.0)},
     "random-features": {"penalty": (1e-4, 1e-2, 0.1, 1.0), "gamma": (0.25, 1.0, 4.0)},
     "ranpac": {"penalty": (1e-4, 1e-2, 0.1, 1.0, 10.0)},
-    "randumb": {"shrinkage": (1e-4, 1e-2, 0.1, 0.5), "gamma": (0.25, 1.0, 4.0)},
     "fecam": {"tukey": (0.5, 1.0), "others": (0.0, 1.0), "covariance": ("class", "common")},
     "knn": {"k": (1, 5, 20, 50), "temperature": (0.02, 0.07, 0.2)},
 }

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from driftline.curate.core.errors import DriftlineError as DriftlineError
     from driftline.curate.release.format import Release as Release
     from driftline.eval.integrations.avalanche import Avalanche as Avalanche
-    from driftline.eval.integrations.river import River as River
     from driftline.eval.integrations.sklearn import Sklearn as Sklearn
     from driftline.eval.integrations.torch import Torch as Torch
     from driftline.eval.reporting.service_log.ages import age as age
@@ -85,7 +84,6 @@ else:
             "DriftlineError": "driftline.curate.core.errors:DriftlineError",
             "Release": "driftline.curate.release.format:Release",
             "Results": "driftline.eval.results:Results",
-            "River": "driftline.eval.integrations.river:River",
             "Run": "driftline.pipelines.run.run_folder:Run",
             "Sklearn": "driftline.eval.integrations.sklearn:Sklearn",
             "Split": "driftline.stream_builder.step:Split",

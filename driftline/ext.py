@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from driftline.curate.sources.base import HERE as HERE
     from driftline.curate.sources.base import FileSource as FileSource
     from driftline.curate.sources.base import Workplace as Workplace
-    from driftline.eval.abilities import adapt as adapt
     from driftline.eval.abilities import correct as correct
     from driftline.eval.abilities import learn_from as learn_from
     from driftline.eval.abilities import learn_sequence as learn_sequence
@@ -145,7 +144,6 @@ else:
             "Vectors": "driftline.curate.encoders:Vectors",
             "Waiting": "driftline.curate.core.errors:Waiting",
             "Workplace": "driftline.curate.sources.base:Workplace",
-            "adapt": "driftline.eval.abilities:adapt",
             "batch_of": "driftline.curate.metadata.schema:batch_of",
             "check_images": "driftline.stream_builder.shifts.base:check_images",
             "correct": "driftline.eval.abilities:correct",

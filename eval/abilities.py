@@ -61,13 +61,6 @@ def predict_ahead(learner: Learner, x: Array, shift: int) -> Any:
     return own(x, shift) if own else learner.predict(x)
 
 
-def adapt(learner: Learner, batch: Any) -> dict[str, Any] | None:
-    """`adapt(batch)`: adapt to test samples `batch.x` (N, ...), which have no labels, before they are predicted;
-    returns what the record of the update says. Without it: None, nothing changes."""
-    own = _own(learner, "adapt")
-    return own(batch) if own else None
-
-
 def prepare(learner: Learner, x: Sequence[Array]) -> None:
     """`prepare(x)`: samples that will be predicted, without labels: a learner may precompute, but its answers must not
     change. Without it: nothing."""

@@ -83,7 +83,7 @@ class Needs:
 
 Family = Literal[  # in the order of the manual's page of learners
     "references", "closed form", "texts of the classes", "trained heads", "replay", "regularised", "online",
-    "nearest neighbours", "adaptation without labels", "adapters and language models", "for the last step",
+    "nearest neighbours", "adapters and language models", "for the last step",
 ]  # fmt: skip
 
 

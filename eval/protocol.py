@@ -56,7 +56,6 @@ PROTOCOLS = Registry(
         "clear-streaming": "driftline.eval.protocols.clear.protocol:Streaming",
         "ocrr": "driftline.eval.protocols.ocrr.protocol:Ocrr",
         "seq-to-final": "driftline.eval.protocols.seq_to_final.protocol:SeqToFinal",
-        "adaptation": "driftline.eval.protocols.adaptation.protocol:Adaptation",
         "near-future": "driftline.eval.protocols.near_future.protocol:NearFuture",
     },
     group="protocols",

@@ -42,9 +42,9 @@ from driftline.stream_builder.storage import VERIFIED
 from driftline.stream_builder.stream import Step, Stream
 
 NAME = "driftline baselines"
-NOT_HERE = ("llm", "lora", "lora-merged", "river-logreg")  # need a model, an endpoint, or another library
+NOT_HERE = ("llm", "lora", "river-logreg")  # need a model, an endpoint, or another library
 
-SLOW = ("random-features", "ranpac", "randumb", "fecam")  # with thousands of samples and 77 classes
+SLOW = ("random-features", "ranpac", "fecam")  # with thousands of samples and 77 classes
 
 BANKING77 = {
     "licence": "CC BY 4.0",

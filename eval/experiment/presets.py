@@ -13,11 +13,11 @@ from driftline.curate.core.registry import Registry
 from driftline.eval.experiment.settings import setting_names
 
 STEPWISE = (  # trained step by step: CLEAR's methods, and ours beside them
-    "nap", "scratch", "finetune", "cumulative", "joint", "er", "reservoir", "der", "der++", "cls-er", "gdumb", "agem",
+    "nap", "scratch", "finetune", "cumulative", "joint", "er", "reservoir", "der", "der++", "gdumb", "agem",
     "ewc", "si", "lwf", "cwr", "self-training",
 )  # fmt: skip
 ONLINE = ("overadapt", "er-online", "fc-only", "ace", "acm", "cosine-fc")  # learn batch after batch
-BATCHWISE = ("finetune", "der", "der++", "cls-er", "agem", "ewc", "si", "lwf")  # of STEPWISE, those that can, too
+BATCHWISE = ("finetune", "der", "der++", "agem", "ewc", "si", "lwf")  # of STEPWISE, those that can, too
 CORRECTED = ("online-linear", "static-linear", "knn-lm", *BATCHWISE)  # learn seed data, then corrections
 
 

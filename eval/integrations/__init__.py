@@ -1,10 +1,9 @@
-"""Models of other libraries as learners: scikit-learn, river, torch modules, Avalanche strategies."""
+"""Models of other libraries as learners: scikit-learn, torch modules, Avalanche strategies."""
 
 from __future__ import annotations
 
 from driftline.eval.integrations.avalanche import Avalanche
-from driftline.eval.integrations.river import River
 from driftline.eval.integrations.sklearn import Sklearn
 from driftline.eval.integrations.torch import Torch
 
-__all__ = ["Avalanche", "River", "Sklearn", "Torch"]
+__all__ = ["Avalanche", "Sklearn", "Torch"]

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from driftline.curate.core.vectors import unit
-from driftline.eval.learner import Guide
+from driftline.eval.learner import Guide, Task
 from driftline.eval.training.closed_form import ClosedForm, Floats, Moments, add_squares, solve
 
 JITTER = 1e-8  # of a correlation matrix
@@ -39,8 +39,8 @@ class Fecam(ClosedForm):
     def lift(self, x: Floats) -> Floats:
         return np.sign(x) * np.abs(x) ** self.tukey
 
-    def reset(self) -> None:
-        super().reset()
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        super().begin(task, rng)
         if self.covariance == "common":
             self.moments = Moments.empty(self.task.n_classes, self.lifted, "common")
 

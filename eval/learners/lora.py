@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -169,55 +168,3 @@ def cut(tokens: dict[str, Any], rows: Labels) -> dict[str, Any]:
     """Tokens of some texts, without the columns that are padding in all of them."""
     read = tokens["attention_mask"][rows].any(0)
     return {name: value[rows][:, read] for name, value in tokens.items()}
-
-
-@dataclass
-class LoraMerged(Lora):
-    """LoRA whose learned weights are merged over time, step after step; the merged weights answer.
-
-    "ema": each step starts from the merged weights M, then M ← (1 - s) M + s θ [Dziadzio et al. 2025, sec. 5, Best-in-
-    TIME: the average starts and answers]; the first step is taken whole. "arithmetic": each step starts from the first
-    weights θ₀, and θ₀ + s Σ (θₜ - θ₀) answers [Ilharco et al. 2023, sec. 2]. The two matrices of an adapter are merged
-    one by one. A batch of a stream counts as a step, and so does a correction.
-    """
-
-    merge: Literal["ema", "arithmetic"] = "ema"
-    """how"""
-    share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """s"""
-
-    guide = Guide("adapters and language models", "Dziadzio et al. 2025", "a network", "steps must not undo each other")
-
-    def begin(self, task: Task, rng: np.random.Generator) -> None:
-        super().begin(task, rng)
-        self.first = [p.detach().clone() for p in self.learned()]
-        self.merged: list[Any] = []
-
-    def learn(self, x: Array, y: Labels) -> None:
-        self._merge(lambda: super(LoraMerged, self).learn(x, y))
-
-    def correct(self, x: Array, y: Labels) -> None:
-        """As a step of one sample: one step of SGD, then merge."""
-        self._merge(lambda: super(LoraMerged, self).correct(x, y))
-
-    def _merge(self, train: Callable[[], None]) -> None:
-        import torch
-
-        before = self.merged or self.first
-        with torch.no_grad():
-            if self.merge == "arithmetic":
-                self._set(self.first)
-            train()
-            weights = [p.detach().clone() for p in self.learned()]
-            if self.merge == "arithmetic":
-                steps = zip(before, weights, self.first, strict=True)
-                self.merged = [old + self.share * (new - start) for old, new, start in steps]
-            elif self.merged:
-                self.merged = [torch.lerp(old, new, self.share) for old, new in zip(before, weights, strict=True)]
-            else:
-                self.merged = weights
-            self._set(self.merged)
-
-    def _set(self, weights: list[Any]) -> None:
-        for p, value in zip(self.learned(), weights, strict=True):
-            p.copy_(value)

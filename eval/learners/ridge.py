@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, PositiveInt
 
+from driftline.curate.core.vectors import unit
 from driftline.eval.learner import Guide
-from driftline.eval.training.closed_form import ClosedForm, Floats, FourierLift, Moments, add_squares, mirrored, solve
+from driftline.eval.training.closed_form import ClosedForm, Floats, Moments, add_squares, mirrored, solve
 
 PENALTIES = tuple(10.0**power for power in range(-4, 5))  # of "held-out"
 
@@ -94,10 +95,25 @@ def error(moments: Moments, weights: Floats, bias: Floats) -> float:
 
 
 @dataclass
-class RandomFeatures(FourierLift, Ridge):
-    """Kernel ridge regression by random Fourier features of samples of unit length [Rahimi & Recht 2007, alg. 1]."""
+class RandomFeatures(Ridge):
+    """Kernel ridge regression by random Fourier features √(2/M) cos(x Ω + b) of samples of unit length [Rahimi & Recht
+    2007, alg. 1]."""
+
+    width: PositiveInt = 1000
+    """random features M"""
+    gamma: PositiveFloat = 1.0
+    """of the kernel exp(-γ |x - x'|²) between samples of unit length"""
 
     guide = Guide("closed form", "Rahimi & Recht 2007", "n M² + M³", "as ridge, if classes are not linear")
+
+    def open_lift(self, width: int) -> int:
+        """Draw frequencies (D, M) and phases (M,)."""
+        self.frequencies = self.rng.normal(0, np.sqrt(2 * self.gamma), (width, self.width))
+        self.phases = self.rng.uniform(0, 2 * np.pi, self.width)
+        return self.width
+
+    def lift(self, x: Floats) -> Floats:
+        return np.asarray(np.sqrt(2 / self.width) * np.cos(unit(x, x.dtype) @ self.frequencies + self.phases))
 
 
 @dataclass

@@ -14,10 +14,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat
 
 from driftline.curate.core.errors import BadArray
-from driftline.curate.core.vectors import unit
 from driftline.eval.learner import Array, Labels, Learner, Task
 
 Floats = npt.NDArray[np.float64]
@@ -53,22 +52,22 @@ class Moments:
             if square is not None:
                 square *= factor
 
-    def add(self, x: Floats, y: Labels, weights: Floats | None = None, sign: int = 1) -> None:
-        """Add samples x (n, D), y (n,) with weights (n,), default 1; sign -1 removes them."""
+    def add(self, x: Floats, y: Labels, weights: Floats | None = None) -> None:
+        """Add samples x (n, D), y (n,) with weights (n,), default 1."""
         from scipy.sparse import csr_matrix
 
         if not len(y):
             return
         w = np.ones(len(y)) if weights is None else weights
-        members = csr_matrix((sign * w, (y, np.arange(len(y)))), shape=self.sums.shape[:1] + (len(y),))
+        members = csr_matrix((w, (y, np.arange(len(y)))), shape=self.sums.shape[:1] + (len(y),))
         self.sums += np.asarray(members @ x)
-        self.counts += np.bincount(y, sign * w, len(self.counts))
+        self.counts += np.bincount(y, w, len(self.counts))
         if self.squares:
             rooted = x if weights is None else x * np.sqrt(w)[:, None]
             common = len(self.squares) == 1
             for number in [0] if common else np.unique(y).tolist():
                 rows = rooted if common else rooted[y == number]
-                self.squares[number] = add_squares(self.squares[number], rows, sign)
+                self.squares[number] = add_squares(self.squares[number], rows)
 
     def with_samples(self) -> npt.NDArray[np.bool_]:
         """(C,) classes that have samples."""
@@ -142,8 +141,6 @@ class ClosedForm(Learner):
 
     half_life: NonNegativeFloat = 0.0
     """samples after which the weight of a sample has halved; 0: all samples count the same"""
-    window: NonNegativeInt = 0
-    """newest samples that count, which are stored for this; 0: all"""
 
     squares: ClassVar[Squares] = "common"
     exact_answers: ClassVar[bool] = True
@@ -152,12 +149,7 @@ class ClosedForm(Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         self.task, self.rng = task, rng
         self.lifted = self.open_lift(int(np.prod(task.x_shape)))
-        self.recent: list[tuple[Array, Labels]] = []  # the window
-        self.seen = self.removed = 0  # samples in all, and samples that were taken out of the sums
-        self.reset()
-
-    def reset(self) -> None:
-        """Sums of zero."""
+        self.seen = 0
         squares = self.squares if self.held_out() else "none"
         self.moments = Moments.empty(self.task.n_classes, self.lifted, self.squares)
         self.held = Moments.empty(self.task.n_classes, self.lifted, squares)
@@ -181,31 +173,22 @@ class ClosedForm(Learner):
         if len(y) and int(y.max()) >= self.task.n_classes:
             problem = f"A sample is of class {int(y.max())}."
             raise BadArray(problem, f"Expected one of the {self.task.n_classes} declared ones.", "Declare all classes.")
-        if self.window:
-            self.recent.append((flat.copy(), y.copy()))
-        self._add(flat, y, self.seen)
-        self.seen += len(y)
-        if self.window:
-            self._slide()
-        self.solution = None
-
-    def _add(self, x: Array, y: Labels, first: int, sign: int = 1) -> None:
-        """Add samples that come next, or remove those that have left the window. first: position of x[0]."""
         decay = 0.5 ** (1 / self.half_life) if self.half_life else 1.0
         for low in range(0, len(y), BLOCK):
-            part = self.converted(x[low : low + BLOCK], first + low)
-            n, positions = len(part), first + low + np.arange(len(part))
-            newest = first + low + n - 1 if sign == 1 else self.seen - 1
-            if sign == 1 and decay < 1:
+            part = self.converted(flat[low : low + BLOCK], self.seen + low)
+            n, positions = len(part), self.seen + low + np.arange(len(part))
+            if decay < 1:
                 self.moments.fade(decay**n)
                 self.held.fade(decay**n)
-            weights: Floats | None = np.power(decay, newest - positions) if decay < 1 else None
+            weights: Floats | None = np.power(decay, positions[-1] - positions) if decay < 1 else None
             apart = positions % 5 == 4 if self.held_out() else np.zeros(n, bool)
             for moments, rows in ((self.moments, ~apart), (self.held, apart)):
                 if rows.any():
                     whole = bool(rows.all())
                     x_of, y_of = (part, y[low : low + n]) if whole else (part[rows], y[low : low + n][rows])
-                    moments.add(x_of, y_of, weights if weights is None or whole else weights[rows], sign)
+                    moments.add(x_of, y_of, weights if weights is None or whole else weights[rows])
+        self.seen += len(y)
+        self.solution = None
 
     def converted(self, x: Array, first: int = 0, kind: npt.DTypeLike = np.float64) -> Floats:
         """(n, D) → lifted in a precision; pixels as 0 … 1. Raises BadArray for values that are not finite."""
@@ -214,26 +197,6 @@ class ClosedForm(Learner):
             bad = first + int(np.isfinite(rows).all(1).argmin())
             raise BadArray(f"Sample {bad} holds NaN or infinity.", "Expected finite features.")
         return self.lift(rows / 255 if np.asarray(x).dtype == np.uint8 else rows)
-
-    def _slide(self) -> None:
-        """Take samples out that are older than the window. When a whole window has left, the sums are computed again,
-        so that rounding errors do not add up."""
-        inside = sum(len(y) for _, y in self.recent)
-        while inside > self.window:
-            x, y = self.recent.pop(0)
-            leaving = min(len(y), inside - self.window)
-            if leaving < len(y):
-                self.recent.insert(0, (x[leaving:], y[leaving:]))
-            self._add(x[:leaving], y[:leaving], self.seen - inside, sign=-1)
-            inside -= leaving
-            self.removed += leaving
-        if self.removed >= self.window:
-            self.removed = 0
-            self.reset()
-            first = self.seen - inside
-            for x, y in self.recent:
-                self._add(x, y, first)
-                first += len(y)
 
     @abstractmethod
     def solve(self) -> tuple[Floats, ...]:
@@ -277,22 +240,3 @@ class ClosedForm(Learner):
         labels = np.concatenate([answers for answers, _ in pairs])
         sure = [values for _, values in pairs if values is not None]
         return (labels, np.concatenate(sure)) if sure else labels
-
-
-@dataclass
-class FourierLift(ClosedForm):
-    """Sums over random Fourier features √(2/M) cos(x Ω + b) of samples of unit length [Rahimi & Recht 2007, alg. 1]."""
-
-    width: PositiveInt = 1000
-    """random features M"""
-    gamma: PositiveFloat = 1.0
-    """of the kernel exp(-γ |x - x'|²) between samples of unit length"""
-
-    def open_lift(self, width: int) -> int:
-        """Draw frequencies (D, M) and phases (M,)."""
-        self.frequencies = self.rng.normal(0, np.sqrt(2 * self.gamma), (width, self.width))
-        self.phases = self.rng.uniform(0, 2 * np.pi, self.width)
-        return self.width
-
-    def lift(self, x: Floats) -> Floats:
-        return np.asarray(np.sqrt(2 / self.width) * np.cos(unit(x, x.dtype) @ self.frequencies + self.phases))

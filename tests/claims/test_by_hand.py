@@ -17,8 +17,6 @@ from driftline.curate.validation.answers.agreement import Answers, dawid_skene, 
 from driftline.curate.validation.judging.guarantee import Sample, precision, recall
 from driftline.curate.validation.judging.opinions import opinion, table_of
 from driftline.curate.validation.judging.routing import Rules, route
-from driftline.eval.learner import Task
-from driftline.eval.learners.label_shift import Bbse
 from driftline.eval.outcomes import check_stream
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.rows import Answers as Outcomes
@@ -182,15 +180,6 @@ def test_what_people_saw_divides_the_error_of_the_others() -> None:
     all_unseen, half = (precision(seen, sample) for seen in (0, 10))
     assert half.variance == pytest.approx(all_unseen.variance / 4)
     assert half.value == pytest.approx(0.5 + all_unseen.value / 2)
-
-
-def test_bbse_solves_answers_equal_confusions_times_frequencies() -> None:
-    """Of class 0, .8 are answered 0; of class 1, .1 are. .275 of all answers are 0: so .25 are of class 0."""
-    learner, truth = Bbse(), np.repeat([0, 1], 10)
-    learner.begin(Task(2, (1,)), np.random.default_rng(0))
-    learner.fit_held(np.eye(2)[[0] * 8 + [1] * 2 + [0] + [1] * 9], truth)
-    found = learner.estimate(np.eye(2)[[0] * 275 + [1] * 725], np.array([0.5, 0.5]))
-    assert found == pytest.approx([0.25, 0.75])
 
 
 def test_outcomes_are_of_one_stream() -> None:

@@ -61,10 +61,6 @@ class Diary(Learner):
     def correct(self, x: Array, y: Labels) -> None:
         self.log.append(("corrected", numbers(x)[0], int(y[0])))
 
-    def adapt(self, batch: Any) -> dict[str, Any]:
-        self.log.append(("shown", numbers(batch.x)))
-        return {}
-
 
 def log_of(protocol: str, **settings: Any) -> Log:
     learner = Diary()
@@ -134,16 +130,6 @@ def test_an_error_with_exactly_the_confidence_that_is_asked_for_is_noticed() -> 
     evaluate(STREAM, "ocrr", [learner], settings={"policy": "confident:1", **rules})
     errors = int((Ocrr(**rules).cut(STREAM, 0).stream.y != 0).sum())
     assert [what for what, *_ in learner.log].count("corrected") == errors > 0
-
-
-def test_adaptation_shows_a_batch_without_labels_before_it_asks() -> None:
-    source, later = STREAM.steps[0], STREAM.steps[1:]
-    expected: Log = [taught(source["train"])]
-    for step in later:
-        for low in range(0, len(step["test"]), 2):
-            batch = numbers(step["test"].part(low, low + 2).x)
-            expected += [("shown", batch), ("asked", batch)]
-    assert log_of("adaptation", batch=2, reset="never", order="as-given") == expected
 
 
 # ---- seq-to-final

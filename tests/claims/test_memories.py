@@ -12,7 +12,6 @@ import torch
 
 from driftline.eval.learner import Task
 from driftline.eval.learners.knn import Knn
-from driftline.eval.learners.label_shift import Bbse
 from driftline.eval.learners.majority import Majority
 from driftline.eval.memory.buffers import balanced, class_reservoirs
 from driftline.eval.memory.dark import Dark
@@ -56,23 +55,6 @@ def test_the_largest_class_makes_room() -> None:
     sampler = Balanced(np.random.default_rng(0), memory=4)
     sampler.grow(past([0, 0, 0, 0, 0, 0, 1], 0))
     assert {label: len(places) for label, places in sampler.members.items()} == {0: 3, 1: 1}
-
-
-class Given(Bbse):
-    """A head whose probabilities are the samples."""
-
-    def probabilities(self, x: Any) -> Any:
-        return np.asarray(x, np.float64)
-
-
-def test_frequencies_are_of_all_batches_and_answers_are_weighted_by_their_ratio_to_training() -> None:
-    learner = Given()
-    learner.begin(Task(2, (2,)), np.random.default_rng(0))
-    learner.came, learner.confusions, learner.fitted = np.array([80.0, 20.0]), np.diag([8.0, 2.0]), True
-    learner.adapt(SimpleNamespace(x=np.eye(2)[[0] * 10]))
-    assert learner.adapt(SimpleNamespace(x=np.eye(2)[[1] * 30])) == {"frequencies": [0.25, 0.75]}
-    weighted = np.array([0.6 * 0.25 / 0.8, 0.4 * 0.75 / 0.2])
-    assert learner.corrected(np.array([[0.6, 0.4]]))[0] == pytest.approx(weighted / weighted.sum())
 
 
 def test_a_vote_has_halved_after_a_half_life() -> None:

@@ -119,18 +119,13 @@ def pictures() -> Stream:
 
 
 STREAMS: dict[str, Callable[[], Stream]] = {"vectors": vectors, "pictures": pictures}
-ON_PICTURES = {  # networks for pictures of 16 pixels
-    "bn-stats": "bn-stats(net=test_resnet)", "tent": "tent(net=test_resnet,adapt_lr=0.1)",
-    "cotta": "cotta(net=test_resnet,adapt_lr=0.1)", "l2p": "l2p(net=test_vit)",
-}  # fmt: skip
 SMALL: dict[str, dict[str, Any]] = {  # settings of our own protocols
     "near-future": {"batch": 8, "shift": 8, "prefix": 0, "updates": 3},
     "ocrr": {"every": 20, "tests": 40},
-    "adaptation": {"source": 2, "batch": 12},
     "seq-to-final": {"epochs": 3, "fits": 4, "per_step": True, "lrs": 0.01},
 }
 MEMORIES = {  # small enough to forget, strong enough to be seen
-    "capacity": 30, "support": 5, "si.strength": 0.05, "threshold": 0.4, "icarl.memory": 12
+    "capacity": 30, "si.strength": 0.05, "threshold": 0.4, "icarl.memory": 12
 }  # fmt: skip
 
 
@@ -147,10 +142,7 @@ def matrix(protocol: str, stream: str) -> tuple[Results, list[Run]]:
     runs: list[Run] = []
     made = STREAMS[stream]()
     settings = SMALL.get(protocol, {}) | MEMORIES | trained_shortly(protocol)
-    names = [ON_PICTURES.get(n, n) if stream == "pictures" else n for n in LEARNERS]
-    if (protocol, stream) == ("ocrr", "pictures"):  # at the rate of heads, networks diverge on some processors
-        settings |= dict.fromkeys(("bn-stats.correct_lr", "tent.correct_lr", "cotta.correct_lr"), 1e-3)
-    return evaluate(made, protocol, names, seeds=[3], settings=settings, keep_run=runs.append), runs
+    return evaluate(made, protocol, list(LEARNERS), seeds=[3], settings=settings, keep_run=runs.append), runs
 
 
 @pytest.mark.parametrize("protocol", few_of(PROTOCOLS, ["clear-iid"]))
@@ -189,13 +181,9 @@ def answered(run: Run) -> str:
     return json.dumps(rows)
 
 
-NO_TEST_SAMPLES = "they adapt to test samples, which adaptation alone shows"
 SAME = {  # names with equal rows → why
     frozenset({"er-online", "fc-only"}): "without layers below the head both are one method",
     frozenset({"substrate", "substrate-count-only", "substrate-no-recency"}): "they differ at ties only",
-    frozenset({"finetune", "t3a"}): NO_TEST_SAMPLES,
-    frozenset({"mlls", "bbse"}): NO_TEST_SAMPLES,
-    frozenset({"bn-stats", "tent", "cotta"}): NO_TEST_SAMPLES,
     frozenset({"ft", "to-final"}): "to-final has the settings of ft as its defaults",
 }
 
@@ -211,7 +199,7 @@ def test_no_two_names_have_equal_rows_without_a_reason(protocol: str, stream: st
         if stream == "vectors" or LEARNERS[name].needs.images or LEARNERS[name].obeys:  # to others they are vectors
             names.setdefault(answered(run), set()).add(name)
     equal = [frozenset(of) for of in names.values() if len(of) > 1]
-    assert not [of for of in equal if of not in SAME or (protocol == "adaptation" and SAME[of] is NO_TEST_SAMPLES)]
+    assert not [of for of in equal if of not in SAME]
 
 
 def every(condition: Callable[[type[Learner]], object]) -> set[str]:
@@ -235,7 +223,6 @@ SKIPPED: dict[str, Callable[[bool], set[str]]] = {  # of our own protocols, on p
         unfit(pictures) | every(lambda kind: kind.needs.whole_steps or kind.needs.first_step)
     ),
     "ocrr": lambda pictures: unfit(pictures) | every(lambda kind: kind.needs.whole_steps),
-    "adaptation": lambda pictures: unfit(pictures) | to_final() | every(lambda kind: kind.needs.future),
     "seq-to-final": lambda pictures: (  # no data for an oracle; without blocks no side modules
         unfit(pictures)
         | every(lambda kind: kind.needs.oracle)

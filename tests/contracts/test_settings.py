@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
-from contracts.test_protocols import ON_PICTURES, SMALL, pictures
+from contracts.test_protocols import SMALL, pictures
 from support.helpers import described, drifting, few_of, hinted
 
 from driftline.curate.core.errors import BadConfig
@@ -17,22 +17,20 @@ from driftline.eval.experiment.settings import setting_names
 from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
 from driftline.eval.run import evaluate
-from driftline.eval.training.sgd_learner import NetLearner
 from driftline.stream_builder.stream import Stream
 
 OTHERS: dict[str, list[Any]] = {  # values to try in place of a default, in this order; others follow from the type
     "lr": [0.07], "k": [1, 3], "sampler": ["fifo", "balanced"], "vote": ["sum", "band"],
     "memory": [5, 12], "capacity": [7], "seed_rows": [5], "rounds": [2], "shrinkage": [0.9], "hidden": [16],
     "strength": [50.0], "weights": ["increasing"], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
-    "net": ["mlp"], "sees_final": ["yes", "no"], "resets": ["yes", "no"], "shared": ["head"], "restore": [0.9],
-    "augment": ["none", "flip"], "sure": [0.01], "source": [64.0], "teacher_decay": [0.5], "adapt_lr": [0.01],
+    "net": ["mlp"], "sees_final": ["yes", "no"], "resets": ["yes", "no"], "shared": ["head"],
+    "augment": ["none", "flip"],
 }  # fmt: skip
 WITH: dict[str, dict[str, Any]] = {  # setting → others beside which it has an effect
     "hidden": {"net": "mlp"}, "momentum": {"optimiser": "sgd"}, "alpha": {"memory": 12, "sampler": "uniform"},
     "damping": {"strength": 0.5},
     "variant": {"strength": 0.5}, "memory": {"sampler": "uniform"}, "rounds": {"threshold": 0.3},
     "threshold": {"threshold": 0.3}, "strength": {"lr": 0.1},
-    "restore": {"adapt_lr": 0.1, "teacher_decay": 0.5},
 }  # fmt: skip
 ELSEWHERE = {  # setting → where it has an effect, or why it has none by intention
     "device": "changes no result by intention",
@@ -42,16 +40,13 @@ ELSEWHERE = {  # setting → where it has an effect, or why it has none by inten
     "limit_mb": "main memory, by intention no result: eval/test_knn.py",
     "classes": "for corrections to classes that were not declared: eval/test_ocrr.py",
 }
-ADAPTED = {"support", "calibrate"}  # settings of what test samples without labels are learned from
 OF_PICTURES = {"augment", "cosine-fc.precision"}
 WITHOUT = {  # protocol, samples → settings that have no effect there
-    ("clear-iid", "vectors"): ADAPTED | OF_PICTURES,
+    ("clear-iid", "vectors"): OF_PICTURES,
     ("clear-iid", "pictures"): {"hidden", "net", "scale"},
     # Of settings that say how steps follow each other, it has one step, or none.
-    ("near-future", "vectors"): ADAPTED | OF_PICTURES | {"agem.variant"},
-    ("ocrr", "vectors"): ADAPTED | OF_PICTURES | {"agem.variant", "ewc.mode", "ewc.keep", "lwf.ramp"},
-    ("adaptation", "vectors"): OF_PICTURES,
-    ("adaptation", "pictures"): set(setting_names(NetLearner)),  # as those of finetune
+    ("near-future", "vectors"): OF_PICTURES | {"agem.variant"},
+    ("ocrr", "vectors"): OF_PICTURES | {"agem.variant", "ewc.mode", "ewc.keep", "lwf.ramp"},
     ("seq-to-final", "pictures"): set(),
 }
 
@@ -124,13 +119,11 @@ def did(
     )
 
 
-DEEP = ON_PICTURES | {"finetune": "finetune(net=test_resnet)"}
+DEEP = {"finetune": "finetune(net=test_resnet)"}
 HERE = [n for n, k in LEARNERS.items() if not (k.needs.all_steps or k.needs.texts or k.needs.images)]
 CASES = [
     *((protocol, "vectors", name) for name in HERE for protocol in ("clear-iid", "near-future", "ocrr")),
-    *(("adaptation", "vectors", name) for name in HERE if hasattr(LEARNERS[name], "adapt")),
-    *(("adaptation", "pictures", name) for name in ("bn-stats", "tent", "cotta")),
-    *(("clear-iid", "pictures", name) for name in ("finetune", "l2p")),
+    ("clear-iid", "pictures", "finetune"),
     *(("seq-to-final", "pictures", name) for name in ("erm", "i-ft", "sft-exponential", "st-1", "jm")),
 ]
 

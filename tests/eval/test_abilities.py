@@ -54,7 +54,6 @@ class Decorated(Frozen):
         ("clear-streaming", {}),
         ("near-future", {"batch": 20, "shift": 40}),
         ("ocrr", {"every": 20, "held_out": 1}),
-        ("adaptation", {}),
     ],
 )
 def test_a_frozen_slotted_or_decorated_learner_runs(kind: type[Learner], protocol: str, settings: Any) -> None:

@@ -272,7 +272,7 @@ def test_unknown_names_are_refused() -> None:
         spec_of("finetune(augment=flip+twirl)")
     with pytest.raises(BadConfig, match="precision is 'float8'. Expected 'float32' or 'bfloat16'"):
         spec_of("finetune(precision=float8)")
-    for learner in ("finetune", "acm", "l2p", "lora", "ft"):
+    for learner in ("finetune", "acm", "lora", "ft"):
         with pytest.raises(BadConfig, match=f"{learner}: device is 'gpu'. Expected cpu, cuda or auto."):
             spec_of(f"{learner}(device=gpu)")
 

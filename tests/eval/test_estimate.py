@@ -46,7 +46,6 @@ def test_samples_trained_are_those_of_the_gradient_steps(name: str) -> None:
     looked = (learner.gradient_steps * learner.cost + learner.extra) * 16
     if name == "er":  # each later step looks at as many again
         looked += (learner.gradient_steps - 4 * 10) * 16
-    # 160 samples, and the 128 that bbse keeps of them, are whole batches
     assert samples_trained(learner, [160] * 6) == pytest.approx(looked, rel=0.01)
 
 

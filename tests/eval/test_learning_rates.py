@@ -28,7 +28,7 @@ TRAINED = [
 WITHOUT_TEXTS = [name for name in TRAINED if not LEARNERS[name].needs.class_texts]  # streams here have none
 CHOSEN = [name for name in WITHOUT_TEXTS if LEARNERS[name]().lr is None]
 # No rate of the grid brings these to .1 on the stream below: there is nothing that a default could fall behind.
-NOWHERE = ("finetune", "der", "der++", "agem", "overadapt", "t3a", "mlls", "bbse")
+NOWHERE = ("finetune", "der", "der++", "agem", "overadapt")
 REFUSED = ("ewc", "si", "lwf")  # one update a batch
 
 

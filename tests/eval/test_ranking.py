@@ -306,9 +306,7 @@ def test_a_row_that_is_not_tuned_is_marked_beside_those_that_are(
     assert [place.shown for place in ranked(alone)] == ["finetune"]
 
 
-@pytest.mark.parametrize(
-    "protocol", ["clear-iid", "clear-streaming", "adaptation", "near-future", "ocrr", "seq-to-final"]
-)
+@pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future", "ocrr", "seq-to-final"])
 def test_the_reference_of_a_table_is_what_the_learner_majority_reaches(protocol: str) -> None:
     """Every result has it, and the table shows it unless that learner is among them."""
     unequal = drifting(steps=3, n=90)

@@ -1,4 +1,4 @@
-"""DER, DER++, CLS-ER and iCaRL against literal transcriptions, and LoRA's merging over time."""
+"""DER, DER++ and iCaRL against literal transcriptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy, mse_loss
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.linear import Head, LinearSettings, step
 from driftline.eval.learner import Task
-from driftline.eval.learners.cls_er import Consolidate, Slow
 from driftline.eval.learners.der import Remember
 from driftline.eval.learners.icarl import Icarl, herded
 from driftline.eval.memory.dark import Dark
@@ -21,7 +20,7 @@ from driftline.eval.run import evaluate
 
 STREAM = drifting()
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
-NAMES = ["der", "der++", "cls-er"]
+NAMES = ["der", "der++"]
 
 
 def head() -> Head:
@@ -87,34 +86,6 @@ def test_der_stores_the_scores_from_before_the_update() -> None:
     assert not torch.allclose(net.scores(x), before)
 
 
-def test_cls_er_is_the_gradient_of_its_loss_and_its_copies_are_averages() -> None:
-    """Arani et al. 2022, equations 2 to 5, by autograd."""
-    net, memory, twin = head(), filled(), filled()
-    plastic, stable = Slow(Head.new(3, 8, rng_for(5)), 0.9, 1.0), Slow(Head.new(3, 8, rng_for(6)), 0.99, 1.0)
-    x, y = batch()
-    weights = [p.clone().requires_grad_() for p in net.params]
-    past, labels, _ = twin.draw(len(y))
-    chosen = []
-    for row, label in zip(past, labels, strict=True):
-        of_each = [slow.net.scores(row[None])[0] for slow in (plastic, stable)]
-        sure = [torch.softmax(scores, 0)[label] for scores in of_each]
-        chosen.append(of_each[int(sure[1] > sure[0])])
-    both, all_labels = torch.cat([x, past]), torch.cat([y, labels])
-    loss = cross_entropy(both @ weights[0].T + weights[1], all_labels)
-    (loss + 0.15 * mse_loss(past @ weights[0].T + weights[1], torch.stack(chosen))).backward()
-    rule = Consolidate(memory, plastic, stable, 0.15, rng_for(0))
-    grads = rule.gradient(net, net.data_gradient(x, y), x, y)
-    assert all(torch.allclose(g, w.grad, atol=1e-5) for g, w in zip(grads, weights, strict=True))
-
-    copy = stable.net.params[0].clone()
-    for update in (1, 2):  # models/clser.py: alpha = min(1 - 1 / (self.global_step + 1), self.stable_model_alpha)
-        net.params[0].add_(1.0)
-        rule.moved([], [])
-        alpha = min(1 - 1 / (update + 1), 0.99)
-        copy = alpha * copy + (1 - alpha) * net.params[0]
-        assert torch.allclose(stable.net.params[0], copy)
-
-
 def test_herding_is_algorithm_4() -> None:
     x = TRAIN.x[:20] / np.linalg.norm(TRAIN.x[:20], axis=1, keepdims=True)
     mean, chosen = x.mean(0), []
@@ -156,8 +127,8 @@ def test_they_run_under_every_protocol(protocol: str) -> None:
 
 
 def test_replay_forgets_less_than_finetuning() -> None:
-    """The published finding: DER++ and CLS-ER keep old tasks that plain finetuning forgets [Buzzega et al. 2020;
-    Arani et al. 2022]. Here each step has one class of its own."""
+    """The published finding: DER++ keeps old tasks that plain finetuning forgets [Buzzega et al. 2020]. Here
+    each step has one class of its own."""
     steps = []
     for k, old in enumerate(drifting(steps=3, drift=0.0).steps):
         train = old["train"].take(np.flatnonzero(old["train"].y == k))

@@ -221,7 +221,6 @@ def test_what_is_honest_holds(made: Path, tmp_path: Path) -> None:
         ("near-future", "blind", {"shift": 30, "batch": 20, "prefix": 20, "delay": 1, "also": 60}),
         ("clear-streaming", "nearest-mean", {}),
         ("clear-iid", "nearest-mean", {"splits": "seeded"}),
-        ("adaptation", "nearest-mean", {}),
     ],
 )  # fmt: skip
 def test_an_honest_run_under_any_protocol_is_what_its_answers_give(

@@ -26,7 +26,7 @@ from driftline.curate.encoders import spec_of
 from driftline.curate.encoders.ngrams import Ngrams
 from driftline.eval.learner import Task
 from driftline.eval.learners.llm import Llm
-from driftline.eval.learners.lora import Lora, LoraMerged
+from driftline.eval.learners.lora import Lora
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.dataset import from_dataset
@@ -373,23 +373,6 @@ class TestLora:
 
         assert (learner.predict(x.astype(np.uint8)) == y).mean() > 0.9
 
-    @pytest.mark.parametrize("merge", ["ema", "arithmetic"])
-    def test_merged_weights_are_the_average_of_steps_or_the_sum_of_their_changes(
-        self, merge: str, texts: Stream, tmp_path: Path
-    ) -> None:
-        folder, train = tiny_bert(tmp_path / "bert"), texts.steps[0]["train"]
-        half, seen = len(train) // 2, {}
-        for share in (1.0, 0.25):  # with share 1 "ema" keeps the trained weights themselves
-            learner = LoraMerged(model=str(folder), lr=0.05, epochs=1, dropout=0.0, merge=merge, share=share)  # type: ignore[arg-type]
-            learner.begin(Task(3, ()), rng_for(0))
-            seen[share] = [[p.detach().clone() for p in learner.learned()]]
-            for part in (train.part(0, half), train.part(half, len(train))):
-                learner.learn(part.x, part.y)
-                seen[share].append([p.detach().clone() for p in learner.learned()])
-        for start, one, two, quarter in zip(seen[1.0][0], seen[1.0][1], seen[1.0][2], seen[0.25][2], strict=True):
-            expected = 0.75 * one + 0.25 * two if merge == "ema" else start + 0.25 * (two - start)
-            assert np.allclose(quarter.cpu(), expected.cpu(), atol=1e-4 if merge == "ema" else 1e-5)
-
     def test_they_run_under_every_protocol(self, texts: Stream, tmp_path: Path) -> None:
         folder, whole = str(tmp_path / "bert"), texts.steps[0]
         tiny_bert(tmp_path / "bert")
@@ -401,9 +384,8 @@ class TestLora:
                 "seq-to-final": {"val_share": 0.2},
             }.get(protocol, {})  # fmt: skip
             short = {} if protocol == "near-future" else {"epochs": 1}  # which has a budget instead
-            learners = [Lora(model=folder, **short), LoraMerged(model=folder, **short)]
-            found = evaluate(stream, protocol, learners, settings=settings)
-            assert len(found["results"]) == 2, (protocol, found["skipped"])
+            found = evaluate(stream, protocol, [Lora(model=folder, **short)], settings=settings)
+            assert len(found["results"]) == 1, (protocol, found["skipped"])
 
     def test_it_refuses_other_samples(self, tmp_path: Path) -> None:
         with pytest.raises(IncompatibleStream, match="has no model"):

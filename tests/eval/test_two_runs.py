@@ -107,18 +107,18 @@ def test_other_seeds_are_said_to_be_why_nothing_is_tested() -> None:
 
 def test_the_seeds_that_both_have_are_compared_and_settings_that_differ_are_named(tmp_path: Path) -> None:
     stream, folders = drifting(steps=3, n=120), [tmp_path / "a", tmp_path / "b"]
-    for folder, seeds, window in zip(folders, ([0, 1, 2], [1, 2, 3]), (50, 60), strict=True):
-        evaluate(stream, "clear-iid", ["nearest-mean", "majority"], seeds, {"window": window}, folder)
+    for folder, seeds, half_life in zip(folders, ([0, 1, 2], [1, 2, 3]), (50, 60), strict=True):
+        evaluate(stream, "clear-iid", ["nearest-mean", "majority"], seeds, {"half_life": half_life}, folder)
     page, entries = two_runs(folders, tmp_path / "out")
     nearest = next(entry for entry in entries if entry["learner"] == "nearest-mean")
     assert nearest["seeds"] == [[1, 2], [1, 2]]
     assert nearest["left_out"] == [0, 3]
-    assert nearest["settings"] == {"window": [50, 60]}
+    assert nearest["settings"] == {"half_life": [50, 60]}
     for folder, side, shared in zip(folders, "ab", (slice(1, 3), slice(0, 2)), strict=True):
         (document,) = results_of([folder])
         (result,) = [result for result in document["results"] if result["learner"] == "nearest-mean"]
         assert nearest[side] == pytest.approx(np.mean(result["scores"]["next_domain"]["values"][shared]))
-    assert "window 50 → 60; seeds 1, 2 of both" in page.read_text(encoding="utf-8")
+    assert "half_life 50 → 60; seeds 1, 2 of both" in page.read_text(encoding="utf-8")
 
 
 def test_runs_on_other_streams_are_not_compared(runs: Path, tmp_path: Path) -> None:

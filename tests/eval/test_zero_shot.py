@@ -19,10 +19,9 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import spec_of
 from driftline.curate.release import Release
 from driftline.eval.abilities import check_stream
-from driftline.eval.engine.scores import softmax
 from driftline.eval.experiment.learner_spec import spec_of as learner_of
 from driftline.eval.learner import Task
-from driftline.eval.learners.zero_shot import TipAdapter, ZeroShot, ZeroShotCalibrated
+from driftline.eval.learners.zero_shot import ZeroShot
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
@@ -36,7 +35,7 @@ PLAIN = drifting(width=8, noise=2.0)
 STREAM = described(PLAIN)
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
 OURS = [name for name in PROTOCOLS if PROTOCOLS.entry(name).origin == HOME]
-NAMES = ["zero-shot", "zero-shot-calibrated", "tip-adapter", "text-probe(epochs=3)", "wise-ft(epochs=3)"]
+NAMES = ["zero-shot", "text-probe(epochs=3)", "wise-ft(epochs=3)"]
 
 
 def unit(x: Any) -> Any:
@@ -126,43 +125,6 @@ class TestMethods:
         learner = begun(ZeroShot())
         assert (learner.predict(TEST.x) == (unit(TEST.x) @ texts().T).argmax(1)).all()
 
-    def test_calibration_divides_by_the_mean_probability(self) -> None:
-        """Zhao et al. 2021, sec. 5, with the training samples in place of content-free inputs."""
-        learner = begun(ZeroShotCalibrated(logit_scale=5.0))
-        learner.learn(TRAIN.x, TRAIN.y)
-
-        def probabilities(x: Any) -> Any:
-            powers = np.exp(5 * unit(x) @ texts().T)
-            return powers / powers.sum(1, keepdims=True)
-
-        prior = (probabilities(TRAIN.x).sum(0) + 1 / 3) / (len(TRAIN) + 1)
-        corrected = probabilities(TEST.x) / prior
-        expected = corrected / corrected.sum(1, keepdims=True)
-        assert np.allclose(softmax(learner.scores(TEST.x)).max(1), expected.max(1), atol=1e-5)
-
-    def test_calibration_helps_where_one_class_is_answered_too_often(self) -> None:
-        """The published finding: correcting the model's own prior raises accuracy [Zhao et al. 2021]."""
-        stream = described(drifting(width=8, noise=2.0, n=600))
-        assert stream.class_texts is not None
-        train, test = stream.steps[0]["train"], stream.steps[0]["test"]
-        leaning = stream.class_texts.x + (stream.class_texts.y == 0)[:, None] * unit(train.x.mean(0)[None])
-        task = Task(3, (8,), class_texts=replace(stream.class_texts, x=unit(leaning)))
-        accuracy = {}
-        for learner in (ZeroShot(logit_scale=5.0), ZeroShotCalibrated(logit_scale=5.0)):
-            learner.begin(task, rng_for(0))
-            learner.learn(train.x, train.y)
-            accuracy[type(learner)] = (learner.predict(test.x) == test.y).mean()
-        assert accuracy[ZeroShotCalibrated] > accuracy[ZeroShot] + 0.005, accuracy
-
-    def test_tip_adapter_is_its_two_equations(self) -> None:
-        learner = begun(TipAdapter(shots=4, alpha=2.0, beta=3.0))
-        for low in range(0, len(TRAIN), 7):  # in portions
-            learner.learn(TRAIN.x[low : low + 7], TRAIN.y[low : low + 7])
-        newest = np.concatenate([np.flatnonzero(TRAIN.y == k)[-4:] for k in range(3)])
-        affinity = unit(TEST.x) @ unit(TRAIN.x[newest]).T
-        expected = 100 * unit(TEST.x) @ texts().T + 2 * np.exp(-3 * (1 - affinity)) @ np.eye(3)[TRAIN.y[newest]]
-        assert np.allclose(learner.scores(TEST.x), expected, atol=1e-3)
-
     def test_wise_ft_lies_between_the_zero_shot_head_and_the_trained_one(self) -> None:
         heads = {a: begun(learner_of(f"wise-ft(epochs=5,alpha={a})")()) for a in (0, 0.5, 1)}
         probe, zero = begun(learner_of("text-probe(epochs=5)")()), begun(ZeroShot())
@@ -173,13 +135,12 @@ class TestMethods:
         middle = (heads[0].mixed().params[0] + heads[1].mixed().params[0]) / 2
         assert np.allclose(heads[0.5].mixed().params[0], middle, atol=1e-6)
 
-    def test_a_class_without_texts_is_never_answered_and_by_tip_adapter_only_for_its_samples(self) -> None:
+    def test_a_class_without_texts_is_never_answered(self) -> None:
         assert STREAM.class_texts is not None
-        task = Task(3, (8,), class_texts=STREAM.class_texts.of([0, 1]))
-        for learner, answers in ((ZeroShot(), {0, 1}), (TipAdapter(logit_scale=1.0, alpha=50.0), {0, 1, 2})):
-            learner.begin(task, rng_for(0))
-            learner.learn(TRAIN.x, TRAIN.y)
-            assert set(learner.predict(TEST.x).tolist()) == answers
+        learner = ZeroShot()
+        learner.begin(Task(3, (8,), class_texts=STREAM.class_texts.of([0, 1])), rng_for(0))
+        learner.learn(TRAIN.x, TRAIN.y)
+        assert set(learner.predict(TEST.x).tolist()) == {0, 1}
 
 
 SETTINGS: dict[str, dict[str, Any]] = {  # of protocols, for a small stream

@@ -14,7 +14,6 @@ from driftline.eval.answers import answers
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.river_logreg import RiverLogreg
-from driftline.eval.protocols.adaptation.protocol import ESTIMATES
 from driftline.eval.run import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +21,7 @@ PAGE = (ROOT / "docs" / "studies" / "findings.md").read_text(encoding="utf-8")
 HEAD = "| {} | published | seen |"
 SAID = ("**yes**", "**no**", "**in part**", "not run", "–")
 DEFINED = {"majority", "random", "self-training"}  # definitions, and one that is seen on made data only
-AGREES = {  # file → test against an independent implementation or the algorithm → learners and estimates
+AGREES = {  # file → test against an independent implementation or the algorithm → learners
     "eval/test_closed_form.py": {
         "test_nearest_mean_is_scikit_learns": "nearest-mean",
         "test_simple_cil_is_the_mean_of_the_largest_cosine": "simple-cil",
@@ -32,7 +31,6 @@ AGREES = {  # file → test against an independent implementation or the algorit
         "test_ridge_that_forgets_is_recursive_least_squares_with_a_forgetting_factor": "ridge",
         "test_random_features_approach_kernel_ridge_regression": "random-features",
         "test_ranpac_is_its_algorithm_with_the_penalty_of_its_held_out_samples": "ranpac",
-        "test_randumb_is_scikit_learns_lda_on_random_features": "randumb",
         "test_fecam_is_its_algorithm": "fecam",
         "test_knn_without_decay_and_with_one_neighbour_is_the_nearest_and_with_decay_the_newest_wins": "knn",
     },
@@ -42,8 +40,6 @@ AGREES = {  # file → test against an independent implementation or the algorit
     },
     "eval/test_zero_shot.py": {
         "test_zero_shot_is_the_largest_cosine_with_the_mean_text": "zero-shot",
-        "test_calibration_divides_by_the_mean_probability": "zero-shot-calibrated",
-        "test_tip_adapter_is_its_two_equations": "tip-adapter",
         "test_wise_ft_lies_between_the_zero_shot_head_and_the_trained_one": "text-probe wise-ft",
     },
     "eval/test_late_classes.py": {
@@ -59,7 +55,6 @@ AGREES = {  # file → test against an independent implementation or the algorit
     },
     "eval/test_replay.py": {
         "test_der_is_the_gradient_of_its_loss": "der der++",
-        "test_cls_er_is_the_gradient_of_its_loss_and_its_copies_are_averages": "cls-er",
         "test_herding_is_algorithm_4": "icarl",
         "test_icarl_keeps_its_memory_and_answers_with_the_nearest_mean_of_exemplars": "icarl",
     },
@@ -89,24 +84,9 @@ AGREES = {  # file → test against an independent implementation or the algorit
     "eval/test_knn.py": {
         "test_faiss_names_the_same_neighbours": "knn",
     },
-    "eval/test_adaptation.py": {
-        "test_t3a_is_its_algorithm": "t3a",
-        "test_em_is_the_maximum_of_the_likelihood": "mlls",
-        "test_calibration_is_the_least_cross_entropy": "mlls",
-        "test_bbse_solves_its_equation": "bbse",
-        "test_they_are_their_equations_sample_by_sample": "atc doc gde",
-    },
-    "eval/test_on_images.py": {
-        "test_the_statistics_of_the_batch_are_those_of_a_pass_in_training_mode": "bn-stats",
-        "test_tent_is_the_authors_code": "tent",
-        "test_cotta_is_the_authors_code": "cotta",
-        "test_it_is_its_equations": "l2p",
-        "test_one_step_follows_the_gradient_of_the_loss": "l2p",
-    },
     "eval/test_texts.py": {
         "test_scores_and_a_correction_are_those_of_the_plain_network_with_w_plus_ba": "lora",
         "test_only_adapters_and_the_classifier_learn": "lora",
-        "test_merged_weights_are_the_average_of_steps_or_the_sum_of_their_changes": "lora-merged",
         "test_it_shows_the_nearest_examples_and_reads_the_class": "llm",
     },
     "papers/test_seq_to_final.py": {
@@ -133,9 +113,9 @@ AGREES = {  # file → test against an independent implementation or the algorit
 }
 
 
-def rows(*kinds: str) -> list[list[str]]:
+def rows(kind: str) -> list[list[str]]:
     """The cells of all tables of a kind."""
-    parts = [part for kind in kinds for part in PAGE.split(HEAD.format(kind) + "\n")[1:]]
+    parts = PAGE.split(HEAD.format(kind) + "\n")[1:]
     lines = [line for part in parts for line in part.partition("\n\n")[0].splitlines()[1:]]
     return [[cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split(" | ")] for line in lines]
 
@@ -145,30 +125,26 @@ def test_every_learner_has_its_row() -> None:
     assert sorted(named) == sorted(name for name in LEARNERS if LEARNERS.entry(name).origin == HOME)
 
 
-def test_every_estimate_of_accuracy_has_its_row() -> None:
-    assert [name for cells in rows("estimate") for name in re.findall(r"`([^`]+)`", cells[0])] == list(ESTIMATES)
-
-
-def test_every_learner_and_estimate_agrees_with_an_implementation_or_its_algorithm_in_a_test_that_exists() -> None:
+def test_every_learner_agrees_with_an_implementation_or_its_algorithm_in_a_test_that_exists() -> None:
     compared = set()
     for file, tests in AGREES.items():
         text = (ROOT / "tests" / file).read_text(encoding="utf-8")
         for test, names in tests.items():
             assert f"def {test}(" in text, (file, test)
             compared |= set(names.split())
-    named = [name for cells in rows("learner", "estimate") for name in re.findall(r"`([^`]+)`", cells[0])]
+    named = [name for cells in rows("learner") for name in re.findall(r"`([^`]+)`", cells[0])]
     assert compared | DEFINED == set(named)
 
 
 def test_every_row_says_what_is_published_and_what_was_seen() -> None:
-    for name, published, seen in rows("learner", "estimate"):
+    for name, published, seen in rows("learner"):
         assert published, name
         assert seen.startswith(SAID), (name, seen)
 
 
 def test_what_was_seen_names_a_command_of_the_page() -> None:
     commands = set(re.findall(r"^### (\w+)", PAGE, re.MULTILINE))
-    for name, _, seen in rows("learner", "estimate"):
+    for name, _, seen in rows("learner"):
         if not seen.startswith(("not run", "–")):
             named = re.findall(r"\(([A-Z][a-z]+)\)", seen)
             assert named, (name, seen)

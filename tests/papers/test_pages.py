@@ -6,12 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from support.helpers import benchmark, correlated
-
-from driftline.eval.run import evaluate
+from support.helpers import benchmark
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-AS_FINETUNE = ["t3a"]  # it adapts to batches of test samples, which only `adaptation` gives
 PULLED = ["ewc", "si", "lwf"]  # refused where a batch pays for one update: their pull is zero in it
 NEED_MORE = ["text-probe", "wise-ft", "self-training"]  # texts of classes, or unlabelled samples
 Table = dict[str, list[str]]
@@ -47,16 +44,8 @@ def test_no_default_is_further_below_the_best_of_its_grid_than_the_page_says(pro
     assert float(points[1]) == pytest.approx(max(gaps.values()))
     assert float(points[1]) < 10
     assert min(gaps.values()) >= 2, "rows that differ"
-    others = [*AS_FINETUNE, *NEED_MORE, *(PULLED if protocol == "near-future" else ())]
+    others = [*NEED_MORE, *(PULLED if protocol == "near-future" else ())]
     assert set(rows) <= set(benchmark("defaults").trained(protocol)) - set(others)
-
-
-def test_a_learner_that_only_adapts_is_finetune_where_there_is_nothing_to_adapt_to() -> None:
-    names = ["finetune", *AS_FINETUNE]
-    settings = {"shift": 50, "batch": 20, "prefix": 0, "lr": 3.0}
-    found = evaluate(correlated(n=400), "near-future", names, settings=settings)["results"]
-    assert [result["learner"] for result in found] == names
-    assert all(result["scores"] == found[0]["scores"] for result in found)
 
 
 class TestUsda:

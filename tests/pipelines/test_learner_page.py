@@ -31,4 +31,4 @@ def test_a_learner_is_listed_under_the_protocols_whose_needs_it_meets(text: str)
     allowed = {row[1]: row[5] for row in rows}
     assert allowed["majority"] == "all"
     assert allowed["oracle"] == "seq-to-final"
-    assert allowed["cumulative"] == "clear-iid, clear-streaming, seq-to-final, adaptation"
+    assert allowed["cumulative"] == "clear-iid, clear-streaming, seq-to-final"

@@ -22,7 +22,6 @@ LEARNERS = {  # protocol → options
     "clear-streaming": ("--learners=nearest-mean",),
     "near-future": ("--learners=nearest-mean", "--set=batch=2"),
     "ocrr": ("--learners=nearest-mean", "--set=held_out=1"),
-    "adaptation": ("--learners=nearest-mean",),
     "seq-to-final": ("--learners=sft", "--set=val_share=0.3", "--set=epochs=1", "--set=fits=1"),
 }
 QUICK = ("embed.model=driftline-photo-world", "embed.weights=null")

@@ -52,7 +52,6 @@ PAGES = Registry(
         "clear-streaming": "driftline.eval.reporting.protocols.clear:Streaming",
         "ocrr": "driftline.eval.reporting.protocols.ocrr:Ocrr",
         "seq-to-final": "driftline.eval.reporting.protocols.seq_to_final:SeqToFinal",
-        "adaptation": "driftline.eval.reporting.protocols.adaptation:Adaptation",
         "near-future": "driftline.eval.reporting.protocols.near_future:NearFuture",
     },
 )

@@ -1,1 +1,0 @@
-"""Adaptation without labels, and accuracy estimates without labels."""
