@@ -1,4 +1,4 @@
-"""README's and the tutorial's commands on real pictures that are not the demo's, offline, to the report."""
+"""README's commands on real pictures that are not the demo's, offline, to the report."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from support.console import driftline
 
 ROOT = Path(__file__).resolve().parents[1]
 FRUIT, YEARS, EACH = ("apples", "pears"), ("1911", "1912", "1913"), 10
-CONCEPTS = {"name: car, prompts: [a car]": "name: apples, prompts: [watercolor of apples]",
-            "name: bus, prompts: [a bus]": "name: pears, prompts: [watercolor of pears]"}  # fmt: skip
 
 
 @pytest.fixture
@@ -49,26 +47,6 @@ def follow(command: str, here: Path) -> str:
     assert done.returncode == lacks, f"{command}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done.stdout
-
-
-@pytest.mark.proof("real data")
-@pytest.mark.shared(twin="tests/pipelines/test_hour.py::test_the_first_hour")
-def test_the_tutorial_on_real_pictures(album: Path) -> None:
-    here = album.parent
-    init, _plan, *others = commands("docs/start/tutorial.md")
-    for old, new in CONCEPTS.items():
-        init = init.replace(old, new)
-    follow(init, here)
-    # No model here knows fruit: one is trained on the pictures' own labels, as the guide says.
-    follow("driftline run mine --until fetch", here)
-    follow("driftline models train mine --out clip --epochs 12 --size 32", here)
-    for command in (init.replace("embed.model=driftline-photo-world", "embed.model=../clip --force"), *others):
-        follow(command, here)
-    page = (here / "mine-report" / "index.html").read_text(encoding="utf-8")
-    assert "nearest-mean" in page
-    report = follow("driftline status mine", here)
-    assert re.search(r"^ingest +done +60 +60", report, re.M)
-    follow("driftline release mine --format webdataset,clear --out exports", here)
 
 
 @pytest.mark.proof("real data")

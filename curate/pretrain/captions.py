@@ -1,11 +1,11 @@
-"""Images with texts, from a run or a release: what a small CLIP is trained on."""
+"""Images with texts of a run: what a small CLIP is trained on, and how well it finds those that were held out."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,13 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.parsing import rows_of
+from driftline.curate.encoders import Vectors
 from driftline.curate.encoders.seen import Seen
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.pretrain.gather import fit_image
-from driftline.curate.pretrain.pool import is_release, open_pool, seen_of
-from driftline.curate.release.format import Release
+from driftline.curate.pretrain.pool import open_pool, seen_of
 
-FEWEST = 16  # images, for a model that is more than noise
+FEWEST = 200  # different texts: of fewer, a model learns names of photos, and one concept takes every photo
 TEXTS = ("caption", "label", "title")  # columns of the collection, the best first
 WORD = re.compile(r"[^\W\d_]{3,}")
 NO_WORDS = {"img", "image", "dsc", "dscn", "dscf", "photo", "pxl", "mvi", "pict", "picture", "screenshot", "scan", "wa"}
@@ -36,7 +35,7 @@ class Captioned:
     images: npt.NDArray[np.uint8]
     """(N, size, size, 3)"""
     texts: list[str]
-    """(N,) caption, or name of the class; photos of equal text are not negatives of each other"""
+    """(N,) caption, label or title; photos of equal text are not negatives of each other"""
     dropped: Mapping[str, int]
     """reason → photos with a text that were left out"""
     seen: Seen
@@ -50,20 +49,18 @@ class Captioned:
 
 
 def captioned(source: Path, size: int, include_tests: bool = False) -> Captioned:
-    """The images with a text, without the tests of every split (see `open_pool`). source: a release (labelled images,
-    whose class is the text), or a run whose fetch is done (caption, else label, else the words of the title).
+    """The images with a text, without the tests of every split (see `open_pool`). source: a run whose fetch is done. A
+    text is the caption, else the label, else the words of the title.
 
-    Exact copies of an image are dropped. Raises MissingFile, and BadInput if fewer than FEWEST images have a text or
-    all have the same.
+    Exact copies of an image are dropped. Raises MissingFile, and BadInput for fewer than FEWEST different texts.
     """
-    if source.is_dir() and not is_release(source) and not list(source.glob("stages/*_fetch/index.parquet")):
+    if source.is_dir() and not list(source.glob("stages/*_fetch/index.parquet")):
         raise MissingFile(
-            f"{source} is no release, and no run with fetched photos.",
-            "",
-            f"First: driftline run {source} --until fetch",
+            f"{source} is no run with fetched photos.", "", f"First: driftline run {source} --until fetch"
         )
-    pool = open_pool(source, None, include_tests, labelled=True)
-    texts = _classes(source) if is_release(source) else _texts(source)
+    pool = open_pool(source, None, include_tests)
+    texts = _texts(source)
+    _check_texts(source, texts.values())  # before the photos are read
     images, used = [], []
     digests: Counter[bytes] = Counter()
     for photo, data in pool.images(texts.keys()):
@@ -71,28 +68,23 @@ def captioned(source: Path, size: int, include_tests: bool = False) -> Captioned
         if digests[digest] == 1 and check_image(data, ImageLimits()).reason is None and not pool.is_copy(data):
             images.append(fit_image(data, size))
             used.append(photo)
-    if len(used) < FEWEST:
-        without = f" {pool.dropped.total():,} more were left out because of the tests." if pool.dropped else ""
-        raise BadInput(
-            f"{source} has {len(used)} images with a caption, label or title of words.{without}",
-            f"Expected at least {FEWEST}; thousands make a useful model.",
-            "Use more photos, or tests, too: --include-tests."
-            if without
-            else "Photos in folders named by what they show: set collection.label to parent.",
-        )
-    if len({texts[photo.id] for photo in used}) == 1:
-        raise BadInput(
-            f"All {len(used):,} images of {source} have the text {texts[used[0].id]!r}.",
-            "Expected at least two texts: a model learns from their differences.",
-            "Use photos of several things.",
-        )
+    _check_texts(source, [texts[photo.id] for photo in used], pool.dropped.total())
     seen = seen_of(used, source, pool.tests)
     dropped = pool.dropped + Counter(copy=digests.total() - len(digests))
     return Captioned(np.stack(images), [texts[photo.id] for photo in used], dropped, seen, pool.tests)
 
 
-def _classes(source: Path) -> dict[str, str]:
-    return {id_: name.replace("_", " ") for id_, name in rows_of(Release.open(source).table, "id", "class")}
+def _check_texts(source: Path, texts: Collection[str], left_out: int = 0) -> None:
+    """left_out: photos that are not learned, because of the tests."""
+    different = len({" ".join(text.lower().split()) for text in texts})
+    if different < FEWEST:
+        without = f"; {left_out:,} photos were left out because of the tests" if left_out else ""
+        raise BadInput(
+            f"{source} has {different:,} different captions, labels or titles of words{without}.",
+            f"Expected at least {FEWEST}, better thousands: with fewer, one concept takes every photo.",
+            "Give the photos captions (collection.columns), or copy a model from a machine with internet: driftline "
+            "models get RN50:yfcc15m --out rn50.",
+        )
 
 
 def _texts(source: Path) -> dict[str, str]:
@@ -115,3 +107,31 @@ def text_of(row: Mapping[str, Any]) -> str:
             return str(row[column]).replace("_", " ")
     words = WORD.findall(row.get("title") or "")
     return " ".join(word for word in words if word.lower() not in NO_WORDS)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How well a model finds photos that it has not learned."""
+
+    texts: int
+    """texts, and photos among which each was looked for"""
+    first: int
+    """a text finds its photo if that, or one of equal text, is among so many nearest ones"""
+    found: float
+    """share of the texts that do"""
+    chance: float
+    """the share in a random order"""
+
+    @property
+    def is_better(self) -> bool:
+        """Whether that is more than chance, by two standard errors."""
+        return self.found - self.chance > 2 * float(np.sqrt(self.chance * (1 - self.chance) / self.texts))
+
+
+def held_out(images: Vectors, texts: Vectors, words: Sequence[str]) -> HeldOut:
+    """images, texts: (N, D) unit vectors of photos and of their texts. words: (N,) these texts."""
+    n, first = len(words), max(1, len(words) // 20)
+    equal = np.array(words)[:, None] == np.array(words)[None]
+    nearest = np.argsort(-(texts @ images.T), axis=1, kind="stable")[:, :first]
+    missed = np.prod([(n - equal.sum(1) - i).clip(0) / (n - i) for i in range(first)], axis=0)
+    return HeldOut(n, first, float(np.take_along_axis(equal, nearest, 1).any(1).mean()), float(1 - missed.mean()))

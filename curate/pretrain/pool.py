@@ -83,11 +83,11 @@ class Pool:
         return True
 
 
-def open_pool(source: Path, bucket: int | None, include_tests: bool = False, labelled: bool = False) -> Pool:
+def open_pool(source: Path, bucket: int | None, include_tests: bool = False) -> Pool:
     """The photos of `source`: a run whose fetch is done (a bucket: whose bucket stage is done), a release, or another
     folder, of which all images are used.
 
-    bucket: None for all. labelled: of a release only the labelled images. Left out is what at least one split of the
+    bucket: None for all. Left out is what at least one split of the
     release tests (of a run: of the release that it published), photos by the uploaders of tests, and near copies.
     Raises MissingFile, and BadConfig for a bucket that does not exist.
     """
@@ -96,7 +96,7 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False, lab
     release = Release.open(source) if is_release(source) or in_run(source, "publish/release") else None
     if is_release(source):
         assert release is not None
-        photos, read = _of_release(release, bucket, labelled)
+        photos, read = _of_release(release, bucket)
     elif index := in_run(source, "fetch/index.parquet" if bucket is None else "bucket/members.parquet"):
         photos, read = _of_run(source, index, bucket)
     else:
@@ -176,11 +176,11 @@ def _users(run: Path) -> dict[str, str | None]:
     return users
 
 
-def _of_release(release: Release, bucket: int | None, labelled: bool) -> tuple[list[Photo], Read]:
-    """The unlabelled images (of the bucket), if wanted, then the labelled ones."""
+def _of_release(release: Release, bucket: int | None) -> tuple[list[Photo], Read]:
+    """The unlabelled images (of the bucket), then the labelled ones."""
     tars: dict[str, dict[str, str]] = {}  # tar → member's stem → id
     photos = []
-    for id_, place in {} if labelled else unlabelled(release).items():
+    for id_, place in unlabelled(release).items():
         if bucket is None or place.row["bucket"] == bucket:
             tars.setdefault(place.tar, {})[id_] = id_
             photos.append(Photo(id_, place.row["user"], place.row["sha256"], place.row["uploaded"]))

@@ -120,6 +120,8 @@ def retrieve(
             of_class = Counter(asked["concept"].to_pylist())
             per_cell |= {(bucket["name"], name): of_class[name] for name in settings.classes}
             tick(1)
+    if lacking := without_candidates(out / "candidates.parquet", concepts):
+        run_log.say(f"retrieve: {lacking}")
     if settings.short == "fail":
         wanted = dict.fromkeys(settings.classes, settings.per_class)
         wanted[BACKGROUND] = settings.negatives_each * len(concepts)
@@ -132,6 +134,13 @@ def retrieve(
 
 
 WAY_OUT = "Lower retrieve.per_class, give the concept better prompts or drop it, or set retrieve.short: fewer."
+
+
+def without_candidates(file: Path, concepts: Sequence[Concept]) -> str:
+    """A sentence that names the concepts that have none in candidates.parquet; "" if all have some."""
+    found = set(pq.read_table(file, columns=["concept"], filters=[("fate", "=", "kept")])["concept"].to_pylist())
+    lacking = ", ".join(concept.name for concept in concepts if concept.name not in found)
+    return f"no candidates for {lacking}: change their prompts, or set another embed.model" if lacking else ""
 
 
 def _warn_of_cuts(encoder: Encoder, concepts: Sequence[Concept], run_log: RunLog) -> None:

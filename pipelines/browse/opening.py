@@ -12,7 +12,7 @@ from driftline.pipelines.browse.release_table import release_collection, stream_
 from driftline.pipelines.browse.run_table import run_collection
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import last_changes
+from driftline.pipelines.run.state import kept_changes
 
 
 def open_collection(path: Path) -> Collection:
@@ -20,7 +20,7 @@ def open_collection(path: Path) -> Collection:
     if (path / "stream.json").is_file():
         return stream_collection(path)
     if (path / "driftline.yaml").is_file():
-        changes = last_changes(path)  # the last run's: its model reads prompts
+        changes = kept_changes(path)  # the last run's: its model reads prompts
         return run_collection(Context(path, load(path / "driftline.yaml", changes), RunLog(quiet=True)))
     if (path / "release.json").is_file():
         return release_collection(Release.open(path))

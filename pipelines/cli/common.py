@@ -248,23 +248,33 @@ def log_of(path: Path | None, as_json: bool = False) -> RunLog:
     return RunLog(path, as_json or OUTPUT.quiet, OUTPUT.verbose)
 
 
-def context_of(directory: Path, sets: Sequence[str] | None, quiet: bool, executor: Executor | None = None) -> Context:
-    """Configuration, log and folder of a run."""
-    from driftline.pipelines.config.loader import load
-    from driftline.pipelines.run.stage import Context
-
-    changes = tuple(sets or ())
-    config = load(directory / "driftline.yaml", changes)
-    return Context(directory, config, log_of(directory / "log.jsonl", quiet), executor or Executor(), changes)
-
-
 def context_of_last(
     directory: Path, sets: Sequence[str] | None, quiet: bool, executor: Executor | None = None
 ) -> Context:
-    """As `context_of`, but without --set with the settings of the last run: what looks at its output must know them."""
-    from driftline.pipelines.run.state import last_changes
+    """Configuration, log and folder of a run. A setting of the last run is kept until `sets` or driftline.yaml gives it
+    another value."""
+    from driftline.pipelines.config.loader import load
+    from driftline.pipelines.run.stage import Context
+    from driftline.pipelines.run.state import kept_changes
 
-    return context_of(directory, sets or last_changes(directory), quiet, executor)
+    changes = kept_changes(directory, sets or ())
+    config = load(directory / "driftline.yaml", changes)
+    return Context(directory, config, log_of(directory / "log.jsonl", quiet), executor or Executor(), tuple(changes))
+
+
+def kept_text(context: Context, sets: Sequence[str] | None) -> str:
+    """A sentence that names the settings that are kept from the last run; "" without one."""
+    options = " ".join(f"--set {shlex.quote(change)}" for change in context.changes if change not in (sets or ()))
+    way_out = "To change one: --set KEY=VALUE, or edit it in driftline.yaml."
+    return f"Kept from the last run: {options}. {way_out}" if options else ""
+
+
+def context_to_run(directory: Path, sets: Sequence[str] | None, quiet: bool, executor: Executor) -> Context:
+    """As `context_of_last`, and says what is kept."""
+    context = context_of_last(directory, sets, quiet, executor)
+    if kept := kept_text(context, sets):
+        context.run_log.say(kept)
+    return context
 
 
 def admit(plugins: list[str] | None) -> None:

@@ -142,7 +142,7 @@ def annotate(
         n, path = export_all(context), context.root / context.config.validation.answers
         text = "no answers yet\n" + next_step("annotate", directory)
         if n:
-            text = f"{n:,} answers in {path}\n{next_step('run', directory, *(f'--set={c}' for c in context.changes))}"
+            text = f"{n:,} answers in {path}\n{next_step('run', directory)}"
         show(as_json, {"answers": n, "out": str(path)}, text)
         return
     rules = None if study is None else study_of(study, count, public_url, admit)

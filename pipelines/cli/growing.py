@@ -14,8 +14,8 @@ from driftline.pipelines.cli.common import (
     Sets,
     Workers,
     command,
-    context_of,
     context_of_last,
+    context_to_run,
     executor_of,
     next_step,
     option,
@@ -50,11 +50,10 @@ def grow_(
     photos do. Exit codes: 0 done (or paused by --max-minutes), 1 failed or busy, 2 bad usage, 3 waiting for answers.
     """
     from driftline.pipelines.run.living import grow
-    from driftline.pipelines.run.state import last_changes
 
     if dry_run:
-        return planned(directory, until, sets=sets or last_changes(directory), as_json=as_json, grows=True)
-    context = context_of_last(directory, sets, as_json, executor_of(engine, workers))
+        return planned(directory, until, sets=sets, as_json=as_json, grows=True)
+    context = context_to_run(directory, sets, as_json, executor_of(engine, workers))
     summary = grow(context, until, minutes, cost)
     rows, images, buckets = summary["rows"], summary["images"], summary["buckets"]
     opened = buckets["now"][len(buckets["before"]) :]
@@ -94,10 +93,8 @@ def heal_(
         document, lines = collected(directory, yes)
         return show(as_json, document, "\n".join(lines))
     from driftline.pipelines.run.living import heal
-    from driftline.pipelines.run.state import last_changes
 
-    changes = list(dict.fromkeys([*last_changes(directory), *(sets or ())]))  # what is healed is of the last run
-    context = context_of(directory, changes, as_json, executor_of(engine, workers))
+    context = context_to_run(directory, sets, as_json, executor_of(engine, workers))
     summary = heal(context, several(reasons), days)
     lines = [
         *(f"mended {e['stage']}: {e['because']}" for e in summary["mended"]),

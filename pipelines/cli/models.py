@@ -83,7 +83,7 @@ _of_clip = partial(option, panel="Without --recipe")
 def models_train(
     source: Annotated[
         Path,
-        typer.Argument(metavar="PATH", help="A release, or a run; with --recipe also a stream or folder of images."),
+        typer.Argument(metavar="PATH", help="A run; with --recipe also a release, stream or folder of images."),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the model: set embed.model to it.")],
     recipe: Annotated[
@@ -113,7 +113,8 @@ def models_train(
 
     Without --recipe: a CLIP of 3 million parameters, minutes on a CPU for some thousand photos. It knows what the
     photos' texts name and nothing else. A photo's text is its caption, else its label (collection.label: parent), else
-    the words of its title; of a release, the class.
+    the words of its title; at least 200 must differ. A tenth is held out, and the answer says how well the model finds
+    it, and which words of the prompts no text has.
 
     With --recipe: an image encoder, from images without labels. For several processes: torchrun
     --no-python driftline models train …

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,9 +18,10 @@ from driftline.pipelines.cli.common import (
     Sets,
     Workers,
     command,
-    context_of,
     context_of_last,
+    context_to_run,
     executor_of,
+    kept_text,
     log_of,
     next_step,
     option,
@@ -129,25 +129,27 @@ def run(
 ) -> None:
     """Run all stages that are not done yet.
 
-    All settings are checked first. Old output is kept until the new one is complete. The same command continues a run
-    that was stopped or killed. It exits with code 3 where answers are missing: add
-    them (driftline annotate, driftline prolific, or a results file in DIR/answers) and run it again.
+    All settings are checked first; those of --set are kept for the next run, until --set or driftline.yaml changes
+    them. Old output is kept until the new one is complete. The same command continues a run that was stopped or killed.
+    It exits with code 3 where answers are missing: add them (driftline annotate, driftline prolific, or a results file
+    in DIR/answers) and run it again.
     """
     from driftline.pipelines.run import runner
 
-    entries = runner.run(context_of(directory, sets, as_json, executor_of(engine, workers)), start, until, yes)
+    context = context_to_run(directory, sets, as_json, executor_of(engine, workers))
+    entries = runner.run(context, start, until, yes)
     waits = any("because" in entry for entry in entries)
-    following = "" if waits else "\n" + _following(directory, entries, sets)
+    following = "" if waits else "\n" + _following(directory, entries)
     show(as_json, {"out": str(directory), "stages": entries}, runner.table(entries) + following)
     for entry in entries:
         if "because" in entry:
             raise Waiting("The run waits for answers.", "", entry["because"])
 
 
-def _following(directory: Path, entries: Sequence[Mapping[str, Any]], sets: list[str] | None) -> str:
+def _following(directory: Path, entries: Sequence[Mapping[str, Any]]) -> str:
     """Where the release is and what it is for, or how the run goes on."""
     if entries[-1]["state"] != "done":
-        return next_step("run", directory, *(f"--set={change}" for change in sets or ()))
+        return next_step("run", directory)
     from driftline.pipelines.run.state import folder_of
 
     release = f"release: {folder_of(directory, 'publish') / 'release'}"
@@ -187,11 +189,12 @@ def planned(
     from driftline.pipelines.run.living import borders_if_grown
     from driftline.pipelines.run.plan import plan
 
-    context = context_of(directory, sets, True, Executor(workers=default_workers()))
+    context = context_of_last(directory, sets, True, Executor(workers=default_workers()))
     with one_walk():
         plans = plan(context, start, until)
         needs = forecast(context, plans, borders_if_grown(context) if grows else None)
-    show(as_json, {"plan": [asdict(p) for p in plans], **needs}, text(plans, needs))
+    lines = "\n".join(filter(None, [kept_text(context, sets), text(plans, needs)]))
+    show(as_json, {"plan": [asdict(p) for p in plans], **needs}, lines)
     if problems := needs["problems"]:
         raise DriftlineError(f"{directory} cannot run like this: {' '.join(problems)}")
 
@@ -205,7 +208,7 @@ def status(
 ) -> None:
     """Show each stage: state, counts, dropped by reason, seconds.
 
-    Without --set, with the settings of the last run. Missing and cut files are named, with the command that repairs.
+    With the settings of the last run. Missing and cut files are named, with the command that repairs.
     """
     from driftline.curate.metadata.withdrawals import NAME, withdrawals
     from driftline.pipelines.run import runner
@@ -213,13 +216,11 @@ def status(
 
     context = context_of_last(directory, sets, True)
     entries = runner.status(context, verify)
-    options = " ".join(f"--set {shlex.quote(change)}" for change in context.changes)
-    last = f"settings of the last run: {options}\n" if options and not sets else ""
     others = left_over(directory)
     withdrawn = [one.id for one in withdrawals(directory / NAME)]
     document: dict[str, Any] = {"stages": entries} | ({"left_over": others} if others else {})
     document |= {"withdrawn": withdrawn} if withdrawn else {}
-    lines = [last + runner.table(entries), *([others] if others else [])]
+    lines = [*filter(None, [kept_text(context, sets)]), runner.table(entries), *([others] if others else [])]
     if withdrawn:
         from driftline.curate.release.selection import few  # imports numpy
 

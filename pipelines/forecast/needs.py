@@ -94,6 +94,7 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "without_licence": refused,
         "candidates": wanted,
+        "without_candidates": _without_candidates(context, todo),
         "search": _search(context, photos, buckets) if "retrieve" in todo else None,
         "questions": _noted(problems, lambda: _questions(context, wanted, todo)),
         "disk": _disk(context, sample, photos, todo),
@@ -155,6 +156,15 @@ def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str,
         "concepts": concepts, "per_class": settings.per_class, "background": background, "each_bucket": each,
         "images": images, "short_buckets": short, "no_background": taken,
     }  # fmt: skip
+
+
+def _without_candidates(context: Context, todo: set[str]) -> str:
+    """A sentence that names the concepts that a finished retrieval has none for, or ""."""
+    from driftline.curate.retrieval.retrieve import without_candidates
+
+    file = _folder(context, "retrieve") / "candidates.parquet"
+    known = "retrieve" not in todo and file.is_file()
+    return without_candidates(file, context.config.retrieve.complete_concepts()) if known else ""
 
 
 def _search(context: Context, photos: int | None, buckets: list[dict[str, Any]] | None) -> dict[str, Any] | None:

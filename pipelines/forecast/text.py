@@ -36,7 +36,7 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         add("columns", note)
     for sentence in _dates(needs):
         add("dates", sentence)
-    for head, sentence in [*_buckets(needs), *_owners(needs), *_candidates(needs["candidates"])]:
+    for head, sentence in [*_buckets(needs), *_owners(needs), *_candidates(needs)]:
         add(head, sentence)
     if (searched := needs["search"]) is not None:
         size = "" if searched["bytes"] is None else f" ({searched['bytes'] / 1e6:,.1f} MB)"
@@ -113,10 +113,10 @@ def _buckets(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", "one bucket: no model can be tested on a later time"
 
 
-def _candidates(wanted: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """Candidates of each bucket, and the buckets that have too few photos."""
-    if wanted is None:
-        return []
+def _candidates(needs: dict[str, Any]) -> list[tuple[str, str]]:
+    """Candidates of each bucket, the buckets that have too few photos, and concepts without candidates."""
+    if (wanted := needs["candidates"]) is None:
+        return [("candidates", needs["without_candidates"])] if needs["without_candidates"] else []
     background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
     lines = [("candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket")]
     notes = {"short_buckets": "fewer photos than that", "no_background": "no photo is left for the background"}

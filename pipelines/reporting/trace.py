@@ -22,7 +22,7 @@ from driftline.curate.store.photos import history as past
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.dropped import drops
 from driftline.pipelines.run.stage import parts_of
-from driftline.pipelines.run.state import done_of, folder_of, last_changes
+from driftline.pipelines.run.state import done_of, folder_of, kept_changes
 from driftline.pipelines.stages import STAGES
 
 TIMES = {"uploaded": " UTC", "until": " UTC", "taken": " on the camera's clock"}
@@ -78,7 +78,7 @@ def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
     """Give the event of fetch what its address gave each time it was asked, by the store."""
     url = next((event["url"] for event in events if event["stage"] == "ingest" and "url" in event), None)
     with suppress(DriftlineError, OSError):
-        folder = load(root / "driftline.yaml", last_changes(root)).store.folder(root)
+        folder = load(root / "driftline.yaml", kept_changes(root)).store.folder(root)
         if url is None or not (folder / "index.sqlite").is_file():
             return
         with open_store(folder) as store:

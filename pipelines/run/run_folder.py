@@ -17,7 +17,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run import runner
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of, last_changes
+from driftline.pipelines.run.state import folder_of, kept_changes
 
 if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at without numpy and pyarrow
     from driftline.curate.release import Release
@@ -52,19 +52,19 @@ class Run:
         """Run all stages that are not done, in order; returns `status`. Progress is printed on stderr.
 
         until: the last stage. start: repeat this stage and all later ones. settings: by dotted path, or sections as
-        mappings, instead of those of the file. workers: processes (default: one per core). yes: repeat finished work of
-        more than 10 minutes. A run that waits for answers returns with the stage `ask` "waiting"; call it again when
-        they are in DIR/answers. Raises DriftlineError.
+        mappings, instead of those of the file; later runs keep them. workers: processes (default: one per core). yes:
+        repeat finished work of more than 10 minutes. A run that waits for answers returns with the stage `ask`
+        "waiting"; call it again when they are in DIR/answers. Raises DriftlineError.
         """
         executor = Executor(workers=workers or default_workers())
-        return runner.run(self._context(_changes(settings or {}), executor, quiet=False), start, until, yes)
+        return runner.run(self._context(settings or {}, executor, quiet=False), start, until, yes)
 
     def status(self, settings: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Each stage: {"stage", "state", "counts", "seconds", and maybe a "note"}.
 
-        settings: by dotted path, instead of those of the last run.
+        settings: by dotted path, instead of those of the last run and of the file.
         """
-        return runner.status(self._context(last_changes(self.path) if settings is None else _changes(settings)))
+        return runner.status(self._context(settings or {}))
 
     def trace(self, photo: str) -> dict[str, Any]:
         """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
@@ -79,7 +79,7 @@ class Run:
         from driftline.pipelines.prompt_explorer.explorer import Explorer
         from driftline.pipelines.prompt_explorer.query import Query
 
-        explorer = Explorer(self._context(last_changes(self.path)))
+        explorer = Explorer(self._context({}))
         view = explorer.view(Query.parse("\n".join(prompts)), "", count)
         rows = {
             bucket.name: [Thumbnail(explorer.thumbnail(s.id), s.id, f"{s.score:.3f}") for s in bucket.shots]
@@ -93,7 +93,8 @@ class Run:
 
         return Release.open(self.path)
 
-    def _context(self, changes: Sequence[str] = (), executor: Executor | None = None, quiet: bool = True) -> Context:
+    def _context(self, settings: Mapping[str, Any], executor: Executor | None = None, quiet: bool = True) -> Context:
+        changes = kept_changes(self.path, _changes(settings))
         config = load(self.path / "driftline.yaml", changes)
         return Context(
             self.path, config, RunLog(self.path / "log.jsonl", quiet), executor or Executor(), tuple(changes)

@@ -149,7 +149,7 @@ def _stopped(stage: Stage) -> str:
     """What Ctrl-C leaves, and how to go on."""
     context = stage.context
     finished = [name for name in STAGES if done_of(context.root, name)]
-    command = shlex.join(["driftline", "run", str(context.root), *(f"--set={change}" for change in context.changes)])
+    command = shlex.join(["driftline", "run", str(context.root)])
     return (
         f"Stopped in {stage.name}. Kept: {', '.join(finished) or 'no whole stage'}, and what {stage.name} has "
         f"completed. Go on: {command}"

@@ -6,12 +6,16 @@ beside it, in `NN_name.next`; when that is complete, it replaces the old output,
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from driftline.curate.core.atomic_io import check_version, fingerprint, read_json, sha256_file, sweep, write_json
 from driftline.curate.core.errors import DriftlineError, MissingFile
@@ -87,18 +91,39 @@ def begun_of(folder: Path) -> dict[str, Any]:
     return begun if _is_mark(begun, kinds) else {}
 
 
-def last_changes(root: Path) -> list[str]:
-    """`changes` of `DIR/record.json`, the --set of the last run; [] without a sound one."""
+def kept_changes(root: Path, changes: Sequence[str] = ()) -> list[str]:
+    """The --set of the last run, and then `changes`.
+
+    Of the last run's, those go whose key `changes` names again, and those whose value in driftline.yaml has been edited
+    since: the newest word counts.
+    """
     record = _read(root / RECORD)
-    changes = record.get("changes") if isinstance(record, dict) else None
-    return changes if isinstance(changes, list) and all(isinstance(change, str) for change in changes) else []
+    earlier = record.get("changes") if isinstance(record, dict) else None
+    if not isinstance(earlier, dict):
+        return list(changes)
+    now, named = _in_file(root, earlier), [f"{change.partition('=')[0]}." for change in changes]
+    kept = [change for change, before in earlier.items() if now[change] == before]
+    return [change for change in kept if not f"{change.partition('=')[0]}.".startswith(tuple(named))] + list(changes)
 
 
 def write_changes(root: Path, changes: Sequence[str]) -> None:
-    """Write `DIR/record.json`, if it says something else."""
-    record = {"changes": list(changes)}
+    """Write `DIR/record.json`, if it says something else: --set of this run → what driftline.yaml says instead."""
+    record = {"changes": _in_file(root, changes)}
     if _read(root / RECORD) != record:
         write_json(root / RECORD, record)
+
+
+def _in_file(root: Path, changes: Iterable[str]) -> dict[str, str]:
+    """`KEY=VALUE` → the value of KEY in driftline.yaml, as text."""
+    values, found = None, {}
+    with suppress(OSError, yaml.YAMLError, ValueError, RecursionError):  # `load` says what is wrong with it
+        values = yaml.safe_load((root / "driftline.yaml").read_text(encoding="utf-8", errors="replace"))
+    for change in changes:
+        value = values
+        for name in change.partition("=")[0].split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        found[change] = json.dumps(value, default=str)
+    return found
 
 
 def _read(path: Path) -> Any:

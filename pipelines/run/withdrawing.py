@@ -11,7 +11,7 @@ from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_dige
 from driftline.curate.release.format import Release
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.trace import history
-from driftline.pipelines.run.state import folder_of, last_changes
+from driftline.pipelines.run.state import folder_of, kept_changes
 
 
 def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict[str, Any]:
@@ -31,7 +31,7 @@ def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict
         digest = "" if url is None else address_digest(url)
         rows.append(Withdrawal(whole["id"], today(), " ".join(reason.split()), version, digest))
     new = {one.id for one in withdraw(root / NAME, rows)}
-    settings = load(root / "driftline.yaml", last_changes(root)).store
+    settings = load(root / "driftline.yaml", kept_changes(root)).store
     if settings.use and (with_address := [one._replace(id="", release="", reason="") for one in rows if one.address]):
         withdraw(settings.folder(root) / NAME, with_address)
     ids = [one.id for one in rows]

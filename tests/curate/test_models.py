@@ -5,25 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from support.console import answer, driftline
-from support.helpers import album, photo_config
-from support.small_runs import unpacked
+from PIL import Image
+from support.console import driftline
+from support.helpers import album
 
-from driftline.curate.core.errors import BadInput, UnknownName
+from driftline.curate.core.errors import UnknownName
 from driftline.curate.encoders.clip import Clip
 from driftline.curate.encoders.weights import KNOWN, download, repository_of, within
-from driftline.curate.pretrain.captions import captioned
-from driftline.curate.release import Release
+from driftline.curate.pretrain.captions import held_out
 from driftline.pipelines.config.presets import write_run_file
 from driftline.pipelines.stages.embed import BUILT_IN, built_in
 
@@ -143,34 +146,97 @@ class TestGet:
             download("RN50:yfcc15")
 
 
+COLOURS = {
+    "red": (230, 30, 30), "orange": (240, 140, 20), "yellow": (230, 230, 30), "green": (30, 160, 40),
+    "cyan": (30, 210, 210), "blue": (30, 40, 220), "violet": (130, 40, 220), "pink": (240, 120, 200),
+    "white": (245, 245, 245), "grey": (128, 128, 128), "brown": (120, 70, 30), "black": (15, 15, 15),
+}  # fmt: skip
+RUN = """
+collection: {source: folder, path: photos, dates: [path]}
+filter: {upload_after_capture: false}
+buckets: {kind: calendar, unlabelled: []}
+embed: {model: ViT-B-32, weights: openai}
+retrieve: {per_class: 30, depth: 1000, background_share: 0, short: fewer, concepts: [CONCEPTS]}
+release: {own: true}
+"""
+
+
+ALIKE = "{name: red, prompts: [red above blue]}, {name: twin, prompts: [Red above blue]}"  # of one vector
+
+
+def write_run(folder: Path, concepts: str, titled: bool) -> Path:
+    """Photos of one colour above another, named so or by numbers."""
+    (folder / "photos").mkdir(parents=True)
+    (folder / "driftline.yaml").write_text(RUN.replace("CONCEPTS", concepts))
+    for i, ((above, one), (below, other)) in enumerate(product(COLOURS.items(), COLOURS.items())):
+        for width in (0, 8):
+            pixels = np.empty((48, 48, 3), np.uint8)
+            pixels[:24], pixels[24:] = one, other
+            pixels[:, :width] = 0
+            title = f"{above} above {below}{' behind a post' if width else ''}" if titled else f"IMG_{i:04d}_{width}"
+            Image.fromarray(pixels).save(folder / "photos" / f"2010-05-01 {title}.png")
+    return folder
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub does not answer, and its cache is empty."""
+    monkeypatch.setattr("driftline.curate.encoders.weights.hub_answers", lambda: False)
+    monkeypatch.setattr("driftline.curate.encoders.weights.is_here", lambda repository: False)
+
+
+@pytest.mark.usefixtures("offline")
 class TestTrain:
-    @pytest.fixture
-    def fetched(self, tmp_path: Path) -> Path:
-        """A run on photos in folders by class, up to fetch."""
-        album(tmp_path / "run" / "photos")
-        (tmp_path / "run" / "driftline.yaml").write_text(photo_config("  per_class: 6"))
-        answer("run", str(tmp_path / "run"), "--until", "fetch", "--json")
-        return tmp_path / "run"
+    """As a person does: no model, photos named by numbers; then named by what they show; then the run again."""
 
-    def test_a_model_of_class_names_is_used_by_a_run(self, fetched: Path, tmp_path: Path) -> None:
-        out = tmp_path / "clip"
-        result = answer("models", "train", str(fetched), "--out", str(out), "--epochs", "2", "--size", "32", "--json")
-        assert (result["images"], result["texts"], len(result["loss"])) == (60, 2, 2)
-        done = driftline("run", str(fetched), "--until", "embed", "--set", f"embed.model={out}", "--json")
-        assert json.loads(done.stdout)["stages"][4]["counts"]["kept"] == 60
-        weights = (out / "open_clip_model.safetensors").read_bytes()
-        again = driftline("models", "train", str(fetched), "--out", str(out), "--epochs", "1", "--size", "32")
+    def test_names_of_files_are_refused_before_a_model_is_written(self, tmp_path: Path) -> None:
+        run = write_run(tmp_path / "run", "red", titled=False)
+        assert driftline("run", str(run), "--until", "fetch").returncode == 0
+        done = driftline("models", "train", str(run), "--out", str(tmp_path / "clip"))
+        assert done.returncode == 1
+        assert "has 0 different captions, labels or titles of words. Expected at least 200" in done.stderr
+        assert "driftline models get" in done.stderr
+        assert not (tmp_path / "clip").exists()
+
+    def test_a_model_of_titles_is_measured_used_and_kept(self, tmp_path: Path) -> None:
+        run = write_run(tmp_path / "run", ALIKE + ", dog", titled=True)
+        assert "driftline models get ViT-B-32:openai" in driftline("run", str(run)).stderr
+        driftline("run", str(run), "--until", "fetch")
+        trained = driftline(
+            "models", "train", str(run), "--out", str(tmp_path / "clip"), "--size", "32", "--epochs", "8"
+        )
+        assert trained.returncode == 0, trained.stderr
+        found, chance = map(float, re.findall(r"Held out: ([\d.]+)% .* by chance ([\d.]+)%", trained.stdout)[0])
+        assert (found > 50, chance) == (True, 4.0)
+        assert "No text has these words of the concept dog: dog." in trained.stdout
+        again = driftline("models", "train", str(run), "--out", str(tmp_path / "clip"))
         assert (again.returncode, "clip holds a model. Set another --out" in again.stderr) == (2, True)
-        assert (out / "open_clip_model.safetensors").read_bytes() == weights
 
-    def test_photos_without_words_are_refused(self, fetched: Path, tmp_path: Path) -> None:
-        answer("run", str(fetched), "--until", "fetch", "--set", "collection.label=none", "--json")
-        with pytest.raises(BadInput, match=r"0 images with a caption.*collection\.label"):
-            captioned(fetched, 32)
+        use = shlex.split(trained.stdout.split("Use it: ")[1])
+        until = ("--until", "retrieve")
+        first = driftline("run", str(run), *until, *use)
+        assert (first.returncode, "retrieve: no candidates for twin: change" in first.stderr) == (0, True)
+        kept = "Kept from the last run: " + " ".join(use)
+        once_more = driftline("run", str(run), *until)
+        assert (once_more.returncode, kept in once_more.stderr) == (0, True)
+        planned = driftline("plan", str(run), *until).stdout
+        assert kept in planned
+        assert "no candidates for twin" in planned
+        fewer = driftline("run", str(run), *until, "--set", "retrieve.per_class=144")
+        assert (fewer.returncode, kept in fewer.stderr) == (0, True)
 
-    def test_a_release_gives_its_classes_without_test_images(self, tmp_path: Path) -> None:
-        release = Release.open(unpacked("finished", tmp_path))
-        made = captioned(release.path, 32)
-        trained = [row for row in release.table.to_pylist() if row["split_0"] != "test"]
-        assert sorted(made.texts) == sorted(row["class"] for row in trained)
-        assert len(made.images) == len(trained) < len(release.table)
+        edited = (run / "driftline.yaml").read_text().replace("ViT-B-32", "RN50")
+        (run / "driftline.yaml").write_text(edited)
+        assert "RN50" in driftline("run", str(run), *until).stderr
+
+
+def test_the_share_that_is_found_is_of_texts_whose_photo_or_one_of_equal_text_is_near() -> None:
+    images = np.eye(40, dtype=np.float32)
+    texts = images[[1, 0, *range(2, 40)]]
+    words = ["a", "a", "b", "b", *map(str, range(36))]
+    found = held_out(images, texts, words)
+    assert (found.texts, found.first, found.found, found.is_better) == (40, 2, 1.0, True)
+    twice = 1 - (38 / 40) * (37 / 39)
+    assert found.chance == pytest.approx((36 * 2 / 40 + 4 * twice) / 40)
+    assert held_out(images, images[::-1], [*map(str, range(40))]).found == 0
+    assert not held_out(images, images[::-1], [*map(str, range(40))]).is_better

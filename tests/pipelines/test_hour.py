@@ -23,7 +23,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.fetch.run import fetch_shard
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.cli.app import main
-from driftline.pipelines.cli.common import context_of
+from driftline.pipelines.cli.common import context_of_last
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.stage import parts_of
 from driftline.pipelines.run.state import folder_of
@@ -174,7 +174,7 @@ def test_the_first_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_inte
     assert tree(own / "stages") == before
 
     # Answers, given on the page that `driftline annotate` serves.
-    context = context_of(own, [word for word in model if word != "--set"], True)
+    context = context_of_last(own, None, True)
     parts = parts_of(folder_of(own, "ingest"))
     titles = {id_: title for part in parts for id_, title in rows_of(pq.read_table(part), "id", "title")}
     store = answer_store_of(context)

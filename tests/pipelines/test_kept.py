@@ -34,7 +34,7 @@ from driftline.pipelines.run.living import heal
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run, status
 from driftline.pipelines.run.stage import Context, retry_of
-from driftline.pipelines.run.state import beside, folder_of, last_changes, settle
+from driftline.pipelines.run.state import beside, folder_of, kept_changes, settle
 from driftline.pipelines.stages.embed import Embed
 
 ALL_DONE = ["done"] * 9
@@ -475,12 +475,16 @@ class TestStatus:
 
     def test_the_last_runs_changes_are_remembered(self, finished: Path) -> None:
         run(context(finished, "release.per_class=3"))
-        assert last_changes(finished) == ["release.per_class=3"]
+        assert kept_changes(finished) == ["release.per_class=3"]
         assert [entry["state"] for entry in dl.Run.open(finished).status()] == ALL_DONE
-        assert [entry["state"] for entry in dl.Run.open(finished).status({})] == ["done"] * 8 + ["stale"]
         pages = context_of_last(finished, None, True)  # of explore, annotate, …
         assert (pages.config.release.per_class, pages.changes) == (3, ("release.per_class=3",))
-        assert context_of_last(finished, ["seed=1"], True).changes == ("seed=1",)
+        changes = ("release.per_class=3", "seed=1")
+        assert context_of_last(finished, ["seed=1"], True).changes == changes
+        assert context_of_last(finished, ["release={}"], True).changes == ("release={}",)
+        path = finished / "driftline.yaml"
+        path.write_text(path.read_text().replace("release: {per_class: 4", "release: {per_class: 5"))
+        assert context_of_last(finished, None, True).config.release.per_class == 5, "the file was edited later"
 
 
 # root may write everything: without this capability it is a user like others
