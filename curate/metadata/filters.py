@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadConfig, reason
 from driftline.curate.core.outside.http import one_address
-from driftline.curate.core.parsing import plus_decode
 from driftline.curate.metadata.schema import TABLE, as_mask, whole
 from driftline.curate.metadata.settings import FilterSettings
 from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdrawals, withdrawn_ids
@@ -46,16 +45,7 @@ def filters(settings: FilterSettings) -> dict[str, Filter]:
     if settings.withdrawn is not None:
         named["withdrawn"] = was_withdrawn(withdrawals(Path(settings.withdrawn)))
     if settings.licences:
-        named["licence_not_allowed"] = lambda t: _none_of(settings.licences, "^", t["licence"], t["licence_url"])
-    if settings.box is not None:
-        named["no_position"] = lambda t: pc.or_(pc.is_null(t["longitude"]), pc.is_null(t["latitude"]))
-        named["outside_box"] = lambda t: outside_box(t, settings)
-    if settings.cameras:
-        named["camera_not_wanted"] = lambda t: _none_of(settings.cameras, "", t["camera"])
-    if settings.tags_any:
-        named["no_wanted_tag"] = lambda t: pc.invert(has_tag(t, settings.tags_any))
-    if settings.tags_none:
-        named["unwanted_tag"] = lambda t: has_tag(t, settings.tags_none)
+        named["licence_not_allowed"] = lambda t: _none_of(settings.licences, t["licence"], t["licence_url"])
     if settings.where is not None:
         named["own_filter"] = lambda t: fails(t, settings.where or "")
     return named
@@ -90,26 +80,6 @@ def no_address(urls: pa.ChunkedArray) -> pa.Array:
 def latest_of(table: pa.Table) -> pa.Array:
     """The last time that each upload may have been."""
     return pc.coalesce(table["until"], table["uploaded"])
-
-
-def outside_box(table: pa.Table, settings: FilterSettings) -> pa.Array:
-    """Positions outside west … east, south … north (borders belong to the box)."""
-    assert settings.box is not None  # its caller checks it
-    west, south, east, north = settings.box
-    x, y = table["longitude"], table["latitude"]
-    low, high = pc.less(x, west), pc.greater(x, east)
-    beside = pc.and_(low, high) if west > east else pc.or_(low, high)
-    return pc.or_(beside, pc.or_(pc.less(y, south), pc.greater(y, north)))
-
-
-def has_tag(table: pa.Table, tags: Sequence[str]) -> pa.Array:
-    """Rows with one of `tags`; a photo's tags are split at commas before they are decoded."""
-    lists = pc.split_pattern(pc.fill_null(whole(table["tags"]), ""), ",")
-    wanted = pa.array([tag.casefold() for tag in tags], pa.string())
-    hit = pc.is_in(pc.utf8_lower(plus_decode(lists.values)), wanted).to_numpy(zero_copy_only=False)
-    counts = np.concatenate([[0], np.cumsum(hit)])
-    offsets = lists.offsets.to_numpy()
-    return pa.array(counts[offsets[1:]] > counts[offsets[:-1]])
 
 
 def fails(table: pa.Table, where: str) -> pa.Array:
@@ -159,8 +129,8 @@ def was_withdrawn(photos: Sequence[Withdrawal]) -> Filter:
     return of
 
 
-def _none_of(words: Sequence[str], anchor: str, *columns: pa.ChunkedArray) -> pa.Array:
-    pattern = "(?i)" + anchor + "(" + "|".join(re.escape(w) for w in words) + ")"
+def _none_of(words: Sequence[str], *columns: pa.ChunkedArray) -> pa.Array:
+    pattern = "(?i)^(" + "|".join(re.escape(w) for w in words) + ")"
     matches = [pc.fill_null(pc.match_substring_regex(column, pattern), False) for column in columns]
     some = matches[0]
     for more in matches[1:]:

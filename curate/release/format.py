@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 from driftline.curate.core.atomic_io import check_format, read_object, sha256_file
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
-from driftline.curate.core.notebook import rendered
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.documents import Schema, read_document, sums_of
 from driftline.curate.core.outside.names import inside
@@ -203,10 +202,6 @@ class Release:
         """What the encoder of some features may have seen, as a stream's facts say it: `encoder_cutoff`, `encoder_data`
         and `encoder_source`."""
         return recorded(self.facts["provenance"], name).facts()
-
-    def _repr_html_(self) -> str:
-        """Counts of each class and bucket, with examples."""
-        return rendered(self, "driftline.curate.release.overview:html")
 
     def checksums(self) -> dict[str, str]:
         """File → checksum, of SHA256SUMS. Raises IntegrityError for a line that is none, or a name that leaves the

@@ -101,15 +101,13 @@ class Run:
         )
 
     def _repr_html_(self) -> str:
-        """Stages with their counts, and the release or the first images."""
+        """Stages with their counts, and the first images."""
         rows = []
         for entry in self.status():
             counts = entry["counts"] or {"read": "", "kept": "", "dropped": {}}
             dropped = ", ".join(f"{reason} {n:,}" for reason, n in counts["dropped"].items())
             rows.append([entry["stage"], entry["state"], counts["read"], counts["kept"], dropped])
         stages = table(str(self.path), ["stage", "state", "read", "kept", "dropped"], rows)
-        if ["publish", "done"] in [row[:2] for row in rows]:
-            return stages + self.release()._repr_html_()
         return stages + _images(folder_of(self.path, "fetch"))
 
 
