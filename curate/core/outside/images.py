@@ -29,7 +29,7 @@ PREPARATION = 2
 off); vectors of different versions are not mixed"""
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")  # of files that Pillow reads alone
 START_OF_SCAN = re.compile(rb"\xff\xda")
-ORIENTATION, PHOTOMETRIC, BITS, SAMPLE_FORMAT, SMALLEST, LARGEST = 0x0112, 0x0106, 0x0102, 0x0153, 0x0154, 0x0155
+ORIENTATION, PHOTOMETRIC, BITS = 0x0112, 0x0106, 0x0102
 GREY = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")  # modes of more than 8 bits
 BEHIND = (255, 255, 255)  # what shows through transparent parts: white
 BLOCK = 1 << 20  # pixels that are scaled at a time
@@ -127,11 +127,10 @@ def square(image: Image, edge: int) -> npt.NDArray[np.uint8]:
 def prepared(image: Image) -> Picture:
     """An opened image as people see it: of several frames the first that is not blank, in RGB, upright.
 
-    Transparent parts show white. Grey of more than 8 bits is scaled from its declared range: that of a TIFF's tags
-    SMinSampleValue and SMaxSampleValue, else all that its bits can hold, for floats 0 to 1. CMYK is converted by the
-    file's ICC profile. Only an orientation of 2 to 8 turns (EXIF 2.32, 4.6.4; others are stored as shown).
+    Transparent parts show white. Grey of 9 to 16 bits is scaled from all that its bits can hold. CMYK is converted by
+    the file's ICC profile. Only an orientation of 2 to 8 turns (EXIF 2.32, 4.6.4; others are stored as shown).
 
-    Raises NotRGB for floats beyond 0 to 1 without a declared range, and as Pillow for damaged pixels.
+    Raises NotRGB for grey of more bits and for floats, and as Pillow for damaged pixels.
     """
     several = bool(getattr(image, "is_animated", False)) or (
         image.format == "HEIF" and getattr(image, "n_frames", 1) > 1
@@ -239,49 +238,26 @@ def _by_profile(image: Image) -> Image | None:
 
 
 def _scaled(image: Image) -> tuple[Image, list[str]]:
-    """Grey of more than 8 bits as RGB, by its declared range."""
+    """Grey of 9 to 16 bits as RGB, by all that its bits can hold. Raises NotRGB for more bits and for floats."""
     import numpy as np
     import PIL.Image
 
+    if not image.mode.startswith("I;16"):
+        raise NotRGB("The image is grey in floats, or in whole numbers of 32 bits or with a sign.", "Expected 16 bits.")
     tags: Any = getattr(image, "tag_v2", {})
-    bits, kind = (_first(tags.get(tag)) for tag in (BITS, SAMPLE_FORMAT))
+    (bits,) = tags.get(BITS, (16,))
     pixels = np.asarray(image)
-    if image.mode == "F":
-        low, high, depth = 0.0, 1.0, "float"
-    else:
-        bits = int(bits or (16 if image.mode.startswith("I;16") else 32))
-        low, high, depth = 0.0, 2.0**bits - 1, f"{bits}-bit"
-        if kind == 2:
-            low, high = -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
-        elif image.mode == "I":
-            pixels = pixels.view(np.uint32)
-    smallest, largest = (_first(tags.get(tag)) for tag in (SMALLEST, LARGEST))
-    if smallest is not None and largest is not None and largest > smallest:
-        low, high = float(smallest), float(largest)
-    elif image.mode == "F":
-        ends = np.nanmin(pixels, initial=0), np.nanmax(pixels, initial=0)
-        if ends[0] < low or ends[1] > high:
-            raise NotRGB(
-                f"The image is grey in floats from {ends[0]:g} to {ends[1]:g}.",
-                "Expected 0 to 1, or the tags SMinSampleValue and SMaxSampleValue.",
-            )
     grey = np.empty(pixels.shape, np.uint8)
     rows = max(1, BLOCK // max(1, image.width))
     for start in range(0, len(pixels), rows):
-        values = (pixels[start : start + rows].astype(np.float64) - low) * (255 / (high - low))
-        grey[start : start + rows] = np.rint(np.clip(np.nan_to_num(values), 0, 255))
-    if _first(tags.get(PHOTOMETRIC)) == 0:  # white is zero: Pillow turns only 8 bits round
+        grey[start : start + rows] = np.rint(np.minimum(pixels[start : start + rows] * (255 / (2.0**bits - 1)), 255))
+    if tags.get(PHOTOMETRIC) == 0:  # white is zero: Pillow turns only 8 bits round
         grey = 255 - grey
-    steps = [SCALED.format(depth)]
+    steps = [SCALED.format(f"{bits}-bit")]
     if isinstance(key := image.info.get("transparency"), int) and (clear := pixels == key).any():
         grey[clear] = 255
         steps.append(OPAQUE)
     return PIL.Image.fromarray(grey).convert("RGB"), steps
-
-
-def _first(value: Any) -> Any:
-    """The first value of a tag, which may have one for each channel."""
-    return value[0] if isinstance(value, tuple) and value else None if isinstance(value, tuple) else value
 
 
 def work(data: bytes, image: Image) -> str | None:
