@@ -10,7 +10,7 @@ from driftline.curate.core.outside.images import OPAQUE, PROFILE, TURNED
 NONE = "none"  # published are the bytes that were fetched
 REENCODED = "re-encoded from {} as JPEG"
 PREVIEW = "the JPEG preview inside a RAW file"
-REMOVED, LOSSLESS, COMPRESSED = "metadata removed", "encoded again without loss", "compressed again"
+REMOVED, COMPRESSED = "metadata removed", "compressed again"
 AS_PNG = "stored as PNG"
 ALTERING = ("re-encoded", PREVIEW, COMPRESSED, OPAQUE, "scaled to 8 bits", PROFILE)
 KINDS = {  # what may be done to a picture, for counts → words of the record

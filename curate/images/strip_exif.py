@@ -1,21 +1,21 @@
 """Removes personal metadata (EXIF with GPS, XMP, IPTC, comments) from image files without changing a pixel.
 
-The container is parsed and written again; compressed image data is copied unchanged. Only what affects how the image
-looks stays: colour profiles, Adobe's marker, animation and orientation. Unknown parts, previews and bytes after the
-end go.
+The container of a JPEG or PNG is parsed and written again; compressed image data is copied unchanged. Only what affects
+how the image looks stays: colour profiles, Adobe's marker, animation and orientation. Unknown parts, previews and bytes
+after the end go. Other formats become PNG.
 """
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
 
-from driftline.curate.core.outside.images import FIRST, TURNED, open_bytes, prepared
+from driftline.curate.core.outside.images import FIRST, open_bytes, open_image, prepared
 from driftline.curate.images import changes
+from driftline.curate.images.phone_formats import as_plain
 
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # a marker that ends a scan: no stuffed byte, restart or padding
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
@@ -24,88 +24,43 @@ PNG_KEEPS = {
     b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"cHRM", b"gAMA", b"iCCP", b"sBIT", b"sRGB", b"cICP", b"mDCV", b"mDCv",
     b"cLLI", b"cLLi", b"bKGD", b"pHYs", b"acTL", b"fcTL", b"fdAT",
 }  # fmt: skip
-WEBP_KEEPS = {b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF", b"ICCP"}
-FRAME = 16  # bytes of a WebP frame before its own chunks
 JFIF = b"JFIF\0"
-WEBP_FLAGS = 0x08 | 0x04  # "has EXIF", "has XMP"
-ORIENTATION = 0x0112  # EXIF's tag
-GIF_KEEPS = (b"NETSCAPE2.0", b"ANIMEXTS1.0", b"ICCRGBG1012")
-
-
-def rewrite_container(data: bytes) -> bytes:
-    """The same image without personal metadata: JPEG, PNG, WebP, GIF, BMP and TIFF (these two encoded again,
-    lossless).
-
-    Raises ValueError for other formats and for broken containers.
-    """
-    if data.startswith(SOI):
-        return _jpeg(data)
-    if data.startswith(PNG):
-        return _png(data)
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return _webp(data)
-    if data[:6] in (b"GIF87a", b"GIF89a"):
-        return _gif(data)
-    if data[:2] == b"BM":
-        return _saved_again(data, "BMP", {})
-    if data[:4] in (b"II*\0", b"MM\0*"):
-        return _saved_again(data, "TIFF", {"compression": "tiff_deflate"})
-    raise ValueError("not a JPEG, PNG, WebP, GIF, BMP or TIFF")
 
 
 def strip_metadata(data: bytes) -> tuple[bytes, str]:
     """(the image without personal metadata, what was done).
 
-    The pixels of the rewritten file are compared with the original. A damaged file that Pillow decodes, but whose
-    container cannot be rewritten, is encoded again in its own format, upright.
+    The pixels of the rewritten JPEG or PNG are compared with the original. Other formats, and damaged files that Pillow
+    decodes, get their plain form first (`phone_formats.as_plain`): most become PNG, upright.
     """
-    try:
+    with suppress(ValueError, OSError):
         stripped = rewrite_container(data)
         if stripped == data:
             return data, changes.NONE
         if _pixels(stripped) == _pixels(data):
-            return stripped, changes.joined(changes.REMOVED, *_saving(data))
-    except (ValueError, OSError):
-        pass
-    buffer = io.BytesIO()
+            return stripped, changes.joined(changes.REMOVED, FIRST if _has_several(data) else None)
+    with open_image(data, "An image") as image:
+        plain, done = as_plain(image, prepared(image))
+    return rewrite_container(plain), changes.joined(changes.REMOVED, done)
+
+
+def rewrite_container(data: bytes) -> bytes:
+    """The same JPEG or PNG without personal metadata. Raises ValueError for other formats and broken containers."""
+    if data.startswith(SOI):
+        return _jpeg(data)
+    if data.startswith(PNG):
+        return _png(data)
+    raise ValueError("not a JPEG or PNG")
+
+
+def _has_several(data: bytes) -> bool:
+    """Whether a JPEG file has several pictures, of which the first stays."""
     with open_bytes(data) as image:
-        format_ = "JPEG" if image.format == "MPO" else image.format
-        picture = prepared(image)
-        profile = None if image.mode == "CMYK" else image.info.get("icc_profile")
-        _bare(picture.image).save(
-            buffer, format_, icc_profile=profile, **({"quality": 95} if format_ == "JPEG" else {})
-        )
-    return buffer.getvalue(), changes.joined(changes.REMOVED, changes.COMPRESSED, *picture.steps)
-
-
-def _saving(data: bytes) -> list[str]:
-    """What was done to a file besides removing its metadata: BMP and TIFF are saved again, upright; of a TIFF, and of a
-    JPEG file that has several pictures, the first stays."""
-    from PIL import Image
-
-    with Image.open(io.BytesIO(data)) as image:
-        steps = {
-            changes.LOSSLESS: image.format in ("BMP", "TIFF"),
-            FIRST: image.format in ("MPO", "TIFF") and bool(getattr(image, "is_animated", False)),
-            TURNED: image.format == "TIFF" and image.getexif().get(ORIENTATION, 1) not in (0, 1),
-        }
-    return [step for step, was_done in steps.items() if was_done]
-
-
-def _bare(image: Any) -> Any:
-    """The pixels of an image with their palette, without anything else."""
-    from PIL import Image
-
-    bare = Image.frombytes(image.mode, image.size, image.tobytes())
-    if image.mode == "P":
-        bare.putpalette(image.getpalette() or [])
-    return bare
+        return image.format == "MPO" and bool(getattr(image, "is_animated", False))
 
 
 def _pixels(data: bytes) -> tuple[str, tuple[int, int], bytes]:
-    from PIL import Image
-
-    with Image.open(io.BytesIO(data)) as image:
+    with open_bytes(data) as image:
         return image.mode, image.size, image.tobytes()
 
 
@@ -205,80 +160,3 @@ def _png(data: bytes) -> bytes:
             return b"".join(out)
         at = end
     raise ValueError("a PNG without end chunk")
-
-
-def _webp(data: bytes) -> bytes:
-    (whole,) = struct.unpack_from("<I", data, 4)
-    out, orientation = [], 1
-    for kind, chunk in _webp_chunks(data, 12, min(len(data), 8 + whole)):
-        if kind == b"EXIF":
-            orientation = _orientation(chunk[8:].removeprefix(b"Exif\0\0")) or 1
-        if kind == b"ANMF":
-            inside = b"".join(c for k, c in _webp_chunks(chunk, 8 + FRAME, len(chunk)) if k in WEBP_KEEPS)
-            chunk = kind + struct.pack("<I", FRAME + len(inside)) + chunk[8 : 8 + FRAME] + inside
-        if kind in WEBP_KEEPS:
-            out.append(chunk)
-    flags = 0x08 if orientation != 1 else 0
-    out = [c[:8] + bytes([c[8] & ~WEBP_FLAGS | flags]) + c[9:] if c[:4] == b"VP8X" and len(c) > 8 else c for c in out]
-    if orientation != 1:
-        block = _orientation_exif(orientation)
-        out.append(b"EXIF" + struct.pack("<I", len(block)) + block)
-    body = b"WEBP" + b"".join(out)
-    return b"RIFF" + struct.pack("<I", len(body)) + body
-
-
-def _webp_chunks(data: bytes, at: int, limit: int) -> Iterator[tuple[bytes, bytes]]:
-    """(kind, the whole chunk with its padding) of the chunks from `at` to `limit`."""
-    while at + 8 <= limit:
-        kind, size = struct.unpack_from("<4sI", data, at)
-        if at + 8 + size > len(data):
-            raise ValueError("a WebP chunk is cut off")
-        end = at + 8 + size + size % 2
-        yield kind, data[at:end]
-        at = end
-
-
-def _gif(data: bytes) -> bytes:
-    if len(data) < 13:
-        raise ValueError("a GIF is cut off")
-    at = 13 + (3 << ((data[10] & 7) + 1) if data[10] & 0x80 else 0)
-    out = [data[:at]]
-    while at < len(data):
-        start, kind = at, data[at]
-        if kind == 0x3B:
-            return b"".join([*out, b"\x3b"])
-        if kind == 0x21 and at + 2 < len(data):
-            label = data[at + 1]
-            at = _gif_blocks(data, at + 2)
-            application = data[start + 3 : start + 14]
-            if label != 0xFE and (label != 0xFF or application in GIF_KEEPS):
-                out.append(data[start:at])
-        elif kind == 0x2C and at + 10 < len(data):
-            flags = data[at + 9]
-            at = _gif_blocks(data, at + 11 + (3 << ((flags & 7) + 1) if flags & 0x80 else 0))
-            out.append(data[start:at])
-        else:
-            raise ValueError("a GIF block is of an unknown kind")
-    raise ValueError("a GIF without end block")
-
-
-def _gif_blocks(data: bytes, at: int) -> int:
-    while at < len(data) and data[at]:
-        at += 1 + data[at]
-    if at >= len(data):
-        raise ValueError("a GIF block is cut off")
-    return at + 1
-
-
-def _saved_again(data: bytes, kind: str, options: dict[str, str]) -> bytes:
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            image.load()  # Pillow applies a TIFF's orientation, which is not saved below
-            profile, bare = image.info.get("icc_profile"), _bare(image)
-    except Exception as error:  # Pillow's decoders raise many kinds of exceptions
-        raise ValueError(f"a {kind} cannot be read ({error})") from None
-    buffer = io.BytesIO()
-    bare.save(buffer, kind, icc_profile=profile, **options)
-    return buffer.getvalue()

@@ -99,7 +99,7 @@ KINDS: dict[str, tuple[Callable[[Image.Image], bytes], str]] = {  # suffix → b
     "5.dng": (raw_of, "the JPEG preview inside a RAW file"),
     "6.tif": (
         lambda image: saved(image, "TIFF", exif=TURNED),
-        "metadata removed; encoded again without loss; turned upright",
+        "metadata removed; turned upright; stored as PNG",
     ),
     "7.jpg": (
         lambda image: saved(image, "MPO", save_all=True, append_images=[image.rotate(90)]),

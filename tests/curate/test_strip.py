@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin
 
+from driftline.curate.core.outside.images import prepared
 from driftline.curate.images.changes import alters
 from driftline.curate.images.strip_exif import rewrite_container, strip_metadata
 
@@ -39,11 +40,11 @@ def with_metadata(kind: str, orientation: int = 1) -> bytes:
         PICTURE.save(buffer, "PNG", exif=exif, pnginfo=info, icc_profile=profile)
     elif kind == "GIF":
         other = PICTURE.transpose(Image.Transpose.ROTATE_180)
-        PICTURE.quantize().save(
-            buffer, "GIF", comment=SECRET, save_all=True, append_images=[other.quantize()], loop=0, duration=50
-        )
+        PICTURE.quantize().save(buffer, "GIF", comment=SECRET, save_all=True, append_images=[other.quantize()])
     elif kind == "TIFF":
         PICTURE.save(buffer, "TIFF", exif=exif, icc_profile=profile)
+    elif kind == "BMP":
+        PICTURE.save(buffer, "BMP")
     elif kind == "WEBP":
         PICTURE.save(buffer, "WEBP", lossless=True, exif=exif, xmp=SECRET, icc_profile=profile)
     else:
@@ -68,13 +69,14 @@ def frames(data: bytes) -> list[np.ndarray]:
         return found
 
 
-KINDS = ["JPEG", "progressive", "PNG", "WEBP", "GIF", "TIFF"]
+KINDS = ["JPEG", "progressive", "PNG"]  # whose container is written again
+OTHERS = ["WEBP", "GIF", "TIFF", "BMP"]
 
 
 def hidden() -> dict[str, bytes]:
     """Pictures that hold a name where no reader looks."""
     plain = {}
-    for kind in ("JPEG", "PNG", "WEBP", "BMP"):
+    for kind in ("JPEG", "PNG"):
         buffer = io.BytesIO()
         PICTURE.save(buffer, kind)
         plain[kind] = buffer.getvalue()
@@ -82,22 +84,17 @@ def hidden() -> dict[str, bytes]:
         struct.pack(">I", len(SECRET)) + kind + SECRET + struct.pack(">I", zlib.crc32(kind + SECRET))
         for kind in (b"caBX", b"prVt")
     )
-    webp = plain["WEBP"] + b"priv" + struct.pack("<I", len(SECRET)) + SECRET
     jfxx = b"\xff\xe0" + struct.pack(">H", 7 + len(SECRET)) + b"JFXX\0" + SECRET
     thumbnail = b"\xff\xe0" + struct.pack(">H", 16 + 3 * 16) + b"JFIF\0\1\1\0\0\1\0\1\4\4" + SECRET * 3
     return {
         "PNG C2PA": plain["PNG"][:33] + chunk + plain["PNG"][33:],
         "PNG private": plain["PNG"][:33] + private + plain["PNG"][33:],
-        "WebP unknown": webp[:4] + struct.pack("<I", len(webp) - 8) + webp[8:],
-        "bytes after BMP": plain["BMP"] + SECRET,
         "JFXX": plain["JPEG"][:2] + jfxx + plain["JPEG"][2:],
         "JFIF thumbnail": plain["JPEG"][:2] + thumbnail + plain["JPEG"][20:],
     }
 
 
-@pytest.mark.parametrize(
-    "place", ["PNG C2PA", "PNG private", "WebP unknown", "bytes after BMP", "JFXX", "JFIF thumbnail"]
-)
+@pytest.mark.parametrize("place", ["PNG C2PA", "PNG private", "JFXX", "JFIF thumbnail"])
 def test_nothing_stays_where_no_reader_looks(place: str) -> None:
     before = hidden()[place]
     after = rewrite_container(before)
@@ -107,20 +104,16 @@ def test_nothing_stays_where_no_reader_looks(place: str) -> None:
     assert rewrite_container(after) == after
 
 
-def test_a_frame_of_an_animation_keeps_no_unknown_chunk() -> None:
-    buffer = io.BytesIO()
-    turned = PICTURE.transpose(Image.Transpose.ROTATE_180)
-    PICTURE.save(buffer, "WEBP", save_all=True, append_images=[turned], lossless=True)
-    data = buffer.getvalue()
-    at = data.index(b"ANMF")
-    (size,) = struct.unpack_from("<I", data, at + 4)
-    extra = b"priv" + struct.pack("<I", len(SECRET)) + SECRET
-    longer = data[: at + 4] + struct.pack("<I", size + len(extra)) + data[at + 8 : at + 8 + size] + extra
-    before = longer + data[at + 8 + size + size % 2 :]
-    before = before[:4] + struct.pack("<I", len(before) - 8) + before[8:]
-    after = rewrite_container(before)
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_formats_become_png_upright_without_personal_data(kind: str) -> None:
+    before = with_metadata(kind, 6) + SECRET
+    after, done = strip_metadata(before)
     assert SECRET not in after
-    assert all((a == b).all() for a, b in zip(frames(data), frames(after), strict=True))
+    assert (alters(done), "stored as PNG" in done) == (False, True)
+    with Image.open(io.BytesIO(after)) as image, Image.open(io.BytesIO(before)) as old:
+        assert (image.format, set(image.getexif())) == ("PNG", set())
+        assert image.info.get("icc_profile") == old.info.get("icc_profile")
+        assert (np.asarray(image.convert("RGB")) == np.asarray(prepared(old).image)).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -134,19 +127,13 @@ def test_pixels_and_profile_stay_and_personal_data_goes(kind: str) -> None:
         assert image.format == old.format
         assert not image.getexif().get_ifd(0x8825)
         assert image.info.get("icc_profile") == old.info.get("icc_profile")
-        assert image.info.get("loop") == old.info.get("loop")
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 @pytest.mark.parametrize("orientation", [3, 6, 8])
 def test_orientation_stays(kind: str, orientation: int) -> None:
     with Image.open(io.BytesIO(rewrite_container(with_metadata(kind, orientation)))) as image:
         assert image.getexif()[0x0112] == orientation
-
-
-def test_the_orientation_of_a_tiff_is_applied_to_its_pixels() -> None:
-    before = with_metadata("TIFF", 6)
-    assert (frames(before)[0] == frames(rewrite_container(before))[0]).all()
 
 
 def test_data_after_the_end_of_the_image_is_removed() -> None:
@@ -159,7 +146,7 @@ def test_stripping_twice_changes_nothing(kind: str) -> None:
     assert rewrite_container(once) == once
 
 
-@given(st.sampled_from(KINDS[:5]), st.data())
+@given(st.sampled_from(KINDS), st.data())
 def test_a_damaged_file_is_an_error_or_loses_only_metadata(kind: str, data: st.DataObject) -> None:
     whole = bytearray(with_metadata(kind))
     for _ in range(data.draw(st.integers(0, 3))):
@@ -171,7 +158,7 @@ def test_a_damaged_file_is_an_error_or_loses_only_metadata(kind: str, data: st.D
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_error_or_an_image_file(data: bytes) -> None:
-    with pytest.raises(ValueError, match="not a JPEG"):
+    with pytest.raises(ValueError, match="not a JPEG or PNG"):
         rewrite_container(b"x" + data)
 
 
