@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.helpers import hinted
 from torch.nn.functional import cross_entropy
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
@@ -204,17 +203,6 @@ def test_a_gradient_in_halves_is_the_gradient(monkeypatch: pytest.MonkeyPatch) -
 
 
 SHORT = {"net": TINY, "epochs": 2, "batch": 16, "lr": 0.05}
-TRAINED = [
-    n for n, kind in LEARNERS.items() if hasattr(kind, "hidden") and n != "cosine-fc" and not kind.needs.class_texts
-]
-
-
-@pytest.mark.proof("matrix")
-@pytest.mark.parametrize("name", TRAINED)
-def test_every_method_trains_a_network_on_images(name: str) -> None:
-    found = evaluate(hinted(painted()), "clear-iid", [name], settings=SHORT)
-    assert not found["skipped"]
-    assert found["results"][0]["gradient_steps"] > 0
 
 
 def test_a_network_learns_and_the_seed_decides_all() -> None:
