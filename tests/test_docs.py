@@ -48,8 +48,8 @@ RUN = [page for page in PAGES if page != TUTORIAL]
 JOURNEY = ROOT / "examples" / "journey.py"  # test_journey_script.py runs it
 OF_A_TEST = "# tests/"  # first line of a block that belongs into a test
 OTHER_OPTIONS = {  # torchrun's, docker's, uv's
-    "--no-python", "--nproc-per-node", "--network", "--rm", "--read-only", "--tmpfs", "--memory", "--pids-limit", "--user",
-    "--frozen", "--no-dev",
+    "--no-python", "--nproc-per-node", "--network", "--rm", "--read-only", "--tmpfs", "--memory", "--pids-limit",
+    "--user", "--frozen", "--no-dev",
 }  # fmt: skip
 
 
