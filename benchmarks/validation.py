@@ -1,6 +1,6 @@
 """Validation and release: answers in and judged, publishing against tar, near copies among many hashes.
 
-    python benchmarks/validation.py [answers] [judges] [publish] [copies] [--share 1] [--folder F]
+    python benchmarks/validation.py [answers] [publish] [copies] [--share 1] [--folder F]
 
 One JSON line a part. Rates are ratios to a peer in the same run; times of answers and hashes are seconds here.
 """
@@ -33,11 +33,8 @@ from driftline.curate.release.packing import FetchedImages, pack
 from driftline.curate.release.selection import all_splits, select, split_groups
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.writer import write_release
-from driftline.curate.validation.answers.answers import ANSWERS as ANSWERS_SCHEMA
 from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.curate.validation.answers.verdicts import agreement, tally
-from driftline.curate.validation.judging.opinions import OPINIONS
-from driftline.curate.validation.judging.routing import Rules, route
 from driftline.curate.validation.settings import ValidationSettings
 
 CORES = len(os.sched_getaffinity(0))
@@ -76,43 +73,6 @@ def answers(folder: Path, n_answers: int) -> dict[str, Any]:
         told[f"{aggregate}_kept"] = round(verdicts["verdict"].to_pylist().count("kept") / len(asked), 4)
     told["import_and_tally_s"] = round(told["import_s"] + told["agreement_s"] + told["votes_s"], 2)
     return told
-
-
-def judges(images: int) -> dict[str, Any]:
-    """A million answers, three of people and five of judges for each image: judged, and 100,000 images routed."""
-    rng = np.random.default_rng(0)
-    truth = rng.integers(0, len(CLASSES), images)
-    ids = [f"{i:07d}" for i in range(images)]
-    items = [{"id": id_, "bucket": n % 10, "concept": CLASSES[truth[n]]} for n, id_ in enumerate(ids)]
-
-    def said(right: float, voices: int) -> list[list[str]]:
-        wrong = rng.integers(0, len(CLASSES), (voices, images))
-        return [[CLASSES[t]] for t in np.where(rng.random(wrong.shape) < right, truth, wrong).ravel()]
-
-    n_people, n_judges = 3 * images, 5 * images
-    people = pa.table(
-        {"item": ids * 3, "id": ids * 3, "worker": [f"w{w}" for w in rng.integers(0, 60, n_people)],
-         "labels": said(0.95, 3), "sensitive": np.zeros(n_people, bool), "seconds": np.full(n_people, 5)}
-    )  # fmt: skip
-    people = pa.table(
-        {f.name: people[f.name] if f.name in people.column_names else pa.nulls(n_people) for f in ANSWERS_SCHEMA}
-    )
-    rows = {
-        "id": ids * 5, "bucket": [n % 10 for n in range(images)] * 5, "labels": said(0.92, 5),
-        "worker": [f"j{j}" for j in range(5) for _ in ids], "judge": [f"j{j}" for j in range(5) for _ in ids],
-        "sensitive": np.zeros(n_judges, bool), "confidence": rng.uniform(0.7, 0.99, n_judges),
-        "usd": np.zeros(n_judges),
-    }  # fmt: skip
-    opinions = pa.table({f.name: rows.get(f.name, pa.nulls(n_judges)) for f in OPINIONS}).cast(OPINIONS)
-    told: dict[str, Any] = {"answers": n_people + n_judges}
-    for aggregate in ("votes", "dawid-skene"):
-        clock = time.monotonic()
-        tally(items, people.cast(ANSWERS_SCHEMA), ValidationSettings(aggregate=aggregate), opinions)  # type: ignore[arg-type]
-        told[f"{aggregate}_s"] = round(time.monotonic() - clock, 2)
-    few = min(images, IMAGES)
-    clock = time.monotonic()
-    route(items[:few], opinions.filter(pa.array([n % images < few for n in range(n_judges)])), Rules(True, 0.95, 0.1))
-    return told | {"routed": few, "route_s": round(time.monotonic() - clock, 2)}
 
 
 def picture(rng: np.random.Generator) -> bytes:
@@ -233,7 +193,7 @@ def copies(most: int) -> dict[str, Any]:
 def main() -> None:
     """Run the parts that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["answers", "judges", "publish", "copies"])
+    parser.add_argument("parts", nargs="*", default=["answers", "publish", "copies"])
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of answers, images and hashes")
     parser.add_argument("--folder", type=Path, default=None)
     given = parser.parse_args()
@@ -241,7 +201,6 @@ def main() -> None:
         for part in given.parts:
             made = {
                 "answers": lambda: answers(Path(name), int(ANSWERS * given.share)),
-                "judges": lambda: judges(int(JUDGED * given.share)),
                 "publish": lambda: published(Path(name), int(IMAGES * given.share)),
                 "copies": lambda: copies(int(HASHES * given.share)),
             }[part]()

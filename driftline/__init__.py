@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from driftline.pipelines.face.runs import grow as grow
     from driftline.pipelines.face.runs import heal as heal
     from driftline.pipelines.face.runs import init as init
-    from driftline.pipelines.face.runs import judges as judges
     from driftline.pipelines.face.runs import leaderboard as leaderboard
     from driftline.pipelines.face.runs import open as open
     from driftline.pipelines.face.runs import plan as plan
@@ -116,7 +115,6 @@ else:
             "grow": "driftline.pipelines.face.runs:grow",
             "heal": "driftline.pipelines.face.runs:heal",
             "init": "driftline.pipelines.face.runs:init",
-            "judges": "driftline.pipelines.face.runs:judges",
             "leaderboard": "driftline.pipelines.face.runs:leaderboard",
             "list_registered": "driftline.pipelines.cli.listing:list_registered",
             "measure": "driftline.pipelines.face.streams:measure",

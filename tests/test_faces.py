@@ -85,7 +85,6 @@ COMMANDS = {  # functions whose command has another name
 }  # fmt: skip
 OF_SHELLS = {  # command → options that a function has no use for, with the reason
     "*": {"--json", "--quiet", "--verbose", "--help"},  # it returns the object; Python logs
-    "judges": {"--serve", "--port", "--host"},  # a server
     "stream compose": {"--out", "--seeds"},  # a stream is saved by its method
     "eval": {"--protocol", "--learners", "--seeds", "--encoder"},  # positional; dl.encode
     "report": {"--run"},  # a run's own page: the command

@@ -45,12 +45,12 @@ def no_room(error: OSError, path: Path, size: int) -> DriftlineError:
 
 
 @contextmanager
-def writing(path: Path, mode: str = "wb", last: bool = True) -> Iterator[IO[Any]]:
+def writing(path: Path, mode: str = "wb", last: bool = True, secret: bool = False) -> Iterator[IO[Any]]:
     """Open a temporary file in the folder of `path`; on success fsync it and rename it to `path`.
 
     A reader sees the old file or the complete new one, never a part. An exception leaves no file behind. last: False
-    if another file of the folder is written next, which then makes both renames durable. Raises DriftlineError if the
-    disk is full.
+    if another file of the folder is written next, which then makes both renames durable. secret: only its owner reads
+    it. Raises DriftlineError if the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{path.name}"
@@ -59,6 +59,8 @@ def writing(path: Path, mode: str = "wb", last: bool = True) -> Iterator[IO[Any]
     try:
         binary = "b" in mode
         with claimed(temporary):
+            if secret:
+                temporary.chmod(0o600)
             text: Any = {} if binary else {"encoding": "utf-8", "newline": ""}
             with open(temporary, mode, opener=no_link, **text) as file:
                 yield file
@@ -103,15 +105,15 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, completely or not at all."""
-    with writing(path) as file:
+def write_bytes(path: Path, data: bytes, secret: bool = False) -> None:
+    """Write `data` to `path`, completely or not at all. secret: as of `writing`."""
+    with writing(path, secret=secret) as file:
         file.write(data)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text to `path`, completely or not at all."""
-    write_bytes(path, text.encode())
+def write_text(path: Path, text: str, secret: bool = False) -> None:
+    """Write UTF-8 text to `path`, completely or not at all. secret: as of `writing`."""
+    write_bytes(path, text.encode(), secret)
 
 
 def private(folder: Path) -> None:
@@ -121,9 +123,9 @@ def private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON with sorted keys: the same value gives the same bytes."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+def write_json(path: Path, value: Any, secret: bool = False) -> None:
+    """Write `value` as indented JSON with sorted keys: the same value gives the same bytes. secret: as of `writing`."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", secret)
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], end: str = "\n", quote_all: bool = False) -> str:
@@ -200,16 +202,20 @@ def check_version(path: Path, writer: str, reader: str, way_out: str) -> None:
 
 
 def write_parquet(
-    path: Path, table: pa.Table, repeated: Sequence[str] | None = None, compression: str = "zstd"
+    path: Path,
+    table: pa.Table,
+    repeated: Sequence[str] | None = None,
+    compression: str = "zstd",
+    secret: bool = False,
 ) -> None:
     """Write a table as Parquet; with one pyarrow version, the same table gives the same bytes.
 
     repeated: columns with few distinct values, stored with a dictionary (default: a dictionary is tried for every
-    column, which costs time and memory).
+    column, which costs time and memory). secret: as of `writing`.
     """
     import pyarrow.parquet as pq
 
-    with writing(path) as file:
+    with writing(path, secret=secret) as file:
         columns: Any = True if repeated is None else [name for name in repeated if name in table.column_names]
         pq.write_table(table, file, compression=compression, row_group_size=65_536, use_dictionary=columns)
 

@@ -60,7 +60,7 @@ class Rules(Schema):
     sensitive_drop: int = 0
     sensitive_hold: int = 0
     confidence: float = 0
-    skip_confidence: float = 0
+    audit_share: float = 0
 
 
 class Provenance(Schema):

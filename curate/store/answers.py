@@ -8,11 +8,9 @@ option cannot have ticked it.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
@@ -20,8 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.curate.core.atomic_io import check_format, fingerprint, json_value, read_object, write_json
-from driftline.curate.core.errors import BadInput
+from driftline.curate.core.atomic_io import check_format, fingerprint, read_object, write_json
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.store.database import Place, open_store
@@ -30,7 +27,6 @@ from driftline.curate.validation.asking.batches import NONE
 
 FORMAT = 1  # of a batch in the run folder
 WAY_OUT = "Restore it from a copy. If there is none, delete it: the answers to its batch stay, and do not count."
-HASH = re.compile("([0-9a-f]{16}|[0-9a-f]{64})")
 Digests = Callable[[Collection[str]], Mapping[str, str]]
 
 
@@ -89,7 +85,7 @@ class Answers:
                 if (row := store.base.execute(query, (name,)).fetchone()) is None:
                     reasons[f"{some[0][0]}: Input.batch is {name!r}, which this run never asked"] += len(some)
                     continue
-                facts, digest_of, then = _facts(row[0]), _hashes(row[1]), _hashes(row[2])
+                facts, digest_of, then = map(json.loads, row)
                 if changes := page_changes(then, self.options):
                     reasons[f"the page was another one ({changes})"] += len(some)
                     continue
@@ -116,10 +112,10 @@ class Answers:
                 )
                 for worker, options, assignment, labels, sensitive, seconds, fault in answers:
                     if options not in fits:
-                        fits[options] = not page_changes(_hashes(options), self.options)
+                        fits[options] = not page_changes(json.loads(options), self.options)
                     if not fits[options]:
                         continue
-                    ticked = [label for label in labels_of(labels) if label in self.options]
+                    ticked = [label for label in json.loads(labels) if label in self.options]
                     rows.append(
                         {
                             "item": ids[id_], "id": id_, "worker": worker, "assignment": assignment,
@@ -128,6 +124,25 @@ class Answers:
                         }
                     )  # fmt: skip
         return table_of(rows)
+
+    def said(self, worker: str, question: bytes, digests: Collection[str]) -> dict[str, tuple[list[str], bool, Any]]:
+        """SHA-256 → (labels, sensitive, fault): what a judge said before about these images. question: 16 bytes that
+        stand for what it was asked."""
+        query = "SELECT sha, labels, sensitive, fault FROM answers WHERE worker = ? AND question = ?"
+        with open_store(self.place.folder) as store:
+            rows = store.base.execute(query, (worker, question)).fetchall() if self.place.reads else []
+        known = {sha.hex(): (json.loads(labels), bool(flag), fault) for sha, labels, flag, fault in rows}
+        return {digest: known[digest] for digest in digests if digest in known}
+
+    def keep_said(
+        self, worker: str, question: bytes, digest: str, said: tuple[list[str], bool, Any], model: str
+    ) -> None:
+        """Keep what a judge said; it is on disk when this returns. model: its name as the server reports it."""
+        labels, sensitive, fault = said
+        row = (bytes.fromhex(digest), question, worker, "", 0, "{}", None, json.dumps(labels), sensitive, None, fault,
+               model, int(time.time()))  # fmt: skip
+        with open_store(self.place.folder) as store, store.transaction() as base:
+            base.execute(f"INSERT OR REPLACE INTO answers VALUES ({', '.join('?' * 13)})", row)
 
 
 def merged(own: pa.Table, earlier: pa.Table) -> pa.Table:
@@ -154,44 +169,6 @@ def page_changes(then: Mapping[str, str], now: Mapping[str, str]) -> str:
     return ", ".join(texts[name] for name in sorted(now) if then.get(name) != now[name])
 
 
-def _value(text: str, fits: Callable[[Any], bool]) -> Any:
-    """The value of a JSON text in the store, which may be somebody else's. Raises BadInput."""
-    with suppress(ValueError, RecursionError, TypeError):  # the last one: NULL, from a damaged index
-        if fits(value := json_value(text)):
-            return value
-    raise BadInput(
-        f"A file of answers holds {str(text)[:80]!r}.", "Expected what a run writes there.", "Restore the file."
-    )
-
-
-def labels_of(text: str) -> list[str]:
-    """Ticked labels, as they are stored. Raises BadInput."""
-    labels: list[str] = _value(text, lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value))
-    return labels
-
-
-def _hashes(text: str) -> dict[str, str]:
-    def fits(value: Any) -> bool:
-        return isinstance(value, dict) and all(isinstance(v, str) and HASH.fullmatch(v) for v in value.values())
-
-    hashes: dict[str, str] = _value(text, fits)
-    return hashes
-
-
-def _facts(text: str) -> dict[str, Any]:
-    """What `read_answers` needs of a batch."""
-    kinds = {"batch": str, "items": dict, "concepts": list}
-    facts: dict[str, Any] = _value(
-        text,
-        lambda value: (
-            isinstance(value, dict)
-            and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
-            and all(isinstance(name, str) for name in (*value["items"].values(), *value["concepts"]))
-        ),
-    )
-    return facts
-
-
 def _take_batch(base: Connection, record: Mapping[str, Any]) -> None:
     parts = [json.dumps(record[name]) for name in ("facts", "digests", "options")]
     base.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)", (record["facts"]["batch"], *parts))
@@ -201,14 +178,14 @@ def _take(base: Connection, name: str, lines: Sequence[Line], key: str) -> None:
     """Take the answers to one batch in the place of what was known of them; the first date stays."""
     query = "SELECT facts, digests, options FROM batches WHERE name = ?"
     facts, digests, options = base.execute(query, (name,)).fetchone()
-    digest_of = _hashes(digests)
-    question = bytes.fromhex(fingerprint(_hashes(options)))[:16]
+    digest_of = json.loads(digests)
+    question = bytes.fromhex(fingerprint(json.loads(options)))[:16]
     venue = ",".join(sorted({Path(place.rpartition(", line ")[0]).stem for place, _ in lines}))
     query = "SELECT sha, worker, number, time FROM answers WHERE batch = ?"
     times = {tuple(pair): moment for *pair, moment in base.execute(query, (name,))}
     seen: Counter[tuple[bytes, str]] = Counter()
     rows = []
-    table = read_answers(lines, _facts(facts), key)
+    table = read_answers(lines, json.loads(facts), key)
     for id_, *values in rows_of(table, "id", "worker", "assignment", "labels", "sensitive", "seconds", "fault"):
         worker, assignment, labels, sensitive, seconds, fault = values
         if id_ not in digest_of:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import sha256_bytes
-from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.outcome import NETWORK_REASONS
@@ -71,14 +70,12 @@ def address_key(url: str) -> bytes:
 
 
 SELECT = """SELECT a.rules, a.time, a.fault, a.detail, a.validator,
-    i.sha AS "sha?", i.suffix AS "suffix?", i.width AS "width?", i.height AS "height?", a.source, a.changes
+    i.sha, i.suffix, i.width, i.height, a.source, a.changes
     FROM attempts a LEFT JOIN images i ON i.number = a.image WHERE a.address = ? ORDER BY """
 
 
 def _outcome(row: tuple[Any, ...]) -> Outcome:
     rules, moment, fault, detail, validator, sha, suffix, width, height, source, changes = row
-    if suffix and not SUFFIX.fullmatch(suffix):
-        raise BadInput(f"The index of the store names a photo with the suffix {suffix[:80]!r}.", "Expected letters.")
     return Outcome(
         rules,
         moment,
@@ -130,8 +127,6 @@ def images_of(store: Store, digests: Sequence[str]) -> Iterator[tuple[str, bytes
                 path = store.file(name)
                 open_name, file = name, path.open("rb") if path.is_file() else None
             if file is None:
-                continue
-            if start + size > path.stat().st_size:  # memory follows the size that is asked for
                 continue
             file.seek(start)
             data = file.read(size)

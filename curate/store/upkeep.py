@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -75,24 +75,6 @@ def delete_answers(store: Store, batches: Collection[str]) -> None:
     """Delete the answers to these batches for good. Raises Busy while another process reads the store."""
     with store.transaction() as base:
         base.executemany("DELETE FROM answers WHERE batch = ?", [(name,) for name in batches])
-    purge(store.base, store.folder / "index.sqlite")
-
-
-def answers_of(store: Store, workers: Collection[str]) -> int:
-    """How many answers of these workers (hashes) a store holds."""
-    count = "SELECT COUNT(*) FROM answers WHERE worker = ?"
-    return sum(int(store.base.execute(count, (worker,)).fetchone()[0]) for worker in workers)
-
-
-def anonymise(store: Store, workers: Collection[str], names: Mapping[str, str], another: Callable[[], str]) -> None:
-    """Make votes of the answers of these workers (hashes): without assignment and seconds, each image with another
-    name: by its SHA-256, else `another`. Those that do not count are deleted. Raises as `delete_answers`."""
-    change = "UPDATE answers SET worker = ?, assignment = NULL, seconds = NULL WHERE worker = ? AND sha = ?"
-    with store.transaction() as base:
-        for worker in workers:
-            base.execute("DELETE FROM answers WHERE worker = ? AND fault IS NOT NULL", (worker,))
-            rows = base.execute("SELECT DISTINCT sha FROM answers WHERE worker = ?", (worker,)).fetchall()
-            base.executemany(change, [(names.get(sha.hex()) or another(), worker, sha) for (sha,) in rows])
     purge(store.base, store.folder / "index.sqlite")
 
 

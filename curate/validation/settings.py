@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from driftline.curate.core.settings import Positive, Section, Stages, Text
-from driftline.curate.validation.judging.settings import JudgeSettings
+from driftline.curate.core.settings import SPEED, Form, Positive, Section, Stages, Text
 
 ASK = Stages(("ask", "publish"))  # what workers see
 TALLY = Stages(("tally", "publish"))  # how their answers are counted
@@ -38,6 +37,46 @@ PRICES = {
     "turkle": Price(0.0, 0.0, 0.0, "none: your own people"),
     "label-studio": Price(0.0, 0.0, 0.0, "none: your own people"),
 }  # fmt: skip
+
+
+INSTRUCTIONS = (
+    "Look at the image. Select every element of the list that is clearly visible in it, also when it is not the main "
+    "subject. If you see none of them, select only “none”. Also say whether the image has sensitive content "
+    "(pornography, abuse, hate speech)."
+)
+
+
+class JudgeSettings(Section):
+    """One judge: a model that answers the question about every image."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$"), Form("1 to 40 letters, digits, '-', '_' or '.'")]
+    """its name as a worker, after `judge:`"""
+    kind: Literal["endpoint", "clip"] = "endpoint"
+    """endpoint: a vision-language model behind an OpenAI-compatible address; clip: the run's encoder and prompts"""
+    url: Text | None = None
+    """endpoint: address before /chat/completions, e.g. http://127.0.0.1:8000/v1"""
+    model: Text | None = None
+    """endpoint: name of the model there"""
+    key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), Form("a variable's name")] | None = None
+    """endpoint: environment variable that holds the key (null: no key); the key itself is never stored"""
+    instructions: Text = INSTRUCTIONS
+    """endpoint: text before the list of options"""
+    in_flight: Annotated[int, Field(ge=1, le=256), SPEED] = 16
+    """endpoint: requests at one time"""
+    timeout: Annotated[float, Field(gt=0, le=3600), SPEED] = 120.0
+    """endpoint: seconds for one request"""
+    retries: Annotated[int, Field(ge=0, le=20), SPEED] = 4
+    """endpoint: further requests after a time-out, 429 or 5xx (Retry-After is obeyed)"""
+    margin: Annotated[float, Field(ge=0, lt=2)] = 0.02
+    """clip: least difference between the best and the second best cosine; below it the judge does not answer"""
+
+    @model_validator(mode="after")
+    def _check(self) -> JudgeSettings:
+        if self.kind == "endpoint" and not (self.url and self.model):
+            raise ValueError("an endpoint needs url and model")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError("url must begin with http:// or https://")
+        return self
 
 
 class ValidationSettings(Section):
@@ -85,19 +124,10 @@ class ValidationSettings(Section):
     """continue without missing answers; images with too few answers are dropped as pending"""
     judges: tuple[JudgeSettings, ...] = ()
     """models that answer the same question, as workers with a name (empty: people only)"""
-    skip_people: Literal["never", "confident"] = "never"
-    """never: people see every image; confident: no person sees images on which confident judges agree, except a random
-    audited share"""
-    skip_confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
-    """skip_people: least joint probability of the judges' answer"""
+    skip_people: Literal["never", "agreed"] = "never"
+    """never: people see every image; agreed: no person sees images on which all judges agree, except a random share"""
     audit_share: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """skip_people: share of these images that people answer all the same, drawn at random in each class and bucket"""
-    half_width: Annotated[float, Field(gt=0, lt=0.5), TALLY] | None = None
-    """skip_people: audit more images until the precision of every class and bucket is known to ± this (null: no
-    more)"""
-    people_budget_usd: Annotated[float, Field(gt=0)] | None = None
-    """most US dollars for people's answers, with audits, gold questions and later batches; the images that tell least
-    are not asked (null: all)"""
+    """skip_people: share of these images that people answer all the same, drawn at random"""
 
     @model_validator(mode="after")
     def _judges_have_names(self) -> ValidationSettings:
@@ -105,12 +135,7 @@ class ValidationSettings(Section):
         if len(set(names)) < len(names):
             raise ValueError(f"two judges have the same name: {sorted({n for n in names if names.count(n) > 1})}")
         if self.skip_people != "never" and not self.judges:
-            raise ValueError("skip_people: confident needs judges")
-        if self.people_budget_usd is not None:
-            if not self.judges:
-                raise ValueError("people_budget_usd needs judges: they say whose answer tells most")
-            if self.people_budget_usd < (least := self.price()):
-                raise ValueError(f"people_budget_usd is less than the ${least:.2f} of the answers to one image")
+            raise ValueError("skip_people: agreed needs judges")
         return self
 
     def price(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -16,12 +16,11 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import check_format, private
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.databases import check_schema, check_values, connect, purge
+from driftline.curate.core.outside.databases import connect
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.store.answers import labels_of
 from driftline.curate.validation.answers.answers import hashed
 from driftline.curate.validation.asking.batches import NONE, write_results
-from driftline.pipelines.annotation.tables import PARTS, SCHEMA, TABLES, VIEWS, with_parts
+from driftline.pipelines.annotation.tables import SCHEMA, VIEWS, with_parts
 
 FORMAT = 2
 OLD = "Export its answers with the driftline that wrote it (annotate DIR --export), then rename it: the CSV counts."
@@ -45,7 +44,7 @@ class Progress:
     agreement: float | None
     """share of equal pairs of answers to the items of the last RECENT screens; None without pairs"""
     pace: float | None
-    """images a minute of this annotator, over all timed answers; None without one"""
+    """images a minute of this annotator; None before the first second"""
 
 
 def unstored(path: Path, error: Exception) -> BadInput:
@@ -75,10 +74,10 @@ class AnswerStore:
         """
         private(path.parent)
         path.touch(0o600)
+        path.chmod(0o600)  # one that was copied
         self.path, self.batch, self.seed, self.key = path, batch or {"batch": path.stem, "items": {}}, seed, key
         self._lock = Lock()
         self._queues: dict[str, list[str]] = {}
-        self._assigned: set[str] = set()
         self._closed: tuple[int | None, set[str]] = None, set()  # as of this version of the file
         self._agreed: tuple[float, float | None] = (float("-inf"), None)
         self._database = connect(path, check_same_thread=False, isolation_level=None)
@@ -89,14 +88,9 @@ class AnswerStore:
             self._database.execute("PRAGMA synchronous=FULL")
             (number,) = self._database.execute("PRAGMA user_version").fetchone()
             check_format(path, number, FORMAT, OLD)
-            self._database.executescript(PARTS)
-            check_schema(self._database, SCHEMA + PARTS, path)
-            check_values(self._database, SCHEMA + PARTS, path)
             self._database.executescript(VIEWS)
             local = set(self._database.execute("SELECT annotator, item FROM answers"))
-            for (labels,) in self._database.execute("SELECT labels FROM answers UNION SELECT labels FROM parts"):
-                labels_of(labels)
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes a damaged name
+        except sqlite3.Error as error:
             raise unstored(path, error) from None
         here = {(self._hashed(annotator), item) for annotator, item in local}
         more = [(who, item, json.dumps(sorted(labels))) for who, item, labels in elsewhere if (who, item) not in here]
@@ -118,31 +112,6 @@ class AnswerStore:
             order = rng_for(self.seed, "annotate", annotator).permutation(len(items))
             self._queues[annotator] = [items[i] for i in order.tolist()]
         return self._queues[annotator]
-
-    def assign(self, annotator: str, images: int, workers: int, hold: int, now: int | None = None) -> None:
-        """Give a participant of a study at most `images` items, those with the fewest answers; the same at each visit.
-
-        An item is given to `workers` participants. What a participant does not answer within `hold` seconds is given to
-        others, too. now: seconds since the epoch; None: by the clock.
-        """
-        now = int(time.time()) if now is None else now
-        with self._lock, self._database:
-            self._database.execute("BEGIN IMMEDIATE")
-            mine = "SELECT item FROM assigned WHERE annotator = ? ORDER BY rowid"
-            own = [row[0] for row in self._database.execute(mine, (annotator,))]
-            if not own:
-                taken = Counter(dict(self._database.execute("SELECT item, COUNT(*) FROM counted GROUP BY item")))
-                waiting = """SELECT item, COUNT(*) FROM assigned WHERE at > ? AND NOT EXISTS (SELECT 1 FROM own
-                    WHERE own.annotator = assigned.annotator AND own.item = assigned.item) GROUP BY item"""
-                taken += Counter(dict(self._database.execute(waiting, (now - hold,))))
-                self._queues.pop(annotator, None)
-                free = [item for item in self.queue(annotator) if taken[item] < workers]
-                own = sorted(free, key=lambda item: taken[item])[:images]
-                self._database.executemany(
-                    "INSERT INTO assigned VALUES (?, ?, ?)", [(annotator, item, now) for item in own]
-                )
-            self._queues[annotator] = own
-            self._assigned.add(annotator)
 
     def answered(self, annotator: str) -> set[str]:
         """Items that this annotator has answered, here or elsewhere."""
@@ -166,8 +135,8 @@ class AnswerStore:
             (closed.add if n >= self.batch["workers"] else closed.discard)(item)
 
     def _done(self, annotator: str) -> set[str]:
-        """Items that this annotator is not asked: answered ones, and closed ones unless they were assigned."""
-        return self.answered(annotator) | (set() if annotator in self._assigned else self.closed())
+        """Items that this annotator is not asked: answered ones, and closed ones."""
+        return self.answered(annotator) | self.closed()
 
     def following(self, annotator: str, n: int = 2) -> list[str]:
         """The next `n` open items of this annotator's queue, skipped ones last; at most `per_worker` in total."""
@@ -242,7 +211,7 @@ class AnswerStore:
                 (annotator, item, text),
             )
 
-    def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: float) -> None:
+    def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: int) -> None:
         """Store an answer; it is on disk when this returns. A second answer to the same item replaces the first.
 
         Raises BadInput for an item that is not in the batch, an unknown label, no label, or "none" with other labels.
@@ -254,12 +223,12 @@ class AnswerStore:
         annotator: str,
         answers: Mapping[str, list[str]],
         sensitive: bool = False,
-        seconds: float = 0,
+        seconds: int = 0,
         page: str = "",
         grids: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
         """Store the answers of one screen: all or none, and `undo` takes all back. answers: item → labels; without
-        labels, an image of a grid stays open for the other mode. seconds: for one image. page: concept of the grid.
+        labels, an image of a grid stays open for the other mode. seconds: for the screen. page: concept of the grid.
         grids: item → the concepts in whose grids it stands; one with several is answered when it was in all of them.
 
         Raises BadInput as `answer` does.
@@ -277,8 +246,8 @@ class AnswerStore:
             self._database.executemany(
                 "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
                 [
-                    (annotator, item, json.dumps(sorted(set(labels))), int(sensitive), max(0, seconds), last + 1, page)
-                    for item, labels in answers.items()
+                    (annotator, item, json.dumps(sorted(set(labels))), int(sensitive), own, last + 1, page)
+                    for (item, labels), own in zip(answers.items(), _parts(seconds, len(answers)), strict=True)
                 ],
             )
         self._recount(answers)
@@ -335,10 +304,10 @@ class AnswerStore:
         if now - self._agreed[0] > AGREEMENT_SECONDS:
             self._agreed = (now, self._agreement())
         left = len(self.queue(annotator)) - len(self._done(annotator).intersection(self.queue(annotator)))
-        timed = "SELECT COUNT(*), SUM(seconds) FROM own WHERE annotator = ? AND seconds > 0"
+        timed = "SELECT COUNT(*), COALESCE(SUM(seconds), 0) FROM own WHERE annotator = ?"
         n, seconds = self._database.execute(timed, (annotator,)).fetchone()
         return Progress(
-            done, done + self._affordable(annotator, left), self._agreed[1], 60 * n / seconds if n else None
+            done, done + self._affordable(annotator, left), self._agreed[1], 60 * n / seconds if seconds else None
         )
 
     def _agreement(self) -> float | None:
@@ -363,20 +332,6 @@ class AnswerStore:
             if i in self.batch["items"]  # it may have been withdrawn
         ]
 
-    def delete_all(self, annotator: str | None = None) -> None:
-        """Delete what annotators, or one, gave, and their names, for good; the file stays for the next answers."""
-        with self._lock:
-            with self._database:
-                self._database.execute("BEGIN IMMEDIATE")
-                for table in TABLES:
-                    self._database.execute(f"DELETE FROM {table} WHERE ?1 IS NULL OR annotator = ?1", (annotator,))
-            purge(self._database, self.path)
-
-    def is_empty(self, annotator: str | None = None) -> bool:
-        """Whether it holds nothing of anybody, or of one annotator."""
-        query = "SELECT 1 FROM {} WHERE ?1 IS NULL OR annotator = ?1 LIMIT 1"
-        return not any(self._database.execute(query.format(table), (annotator,)).fetchone() for table in TABLES)
-
     def rows(self) -> list[tuple[Any, ...]]:
         """All answers as lines of a results file, cells of COLUMNS: also those that were taken back."""
         answers = self._database.execute(
@@ -398,3 +353,12 @@ class AnswerStore:
             if rows := self.rows():
                 write_results(path, COLUMNS, rows)
         return sum(row[3] == "Submitted" for row in rows)
+
+
+def _parts(seconds: int, n: int) -> list[int]:
+    """Whole seconds for each of the n images of a screen, as equal as possible.
+
+    >>> _parts(7, 4)
+    [1, 2, 2, 2]
+    """
+    return [(k + 1) * seconds // n - k * seconds // n for k in range(n)]

@@ -1,13 +1,11 @@
-"""The open batch of a run: its files for crowd platforms, and the actions of `driftline prolific`."""
+"""The open batch of a run, and its files for crowd platforms."""
 
 from __future__ import annotations
 
 import base64
 import csv
 import mimetypes
-import re
 import sqlite3
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,25 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import check_format
 from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName, did_you_mean
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.outside.s3 import client as s3_client
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.store.answers import merged
-from driftline.curate.validation.answers.answers import read_answers, read_lines
-from driftline.curate.validation.answers.standing import deletions
+from driftline.curate.validation.answers.answers import of_people, read_answers, read_lines
 from driftline.curate.validation.asking.batches import read_batch
-from driftline.curate.validation.asking.judges import round_folder
+from driftline.curate.validation.asking.crowd import round_folder
 from driftline.curate.validation.asking.platforms import PLATFORMS
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import answers_of, results_files, standing_of
+from driftline.pipelines.stages.ask import JUDGED, answers_of, results_files, standing_of
 
-TITLE = "Which of these are in the image?"
-DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
 MAX_HOURS = 7 * 24  # validity of a URL that S3 signs
 MAX_INLINE = 65_000  # bytes of an image that is put into its own URL
 
@@ -148,7 +142,7 @@ def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[s
     table = read_answers(shown, facts, stored.key)
     if is_there:
         table = merged(table, stored.earlier(facts, lines))
-    return [row for row in table.to_pylist() if row["fault"] is None], bool(own)
+    return [row for row in of_people(table).to_pylist() if row["fault"] is None], bool(own)
 
 
 def write_batches(
@@ -174,15 +168,10 @@ def write_batches(
     return {name: write(facts, addresses, concepts, out / name) for name, write in writers.items()}
 
 
-def opinions_file(context: Context) -> Path | None:
-    """The newest answers of judges: students answer once `tally` trained them. None: the run has no judges."""
-    paths = [folder_of(context.root, stage) / "opinions.parquet" for stage in ("ask", "tally")]
-    return max((path for path in paths if path.is_file()), key=lambda path: path.stat().st_mtime_ns, default=None)
-
-
 def opinions_of(context: Context, batch: OpenBatch) -> dict[str, list[dict[str, Any]]]:
-    """item → answers of judges. Raises MissingFile if the run has none."""
-    if (path := opinions_file(context)) is None:
+    """item → answers of judges, rows of ANSWERS. Raises MissingFile if the run has none."""
+    path = folder_of(context.root, "ask") / JUDGED
+    if not path.is_file():
         raise MissingFile(
             f"{context.root} has no answers of judges.",
             "Expected validation.judges.",
@@ -234,62 +223,3 @@ def _signed(
         service.put_object(**target, Body=path.read_bytes(), ContentType=kinds[item])
         addresses[item] = service.generate_presigned_url("get_object", Params=target, ExpiresIn=int(hours * 3600))
     return addresses
-
-
-def prolific_action(
-    context: Context,
-    action: str,
-    workspace: str = "",
-    group: int = 20,
-    max_usd: float | None = None,
-    endpoint: str | None = None,
-    file: Path | None = None,
-) -> dict[str, Any]:
-    """One action by Prolific's API; returns its result as plain data. `publish` is of the open batch of a run folder,
-    other actions are of the studies of all batches.
-
-    workspace: id of the one that pays for `publish`. group: images in one submission. file: the CSV that `reject` and
-    `bonus` need. Raises MissingFile if there is no batch.
-    """
-    from driftline.curate.validation.asking.platforms import prolific_api as api
-    from driftline.curate.validation.asking.platforms.prolific_bonus import bonus
-    from driftline.curate.validation.asking.platforms.prolific_service import ENDPOINT, Service
-
-    batch, section = open_batch(context), context.config.validation
-    if old := [p for p in (context.root / "prolific").glob("study*.jsonl") if re.fullmatch(r"study(-\d\d)?", p.stem)]:
-        check_format(old[0], 1, 2, "Finish its study with the driftline that wrote it, and rename it then.")
-    journal = api.Journal(context.root / "prolific" / f"{batch.name('study')}.jsonl")
-    files = sorted(journal.path.parent.glob("study-*.jsonl"))
-    studies = {path.stem.removeprefix("study-"): api.Journal(path) for path in files if path != journal.path}
-    dates = {name: entry["date"] for entry in deletions(context.root) for name in entry["batches"]}
-    if action != "publish" and batch.facts["batch"] in dates:
-        raise BadConfig(
-            f"The answers to this study were deleted on {dates[batch.facts['batch']]}.",
-            "Expected a batch that is asked since then.",
-            "Prolific keeps its own copy: delete it there. Pay what is open there.",
-        )
-    studies = {name: one for name, one in studies.items() if "published" in one.done and name not in dates}
-    if "published" in journal.done or not studies:
-        studies[batch.facts["batch"]] = journal
-    service = Service(endpoint or ENDPOINT)
-    if action == "publish":
-        plan = api.StudyPlan(
-            TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group=group
-        )
-        addresses = _addresses(batch.images(), section.image_base_url, 1, S3())
-        concepts = context.config.retrieve.complete_concepts()
-        return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_usd=max_usd)
-    if action == "status":
-        return {name: api.status(service, one) for name, one in studies.items()}
-    if action == "collect":
-        out = context.root / section.answers
-        results = [api.collect(service, one, name, out / f"prolific-{name}.csv") for name, one in studies.items()]
-        left_out = sum((Counter(result["left_out"]) for result in results), Counter[str]())
-        answers = sum(result["answers"] for result in results)
-        return {"answers": answers, "left_out": dict(sorted(left_out.items())), "out": str(out)}
-    if action == "bonus" and file is not None:
-        return bonus(service, list(studies.values()), file, max_usd)
-    rejected, counts = {} if file is None else api.read_rejections(file), Counter[str](approved=0, rejected=0)
-    for one in studies.values():
-        counts.update(api.decide(service, one, rejected, action == "approve"))
-    return dict(counts)

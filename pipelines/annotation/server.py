@@ -24,11 +24,10 @@ from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, shortened
 from driftline.curate.core.outside.names import is_count, one_form
 from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.validation.answers.answers import worker_key
+from driftline.curate.validation.answers.answers import JUDGE, worker_key
 from driftline.curate.validation.asking.batches import NONE, expected_of, question_page
 from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
 from driftline.pipelines.annotation.batches import answers_so_far, grids_of, open_batch, opinions_of, unknown_judge
-from driftline.pipelines.annotation.study import Participants, Study, page_secret
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.web.local_server import LOOPBACK, guarded
 from driftline.pipelines.web.page import local_app
@@ -38,7 +37,6 @@ PACKAGE = "driftline.pipelines.annotation"
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
 PERSON = 80  # characters of a name
 GRID = 40  # images of a page in grid mode
-COMPLETE = "https://app.prolific.com/submissions/complete?cc="
 
 
 def answer_store_of(context: Context) -> AnswerStore:
@@ -54,8 +52,8 @@ def answer_store_of(context: Context) -> AnswerStore:
 def suggestions(context: Context, judge: str) -> dict[str, str]:
     """item → what a judge says of it, for annotators to see.
 
-    Raises UnknownName for a judge that the run does not have, BadConfig where judges decide labels: their guarantee
-    needs people who did not see what judges say.
+    Raises UnknownName for a judge that the run does not have, BadConfig where judges decide labels: their audit needs
+    people who did not see what judges say.
     """
     settings = context.config.validation
     if judge not in (judges := [one.name for one in settings.judges]):
@@ -66,25 +64,23 @@ def suggestions(context: Context, judge: str) -> dict[str, str]:
             "Expected people who do not see the answers of judges: the audit compares both.",
             "Leave out --suggest, or set skip_people: never.",
         )
-    rows = opinions_of(context, open_batch(context))
-    return {item: ", ".join(row["labels"]) for item, some in rows.items() for row in some if row["judge"] == judge}
+    rows, name = opinions_of(context, open_batch(context)), JUDGE + judge
+    return {item: ", ".join(row["labels"]) for item, some in rows.items() for row in some if row["worker"] == name}
 
 
 def application(
     context: Context,
     port: int,
     host: str = LOOPBACK,
-    study: Study | None = None,
     suggest: str | None = None,
     say: Callable[[str], object] = str,
 ) -> tuple[ASGIApp, str]:
     """(app, path to open, which contains a secret).
 
-    host: a name or address, besides loopback, under which the page may be opened. study: participants see their images
-    one by one, without the grid, whose answers are not independent. suggest: a judge whose answer annotators see one by
-    one; the results file says where. say: called with the number of open images, and with alarms.
+    host: a name or address, besides loopback, under which the page may be opened. suggest: a judge whose answer
+    annotators see one by one; the results file says where. say: called with the number of open images.
     """
-    pages = Pages(context, study, suggest, say)
+    pages = Pages(context, suggest)
     say(pages.waiting())
 
     @asynccontextmanager
@@ -109,25 +105,17 @@ def application(
     style = re.search(r"<style>(.*?)</style>", pages.question, re.S)
     digest = base64.b64encode(hashlib.sha256((style.group(1) if style else "").encode()).digest()).decode()
     styles = (f"'sha256-{digest}'",)
-    if study is None:
-        return guarded(app, port, "annotate", styles, host)
-    secret = page_secret(pages.store.key, pages.store.batch["batch"])
-    return guarded(app, port, "annotate", styles, host, study.public, secret=secret)
+    return guarded(app, port, "annotate", styles, host)
 
 
 class Pages:
     """What the page shows, and what it stores. A method answers the path of its name."""
 
-    def __init__(
-        self, context: Context, study: Study | None, suggest: str | None, say: Callable[[str], object] = str
-    ) -> None:
-        self.context, self.study, self.suggest = context, study, suggest
+    def __init__(self, context: Context, suggest: str | None = None) -> None:
+        self.context, self.suggest = context, suggest
         self.suggested = {} if suggest is None else suggestions(context, suggest)
         self.store = answer_store_of(context)
         batch = open_batch(context)
-        name = batch.facts["batch"]
-        key, path = self.store.key, self.store.path
-        self.participants = None if study is None else Participants(study, name, key, path, say)
         self.images, self.before = batch.images(), len(batch.before)
         self.blurred = set(self.store.batch["blur"])
         self.results = context.root / context.config.validation.answers / f"{batch.name('annotate')}.csv"
@@ -148,20 +136,9 @@ class Pages:
             text += f" {answered:,} have their answers, {elsewhere + self.before:,} from earlier or elsewhere."
         return text
 
-    def _named(self, text: str) -> str:
-        """Who answers. Raises BadInput for what is no name, and in a study for what it did not sign."""
-        return person_name(text) if self.participants is None else self.participants.named(text)
-
-    def _carried(self, annotator: str) -> str:
-        """The same, as pages and forms carry it."""
-        return annotator if self.participants is None else self.participants.carried(annotator)
-
     async def _form(self, request: Request) -> Form:
         values = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=1000)
-        annotator = self._named(values.get("annotator", [""])[0])
-        if self.participants is not None:
-            self.participants.answered(annotator, request)
-        return Form(annotator, self._carried(annotator), values)
+        return Form(person_name(values.get("annotator", [""])[0]), values)
 
     def export(self) -> int:
         """Write the results file; returns how many answers it has."""
@@ -175,19 +152,16 @@ class Pages:
     def _rendered(self, mode: str, annotator: str = "", concept: str = "", **values: Any) -> str:
         progress = self.store.progress(annotator) if annotator else None
         return self.page.render(
-            mode=mode, annotator=self._carried(annotator) if annotator else "", shown=annotator, concept=concept,
-            progress=progress, blurred=self.blurred, size=GRID,
+            mode=mode, annotator=annotator, concept=concept, progress=progress, blurred=self.blurred, size=GRID,
             begun=int(time.time()), background=concept == BACKGROUND,
             **({"grid": (), "marked": (), "answers": 0} | values),
-            complete=f"{COMPLETE}{self.study.code}" if self.study else "",
         )  # fmt: skip
 
     def _asked(self, coming: list[str], annotator: str, note: str, view: str = "label") -> str:
         """The MTurk page with the first coming item's image, a form that posts to this server, and the next image
         preloaded. note: what others say of the image."""
         item, *after = coming
-        carried = self._carried(annotator)
-        fields = {"item": item, "annotator": carried, "begun": str(int(time.time())), "view": view}
+        fields = {"item": item, "annotator": annotator, "begun": str(int(time.time())), "view": view}
         progress = self.store.progress(annotator)
         flagged = self.store.flagged(annotator, item)
         bar = self.bar.render(fields=fields, annotator=annotator, progress=progress, note=note, flagged=flagged)
@@ -211,22 +185,14 @@ class Pages:
             .replace("</form>\n</body>", hidden + '</form>\n<div class="message" role="status"></div></body>', 1)
         )
 
-    def _assign(self, annotator: str) -> None:
-        if self.study is not None:
-            self.store.assign(annotator, self.study.images, self.store.batch["workers"], self.study.hold)
-
-    def start(self, request: Request) -> Response:
-        if self.participants is None:
-            closed = self.store.closed()
-            names = [*self.store.batch["concepts"], *({BACKGROUND} & self.candidates.keys())]
-            left = [(name, sum(item not in closed for item in self.candidates.get(name, ()))) for name in names]
-            return Response(self._rendered("start", open=left, waiting=self.waiting()), media_type="text/html")
-        name = self.participants.admitted(request.query_params)
-        return RedirectResponse(f"label?annotator={quote(self._carried(name))}", 303)
+    def start(self) -> str:
+        closed = self.store.closed()
+        names = [*self.store.batch["concepts"], *({BACKGROUND} & self.candidates.keys())]
+        left = [(name, sum(item not in closed for item in self.candidates.get(name, ()))) for name in names]
+        return self._rendered("start", open=left, waiting=self.waiting())
 
     def label(self, annotator: str) -> str:
-        annotator = self._named(annotator)
-        self._assign(annotator)
+        annotator = person_name(annotator)
         coming = self.store.following(annotator)
         if not coming:
             self.exported()
@@ -239,8 +205,7 @@ class Pages:
 
     def conflicts(self, annotator: str) -> str:
         """Adjudication: images on which annotators differ, one by one, with their answers."""
-        one_by_one(self.study)
-        annotator = self._named(annotator)
+        annotator = person_name(annotator)
         coming = self.store.conflicts(annotator, self.context.config.validation.agree)
         if not coming:
             self.exported()
@@ -251,8 +216,7 @@ class Pages:
 
     def grid(self, annotator: str, concept: str) -> str:
         """Candidates of one concept; a page that was taken back comes first, with its marks."""
-        one_by_one(self.study)
-        annotator = self._named(annotator)
+        annotator = person_name(annotator)
         undone = self.store.undone(annotator, concept)
         candidates = sorted(self.candidates.get(concept, []), key=lambda item: item not in undone)
         marked = {item for item, labels in undone.items() if set(labels) != expected_of(concept)}
@@ -268,11 +232,8 @@ class Pages:
 
     async def answer(self, request: Request) -> Response:
         form = await self._form(request)
-        annotator, item = form.annotator, form.text("item")
-        self._assign(annotator)
-        if self.study is not None and item not in self.store.queue(annotator):
-            raise DriftlineError("This image was not given to you.", "", "Open your link again.")
-        self.store.answer(annotator, item, form.texts("labels"), form.text("sensitive") == "yes", form.seconds)
+        labels, sensitive = form.texts("labels"), form.text("sensitive") == "yes"
+        self.store.answer(form.annotator, form.text("item"), labels, sensitive, form.seconds)
         return form.back()
 
     async def skip(self, request: Request) -> Response:
@@ -285,7 +246,7 @@ class Pages:
 
     def _noted(self, form: Form, note: Callable[[str, str, str], None]) -> Response:
         note(form.annotator, form.text("item"), form.text("comment"))
-        write_json(self.store.path.with_suffix(".comments.json"), self.store.comments())
+        write_json(self.store.path.with_suffix(".comments.json"), self.store.comments(), secret=True)
         return form.back()
 
     async def undo(self, request: Request) -> Response:
@@ -297,25 +258,17 @@ class Pages:
     async def reject(self, request: Request) -> Response:
         """A page of the grid: the marked images do not show the concept, the others do. Marked background shows some
         concept: it stays open for the other mode."""
-        one_by_one(self.study)
         form = await self._form(request)
         concept, wrong, shown = form.text("concept"), set(form.texts("wrong")), form.texts("shown")
         marked = [] if concept == BACKGROUND else [NONE]
         answers = {item: marked if item in wrong else sorted(expected_of(concept)) for item in shown}
-        seconds = form.seconds / max(1, len(shown))
-        self.store.answer_together(form.annotator, answers, seconds=seconds, page=concept, grids=self.grids)
+        self.store.answer_together(form.annotator, answers, seconds=form.seconds, page=concept, grids=self.grids)
         return form.back(concept)
 
     async def finish(self, request: Request) -> Response:
         await self._form(request)
         text = f"{self.export():,} answers in {self.results.name}; driftline run continues with them."
         return PlainTextResponse(text)
-
-
-def one_by_one(study: Study | None) -> None:
-    """Raise DriftlineError in a study: its participants must not see the expected answer."""
-    if study is not None:
-        raise DriftlineError("This page is not part of the study.", "", "Open your link again.")
 
 
 def person_name(text: str) -> str:
@@ -346,8 +299,6 @@ class Form:
 
     annotator: str
     """who posts"""
-    carried: str
-    """the same, with the signature of a study"""
     values: dict[str, list[str]]
     """of each field"""
 
@@ -367,7 +318,7 @@ class Form:
 
     def back(self, concept: str = "") -> Response:
         """To the grid of a concept; without one to the page that the form came from: the conflicts, or one by one."""
-        annotator = quote(self.carried)
+        annotator = quote(self.annotator)
         view = "conflicts" if self.text("view") == "conflicts" else "label"
         place = f"grid?annotator={annotator}&concept={quote(concept)}" if concept else f"{view}?annotator={annotator}"
         return RedirectResponse(place, 303)

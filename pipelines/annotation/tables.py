@@ -9,25 +9,26 @@ from collections.abc import Collection
 from driftline.curate.validation.asking.batches import NONE
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS answers (
+CREATE TABLE answers (
     annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL, sensitive INTEGER NOT NULL,
     seconds INTEGER NOT NULL, number INTEGER NOT NULL, page TEXT NOT NULL, undone INTEGER NOT NULL,
     PRIMARY KEY (annotator, item)
 );
-CREATE TABLE IF NOT EXISTS assigned (
-    annotator TEXT NOT NULL, item TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (annotator, item)
-);
-CREATE TABLE IF NOT EXISTS skipped (
+CREATE TABLE skipped (
     annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
 );
-CREATE TABLE IF NOT EXISTS flagged (
+CREATE TABLE flagged (
     annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
 );
-CREATE TABLE IF NOT EXISTS shown (
+CREATE TABLE shown (
     annotator TEXT NOT NULL, item TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (annotator, item)
 );
-CREATE INDEX IF NOT EXISTS by_number ON answers (number);
-CREATE INDEX IF NOT EXISTS by_item ON answers (item, undone, labels);
+CREATE TABLE parts (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, page TEXT NOT NULL, labels TEXT NOT NULL, number INTEGER NOT NULL,
+    undone INTEGER NOT NULL, PRIMARY KEY (annotator, item, page)
+);
+CREATE INDEX by_number ON answers (number);
+CREATE INDEX by_item ON answers (item, undone, labels);
 """
 VIEWS = """
 PRAGMA temp_store = MEMORY;
@@ -38,19 +39,14 @@ CREATE TEMP VIEW own AS SELECT * FROM answers WHERE NOT undone AND labels <> '[]
 CREATE TEMP VIEW counted AS
     SELECT annotator, item, labels FROM own UNION ALL SELECT annotator, item, labels FROM elsewhere;
 """
-PARTS = """
-CREATE TABLE IF NOT EXISTS parts (
-    annotator TEXT NOT NULL, item TEXT NOT NULL, page TEXT NOT NULL, labels TEXT NOT NULL, number INTEGER NOT NULL,
-    undone INTEGER NOT NULL, PRIMARY KEY (annotator, item, page)
-);
-"""  # answers on the grid of one concept, to images that stand in those of several
-TABLES = ("answers", "assigned", "skipped", "flagged", "shown", "parts")  # all of them hold names
 
 
 def with_parts(
     database: sqlite3.Connection, key: tuple[str, str, str], labels: list[str], number: int, grids: Collection[str]
 ) -> list[str]:
-    """The labels to store for an answer. key: annotator, item, concept of the grid ("": one by one); number: of the
+    """The labels to store for an answer; `parts` keeps those on the grid of one of several concepts.
+
+    key: annotator, item, concept of the grid ("": one by one); number: of the
     screen; grids: concepts in whose grids the item stands. Of several, each part is kept, and the answer has no labels
     while one is missing."""
     if not key[2] or len(grids) < 2:

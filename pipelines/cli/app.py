@@ -38,7 +38,6 @@ from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
 from driftline.pipelines.cli.imports import add_plugins
 from driftline.pipelines.cli.listing import list_app
 from driftline.pipelines.cli.models import models_app
-from driftline.pipelines.cli.prolific import prolific_app
 from driftline.pipelines.cli.report import report_app
 from driftline.pipelines.cli.results import results_app
 from driftline.pipelines.cli.runs import runs_app
@@ -86,7 +85,6 @@ def options(
 # Without a name, the commands of a group become commands of driftline itself.
 app.add_typer(runs_app)
 app.add_typer(curation_app)
-app.add_typer(prolific_app, name="prolific", rich_help_panel="Label")
 app.add_typer(stream_app, name="stream", rich_help_panel="Stream")
 app.add_typer(eval_app)
 app.add_typer(report_app)

@@ -1,4 +1,4 @@
-"""`driftline browse`, `explore`, `annotate`, `judges`, `batch`, `release`, `audit`."""
+"""`driftline browse`, `explore`, `annotate`, `batch`, `release`, `audit`."""
 
 from __future__ import annotations
 
@@ -102,26 +102,12 @@ def explore(
     serve(lambda taken: application(context, taken), port, say_address(as_json, open_page))
 
 
-@command(
-    curation_app,
-    "annotate",
-    "driftline annotate photos2024 --open",
-    panel="Label",
-    needs={"--count --public-url --admit": "--study"},
-)
+@command(curation_app, "annotate", "driftline annotate photos2024 --open", panel="Label")
 def annotate(
     directory: RunFolder,
     port: Port = 8766,
     export: Annotated[bool, option("--export", None, "Write the answers so far into DIR/answers and exit.")] = False,
     host: Host = "127.0.0.1",
-    study: Annotated[
-        str | None, option("--study", "CODE", "Be an external study of Prolific with this completion code.")
-    ] = None,
-    count: Annotated[int, option("--count", None, "--study: images for a participant.", min=1, max=500)] = 20,
-    public_url: Annotated[str, option("--public-url", "URL", "--study: https address of the reverse proxy.")] = "",
-    admit: Annotated[
-        str, option("--admit", "WHO", "--study: all, links (one a participant), or prolific (whom its API knows).")
-    ] = "all",
     suggest: Annotated[str | None, option("--suggest", "JUDGE", "Show annotators what this judge says.")] = None,
     open_page: Open = False,
     sets: Sets = None,
@@ -134,7 +120,6 @@ def annotate(
     """
     from driftline.pipelines.annotation.batches import export_all
     from driftline.pipelines.annotation.server import application
-    from driftline.pipelines.annotation.study import study_address, study_of, write_links
     from driftline.pipelines.web.local_server import serve
 
     context = context_of_last(directory, sets, True)
@@ -145,68 +130,13 @@ def annotate(
             text = f"{n:,} answers in {path}\n{next_step('run', directory)}"
         show(as_json, {"answers": n, "out": str(path)}, text)
         return
-    rules = None if study is None else study_of(study, count, public_url, admit)
-    early, addressed = list[str](), False
-
-    def note(text: str) -> None:
-        """Print a line, after the address."""
-        if addressed:
-            print(text, file=sys.stderr)
-        else:
-            early.append(text)
+    waiting = list[str]()
 
     def say(url: str) -> None:
-        nonlocal addressed
-        say_address(as_json, open_page)(url if rules is None else study_address(url, rules))
-        if rules is not None and admit == "links":
-            early.append(f"A link for each participant is in {write_links(context, url, rules)}; only you can read it.")
-        addressed = True
-        print(*early, sep="\n", file=sys.stderr)
+        say_address(as_json, open_page)(url)
+        print(*waiting, sep="\n", file=sys.stderr)
 
-    serve(lambda taken: application(context, taken, host, rules, suggest, note), port, say, host)
-
-
-@command(curation_app, "judges", "driftline judges photos2024", panel="Label", needs={"--port --host": "--serve"})
-def judges(
-    directory: RunFolder,
-    count: Annotated[int, option("--count", None, "Images to list that people should answer next.", min=1)] = 20,
-    serve_them: Annotated[bool, option("--serve", None, "Answer Label Studio: an ML backend for each judge.")] = False,
-    port: Port = 9090,
-    host: Host = "127.0.0.1",
-    sets: Sets = None,
-    as_json: Json = False,
-) -> None:
-    """Show how often judges agree with people, and what to ask next.
-
-    It also names the prompts that retrieve worst.
-    With --serve, Label Studio gets the judges' answers as predictions: its address of a model is the printed one,
-    followed by the name of a judge.
-    """
-    from dataclasses import asdict
-
-    from driftline.pipelines.annotation.advice import advice
-    from driftline.pipelines.annotation.ml_backend import application
-    from driftline.pipelines.web.local_server import serve
-
-    context = context_of_last(directory, sets, True)
-    if serve_them:
-        serve(lambda taken: application(context, taken, host), port, say_address(as_json, False), host)
-        return
-    report = advice(context, count)
-    lines = [
-        f"{row['judge']}, bucket {row['bucket']}: agrees with people on {row['agreement']:.0%} of {row['answers']}"
-        + (" (worse than elsewhere: decides nothing here)" if row["worse"] else "")
-        for row in report.judges
-    ]
-    lines += [
-        f"{row['concept']}, bucket {row['bucket']}: {row['precision']:.0%} of {row['images']} images are accepted "
-        f"({row['low']:.0%} to {row['high']:.0%})"
-        for row in report.weakest[:10]
-    ]
-    lines += [
-        f"ask next: {row['id']} ({row['concept']}, bucket {row['bucket']}; {row['bits']} bits)" for row in report.next
-    ]
-    show(as_json, asdict(report), "\n".join(lines) or f"Nothing was answered yet.\n{next_step('run', directory)}")
+    serve(lambda taken: application(context, taken, host, suggest, waiting.append), port, say, host)
 
 
 @command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Label")

@@ -134,9 +134,6 @@ def withdraw_(
 @command(living_app, "forget", "driftline forget photos2024 --yes", panel="Release")
 def forget_(
     directory: RunFolder,
-    person: Annotated[
-        str | None, option("--person", "NAME", "Only this one, by name or id; each answer stays as a vote of nobody.")
-    ] = None,
     yes: Annotated[bool, option("--yes", None, "Delete what is listed.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -148,16 +145,15 @@ def forget_(
     from driftline.curate.validation.answers.standing import briefly
     from driftline.pipelines.run.forgetting import forget
 
-    summary = forget(context_of_last(directory, None, as_json), yes, person)
+    summary = forget(context_of_last(directory, None, as_json), yes)
     lines = [f"{place['file']}  {place['holds']}" for place in summary["files"]]
     what = f"{summary['answers']:,} answers of {summary['people']:,} people to {summary['images']:,} images"
-    stays = "verdicts and counts stay" if person is None else "each stays as a vote of nobody"
     if not lines:
         lines = ["There is nothing to delete.", *briefly(directory)[1]]
     elif yes:
-        lines += [f"deleted: {what}; {stays}", next_step("run", directory)]
+        lines += [f"deleted: {what}; verdicts and counts stay", next_step("run", directory)]
     else:
-        lines += [f"to be deleted: {what}; {stays}", "Add --yes to delete them."]
+        lines += [f"to be deleted: {what}; verdicts and counts stay", "Add --yes to delete them."]
     lines += [
         f"{run} uses the same store: forget there first, or it asks again about images that only these people answered."
         for run in summary["other_runs"]

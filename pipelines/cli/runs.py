@@ -131,8 +131,8 @@ def run(
 
     All settings are checked first; those of --set are kept for the next run, until --set or driftline.yaml changes
     them. Old output is kept until the new one is complete. The same command continues a run that was stopped or killed.
-    It exits with code 3 where answers are missing: add them (driftline annotate, driftline prolific, or a results file
-    in DIR/answers) and run it again.
+    It exits with code 3 where answers are missing: add them (driftline annotate, or a results file in DIR/answers) and
+    run it again.
     """
     from driftline.pipelines.run import runner
 
@@ -229,23 +229,12 @@ def status(
     if store.is_dir():
         document["store"] = size_of(store)
         lines.append(f"store: {document['store']['files']:,} files, {document['store']['bytes']:,} bytes ({store})")
-    people, more = _people(directory)
-    show(as_json, document | people, "\n".join([*lines, *more]))
-
-
-def _people(directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """Alarms about participants, and what was deleted of people's answers or is being deleted: for --json, and as
-    lines."""
-    alarms: list[str] = []
-    if any((directory / "annotate").glob("*.alarms.json")):
-        from driftline.pipelines.annotation.study import alarms as of_study
-
-        alarms = of_study(directory)
-    deleted, lines = _deleted(directory)
-    return deleted | ({"alarms": alarms} if alarms else {}), [*alarms, *lines]
+    deleted, more = _deleted(directory)
+    show(as_json, document | deleted, "\n".join([*lines, *more]))
 
 
 def _deleted(directory: Path) -> tuple[dict[str, Any], list[str]]:
+    """What was deleted of people's answers or is being deleted: for --json, and as lines."""
     from driftline.curate.validation.answers import FORGOTTEN
     from driftline.pipelines.run.state import INTENT
 

@@ -189,9 +189,8 @@ def withdraw(run: Place, photos: Names, *, reason: str = "") -> Answer:
     return answer("withdraw", {"run": run, "photos": names, "reason": reason or None}, 2)
 
 
-def forget(run: Place, *, person: str | None = None, yes: bool = False) -> Answer:
-    """Names and answers of the people who annotated, or of one person, listed; yes: deleted, while verdicts and counts
-    stay."""
+def forget(run: Place, *, yes: bool = False) -> Answer:
+    """Names and answers of the people who annotated, listed; yes: deleted, while verdicts and counts stay."""
     return _answered("forget", locals())
 
 
@@ -202,11 +201,6 @@ def batch(
 ) -> Answer:  # fmt: skip
     """Write the open batch of questions as files for a platform or tool."""
     return _answered("batch", locals())
-
-
-def judges(run: Place, *, count: int = 20, settings: Mapping[str, Any] | None = None) -> Answer:
-    """How often judges agree with people, and what to ask next."""
-    return _answered("judges", locals())
 
 
 def audit(

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from driftline.curate.embedding.reuse import encoder_name
 from driftline.curate.fetch.address_guard import mostly_private
@@ -14,13 +13,13 @@ from driftline.curate.fetch.reuse import rules_of
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import outcomes
 from driftline.curate.store.vectors import looks
-from driftline.curate.validation.asking.batches import affordable, estimate, wage
-from driftline.curate.validation.judging.panel import NOT_ASKED
+from driftline.curate.validation.answers.answers import JUDGE
+from driftline.curate.validation.asking.batches import estimate, wage
 from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.annotation.batches import OpenBatch, answers_so_far
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import ASKED, Ask, gold_of, items_of, routes_of, standing_of
+from driftline.pipelines.stages.ask import Ask, gold_of, items_of, judged_of, standing_of
 from driftline.pipelines.stages.embed import spec_of
 
 LOOKED_UP = 5_000  # addresses of the sample
@@ -58,8 +57,8 @@ def again(context: Context, sample: pa.Table | None, photos: int | None, todo: s
 
 
 def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any] | None:
-    """What people are asked about the candidates of a run, and what it costs: the images, gold questions and routes of
-    the stage `ask` itself, without those that were answered before. None: no people are asked.
+    """What people are asked about the candidates of a run, and what it costs: the images and gold questions of the
+    stage `ask` itself, without those that were answered before. None: no people are asked.
 
     batch: the open batch, if `ask` is done. No judge is asked: `at_most` says whether answers of judges are missing.
     """
@@ -68,8 +67,12 @@ def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any
         return None
     inputs = {name: folder_of(context.root, name) for name in Ask.needs}
     items = items_of(inputs["retrieve"]).to_pylist()
-    routes, opinions = routes_of(context, items, inputs, ask=False)
-    asked = {id_: id_ for id_, to in routes.items() if to in ASKED}
+    asked, unasked = {item["id"]: item["id"] for item in items}, False
+    if settings.skip_people != "never":
+        judged, alone = judged_of(context, sorted(asked), inputs, ask=False)
+        endpoints = [JUDGE + judge.name for judge in settings.judges if judge.kind == "endpoint"]
+        unasked = any(judged["worker"].to_pylist().count(name) < len(asked) for name in endpoints)
+        asked = {id_: id_ for id_ in asked if alone.asks(id_)}
     facts: dict[str, Any] = {"batch": "", "items": asked, "concepts": []} if batch is None else batch.facts
     rows, own = answers_so_far(context, facts)
     answers = Counter(row["id"] for row in rows)
@@ -79,10 +82,8 @@ def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any
     left = {id_ for id_ in ids if answers[id_] < settings.workers}
     shown = [] if begun else [item for item in items if item["id"] in left]
     gold = set(gold_of(context, shown, inputs["bucket"], set())) if shown else set()
-    unasked = [] if opinions is None else opinions.filter(pc.equal(opinions["fault"], NOT_ASKED))["judge"].to_pylist()
-    basis = f"the candidates; judges have not answered {len(unasked):,} questions" if unasked else "the candidates"
-    prices = priced(context, len(left | gold), len(gold - left), bool(unasked), basis)
-    return prices | {"routes": dict(sorted(Counter(routes.values()).items()))}
+    basis = "the candidates; judges have not answered all" if unasked else "the candidates"
+    return priced(context, len(left | gold), len(gold - left), unasked, basis)
 
 
 def expected_questions(context: Context, candidates: int) -> dict[str, Any] | None:
@@ -90,13 +91,9 @@ def expected_questions(context: Context, candidates: int) -> dict[str, Any] | No
     settings = context.config.validation
     if settings.method != "crowd":
         return None
-    most = affordable(settings)
-    images = candidates if most is None else min(candidates, most)
-    gold = round(settings.gold_share * images) if settings.gold is not None else 0
-    reasons = [f"{candidates:,} candidates"]
-    reasons += ["people_budget_usd"] if images < candidates else []
-    reasons += ["before judges answer"] if settings.judges else []
-    return priced(context, images + gold, gold, True, ", ".join(reasons)) | {"routes": {}}
+    gold = round(settings.gold_share * candidates) if settings.gold is not None else 0
+    reasons = [f"{candidates:,} candidates", *(["before judges answer"] if settings.skip_people != "never" else [])]
+    return priced(context, candidates + gold, gold, True, ", ".join(reasons))
 
 
 def priced(context: Context, images: int, gold: int, at_most: bool, known_by: str) -> dict[str, Any]:

@@ -72,8 +72,7 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
         hourly = f"${asked['usd_an_hour']:,.2f} an hour{least if asked['usd_an_hour'] < asked['least_an_hour'] else ''}"
         add("", f"pay: {hourly}; fee: {asked['fee']}")
         gold = f", gold {asked['gold']:,}" if asked["gold"] else ""
-        routes = "".join(f", {route} {n:,}" for route, n in asked["routes"].items())
-        add("", f"basis: {asked['known_by']}{routes}{gold}")
+        add("", f"basis: {asked['known_by']}{gold}")
     for line in lines_of(needs["again"]) if needs["again"] else ():
         add("again", line)
     if needs["reused"]:

@@ -18,6 +18,7 @@ import yaml
 
 from driftline.curate.core.atomic_io import no_link, read_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.settings import resolve_path
 from driftline.curate.encoders import Encoder
@@ -29,7 +30,6 @@ from driftline.curate.retrieval.retrieve import text_encoder
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.retrieval.vector_store import Store
 from driftline.curate.validation.asking.batches import estimate
-from driftline.pipelines.annotation.advice import advice, said_of
 from driftline.pipelines.browse.run_table import withdrawn_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.yaml_edit import set_value
@@ -40,8 +40,6 @@ from driftline.pipelines.run.state import folder_of, is_finished
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, cache_folder
-
-ADVISED = 12  # images whose answer would tell most
 
 
 class Marks:
@@ -114,8 +112,7 @@ class Explorer:
         self._readers: dict[int, Reader] = {}
         self._searches: dict[tuple[Query, int], tuple[SearchResult, list[str]]] = {}
         self._listed: dict[str, dict[int, set[int]]] | None = None
-        self._said = said_of(context)
-        self.advice = advice(context, ADVISED)
+        self._verdicts = _verdicts(context)
         self._thumbnails = Thumbnails(cache_folder("explore", sorted(vectors.glob("metadata/*.parquet"))))
 
     @cached_property
@@ -180,14 +177,13 @@ class Explorer:
 
     def _bucket(self, name: str, ranked: Ranked, histogram: list[int], concept: str, bucket: int, k: int) -> BucketView:
         listed = self._candidates()
-        verdicts, opinions = self._said
         shots = []
         is_shown = self.shown()
         ranks = zip(self.store.names(ranked.rows), ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
         for id_, row, score in islice((rank for rank in ranks if is_shown(rank[0])), k):
             also = tuple(c for c, lists in listed.items() if c != concept and row in lists[bucket])
-            verdict, of_judges = verdicts.get((concept, id_), ""), tuple(opinions.get(id_, ()))
-            shots.append(Shot(id_, score, self.marks.values.get((concept, id_)), also, verdict, of_judges))
+            verdict = self._verdicts.get((concept, id_), "")
+            shots.append(Shot(id_, score, self.marks.values.get((concept, id_)), also, verdict))
         marks = [s.mark for s in shots if s.mark is not None]
         cut = float(ranked.scores[-1]) if len(ranked.scores) else -1.0
         return BucketView(name, shots, cut, histogram, Share(sum(marks), len(marks)))
@@ -301,3 +297,12 @@ def concepts_place(path: Path) -> tuple[Path, Sequence[str]]:
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
     concepts = values["retrieve"]["concepts"]
     return (resolve_path(concepts, path.parent), []) if isinstance(concepts, str) else (path, ["retrieve", "concepts"])
+
+
+def _verdicts(context: Context) -> dict[tuple[str, str], str]:
+    """(concept, id) → what the stage tally decided."""
+    path = folder_of(context.root, "tally") / "verdicts.parquet"
+    if not path.is_file():
+        return {}
+    rows = rows_of(pq.read_table(path), "concept", "id", "verdict")
+    return {(concept, id_): verdict.replace("_", " ") for concept, id_, verdict in rows}

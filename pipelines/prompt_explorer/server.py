@@ -49,7 +49,7 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
         return page_of.render(
             a=a, b=b, concept=concept, k=k, max_images=MAX_IMAGES, concepts=prompts_of, views=shown,
             samples=[] if shown else explorer.samples(k), cost=explorer.cost(),
-            buckets=list(explorer.buckets.values()), advice=explorer.advice, bucket_names=explorer.buckets,
+            buckets=list(explorer.buckets.values()),
             name=context.root.resolve().name, max_prompt=MAX_PROMPT,
         )  # fmt: skip
 

@@ -25,8 +25,6 @@ class Shot:
     """other concepts that retrieve it"""
     verdict: str = ""
     """what the stage tally decided for this concept; "": nothing yet"""
-    opinions: tuple[str, ...] = ()
-    """answers of judges, "JUDGE: LABELS" """
 
 
 @dataclass(frozen=True)

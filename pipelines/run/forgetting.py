@@ -1,67 +1,91 @@
-"""People who answered are forgotten: their ids and answers leave a run, and the verdicts and counts stay."""
+"""People who answered are forgotten: their ids and answers leave a run, and the verdicts and counts stay.
+
+A mark is written first, then the verdicts that stay; each later step may be done twice, so that a kill loses nothing.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import read_json, write_json
-from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.atomic_io import read_json, read_object, remove_tree, write_json, write_parquet
+from driftline.curate.core.errors import BadInput, Busy, MissingFile
+from driftline.curate.core.outside.databases import connect
+from driftline.curate.core.system.calls import sync_folder
 from driftline.curate.metadata.withdrawals import today
 from driftline.curate.release.format import Release
 from driftline.curate.store.database import open_store
-from driftline.curate.store.upkeep import answers_to
+from driftline.curate.store.upkeep import answers_to, delete_answers
 from driftline.curate.validation.answers import FORGOTTEN
-from driftline.curate.validation.answers.answers import KEY, read_lines
-from driftline.curate.validation.answers.standing import briefly, cells_of, people_of
-from driftline.pipelines.annotation.answer_store import AnswerStore
+from driftline.curate.validation.answers.answers import ANSWERS, KEY, people_of
+from driftline.curate.validation.answers.standing import briefly, deletions, freeze
+from driftline.curate.validation.asking.batches import read_batch
+from driftline.curate.validation.asking.crowd import REJECTIONS
 from driftline.pipelines.annotation.batches import export_all, local_files
-from driftline.pipelines.run.deleting import batches, begun, beside_answers, journals, resume
-from driftline.pipelines.run.one_person import intent_of, places
-from driftline.pipelines.run.person_files import REJECTIONS, stores
 from driftline.pipelines.run.runner import alone
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import INTENT, StageState, beside, folder_of
-from driftline.pipelines.stages.ask import results_files
+from driftline.pipelines.stages.ask import answers_of, results_files
 from driftline.pipelines.stages.publish import agreement_of
 from driftline.pipelines.stages.tally import Tally
 
+WAY_OUT = "Delete it, and run the command again: what is deleted already stays deleted."
 
-def forget(context: Context, yes: bool = False, person: str | None = None) -> dict[str, Any]:
+
+def forget(context: Context, yes: bool = False) -> dict[str, Any]:
     """Delete the names and answers of the people who annotated a run with a release. Without `yes`, only list them.
-    person: of this one alone, see `one_person`.
 
     Returns {"files": what holds them, "answers", "people", "images", "deleted": whether it was done, "before": earlier
-    deletions, "other_runs": runs with the same store}.
-    Raises MissingFile for a run without a release or without people, UnknownName for somebody who did not annotate,
-    BadInput where answers came after its last run, Busy while another process works on the folder or reads a file of
-    it.
+    deletions, "other_runs": runs with the same store}. Raises MissingFile for a run without a release or without
+    people, BadInput where answers came after its last run, Busy while another process works on the folder or reads a
+    file of it.
     """
     root = context.root
     with alone(root):
-        if not (root / INTENT).is_file():
-            export_all(context)
-            entry = _entry(context) if person is None else intent_of(context, person, _entry(context))
+        if (root / INTENT).is_file():
+            entry = _begun(root)
         else:
-            entry = begun(root)
-        files = places(context, entry) if "called" in entry else _places(context)
-        if files and yes and not (root / INTENT).is_file():
-            write_json(root / INTENT, entry)
-            (root / INTENT).chmod(0o600)
-        others = [] if "called" in entry else _other_runs(context)
+            export_all(context)
+            entry = _entry(context)
+        places, others = _places(context), _other_runs(context)
         if yes:
+            _close_pages(context)
+            if places:
+                write_json(root / INTENT, entry, secret=True)
             resume(context)
-    return {
-        "files": files,
-        **{key: entry[key] for key in ("answers", "people", "images")},
-        "deleted": yes,
-        "before": briefly(root)[0],
-        "other_runs": others,
-    }
+    counts = {key: entry[key] for key in ("answers", "people", "images")}
+    return {"files": places, **counts, "deleted": yes, "before": briefly(root)[0], "other_runs": others}
+
+
+def resume(context: Context) -> None:
+    """Finish what `forget` began, also after a kill; nothing if it did not begin. The folder is locked."""
+    root = context.root
+    if not (root / INTENT).is_file():
+        return
+    entry = _begun(root)
+    if entry["answers"] and entry["time"] not in [one["time"] for one in deletions(root)]:
+        _freeze(context, entry)
+    for path in results_files(context):
+        path.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        sync_folder(context.answers_folder)
+    remove_tree(root / "annotate")
+    for folder in _stores(context):
+        with open_store(folder) as base:
+            delete_answers(base, _batches(root))
+    _empty_tally(context)
+    (root / KEY).unlink(missing_ok=True)
+    sync_folder(root)
+    (root / INTENT).unlink()
+
+
+def _begun(root: Path) -> dict[str, Any]:
+    return read_object(root / INTENT, {"time": int, "answers": int, "people": int, "images": int}, WAY_OUT)
 
 
 def _entry(context: Context) -> dict[str, Any]:
@@ -82,29 +106,56 @@ def _entry(context: Context) -> dict[str, Any]:
             "Expected a release that counts all answers: they would be lost.",
             f"Run: driftline run {root}.",
         )
-    agreement, guarantee = agreement_of(tallied) or {}, tallied / "guarantee.json"
+    agreement = agreement_of(tallied) or {}
     agreement.pop("deleted", None)
     return {
         "time": int(time.time()), "date": today(), "release": Release.open(release).facts["version"],
         "answers": sum(counts.values()), "people": agreement.get("workers", 0), "images": len(counts),
-        "agreement": agreement, "cells": list(cells_of(pq.read_table(tallied / "verdicts.parquet"))),
-        "batches": sorted(read_lines(results_files(context)).keys() & set(batches(root))),
-        "guarantee": read_json(guarantee) if guarantee.is_file() else None,
+        "agreement": agreement,
     }  # fmt: skip
+
+
+def _freeze(context: Context, entry: dict[str, Any]) -> None:
+    """Write what stays."""
+    root, tallied = context.root, folder_of(context.root, "tally")
+    verdicts, answers = (pq.read_table(tallied / f"{name}.parquet") for name in ("verdicts", "answers"))
+    record = root / "batches" / f"{read_batch(folder_of(root, 'ask'))['batch']}.json"
+    options = read_object(record, {"options": dict}, "Restore it from a copy.")["options"]
+    stored = answers_of(context, folder_of(root, "bucket"), make=False)
+    freeze(root, entry, verdicts, people_of(answers), stored.digests(set(verdicts["id"].to_pylist())), options)
+
+
+def _empty_tally(context: Context) -> None:
+    """Leave verdicts and counts in the output of the stage, which stays finished."""
+    tallied = folder_of(context.root, "tally")
+    for word in ("next", "old"):
+        remove_tree(beside(tallied, word))
+    write_parquet(tallied / "answers.parquet", ANSWERS.empty_table(), secret=True)
+    report = read_json(tallied / "agreement.json")
+    judged = {"judged": report["judged"]} if "judged" in report else {}
+    write_json(tallied / "agreement.json", {"answers": 0, "deleted": deletions(context.root)} | judged, secret=True)
+    (tallied / REJECTIONS).unlink(missing_ok=True)
+    StageState(Tally(context)).amend()
+
+
+def _close_pages(context: Context) -> None:
+    """Raise Busy while `driftline annotate` has a file of answers open: it would write into a deleted one."""
+    for path, _ in local_files(context):
+        with closing(connect(path)) as base:
+            try:
+                base.execute("PRAGMA journal_mode = DELETE")  # which only the one process may that has it open
+            except sqlite3.OperationalError:
+                raise Busy(f"A page of driftline annotate uses {path}.", "", "Stop it, and run this again.") from None
 
 
 def _places(context: Context) -> list[dict[str, str]]:
     """Files that hold names or answers of people, and what they hold."""
     root, tallied = context.root, folder_of(context.root, "tally")
-    places: list[tuple[Path, str]] = [(path, "names, answers") for path in results_files(context)]
-    for path, _ in local_files(context):
-        with closing(AnswerStore(path)) as store:
-            places += [] if store.is_empty() else [(path, "names, answers, comments")]
-    places += [(path, "names") for path in beside_answers(root)]
-    places += [(path, "submissions that got a bonus") for path, _ in journals(root)]
-    for folder in stores(context):
+    places = [(path, "names, answers") for path in results_files(context)]
+    places += [(path, "names, answers, comments") for path in sorted((root / "annotate").glob("*"))]
+    for folder in _stores(context):
         with open_store(folder) as base:
-            n = answers_to(base, batches(root))
+            n = answers_to(base, _batches(root))
         places += [(folder / "index.sqlite", f"{n:,} answers, keyed hashes of ids, assignments")] if n else []
     path = tallied / "answers.parquet"
     if path.is_file() and pq.read_metadata(path).num_rows:
@@ -116,11 +167,22 @@ def _places(context: Context) -> list[dict[str, str]]:
     return [{"file": str(path), "holds": holds} for path, holds in places]
 
 
+def _stores(context: Context) -> list[Path]:
+    """Folders of stores that may hold answers to the run: its own one, and that of a run without one."""
+    folders = (context.config.store.folder(context.root), context.root / "batches")
+    return [folder for folder in folders if (folder / "index.sqlite").is_file()]
+
+
+def _batches(root: Path) -> list[str]:
+    """Names of all batches that the run asked."""
+    return sorted(path.stem for path in (root / "batches").glob("*.json"))
+
+
 def _other_runs(context: Context) -> list[str]:
     """Runs that use a store with answers to this run."""
     runs: set[str] = set()
-    for folder in stores(context):
+    for folder in _stores(context):
         with open_store(folder) as base:
-            if answers_to(base, batches(context.root)):
+            if answers_to(base, _batches(context.root)):
                 runs |= {path for (path,) in base.base.execute("SELECT path FROM runs")}
     return sorted(path for path in runs if Path(path) != context.root.absolute())

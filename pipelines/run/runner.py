@@ -108,7 +108,7 @@ def run(
         if others := left_over(context.root):
             run_log.say(others)
         if (context.root / INTENT).is_file():
-            from driftline.pipelines.run.deleting import resume
+            from driftline.pipelines.run.forgetting import resume
 
             resume(context)
         if before is not None:

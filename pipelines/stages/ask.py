@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,7 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import BadInput
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.answers import FORGOTTEN
-from driftline.curate.validation.judging.settings import key_of
-from driftline.pipelines.run.stage import Context, Counts, Records, Stage, parts_of
+from driftline.pipelines.run.stage import Context, Counts, Records, Stage
 from driftline.pipelines.stages.embed import spec_of
 
 if TYPE_CHECKING:
@@ -21,10 +19,9 @@ if TYPE_CHECKING:
 
     from driftline.curate.store.answers import Answers
     from driftline.curate.validation.answers.standing import Standing
-    from driftline.curate.validation.judging.panel import Panel
+    from driftline.curate.validation.judges import Alone
 
-
-ASKED = ("people", "audit")  # routes of the images that people answer
+JUDGED = "judged.parquet"  # answers of judges, a table of ANSWERS
 
 
 def items_schema() -> pa.Schema:
@@ -61,6 +58,7 @@ class Ask(Stage):
     def check(self) -> None:
         """The gold questions can be read, and judges have their keys."""
         from driftline.curate.validation.asking.batches import read_gold
+        from driftline.curate.validation.judges import key_of
 
         for path in self.outside():
             read_gold(path, [c.name for c in self.context.config.retrieve.concepts])
@@ -74,15 +72,16 @@ class Ask(Stage):
         if self.context.config.validation.method == "crowd":
             from driftline.pipelines.run.state import folder_of
 
-            routes, opinions = routes_of(self.context, items.to_pylist(), inputs)
-            if opinions is not None:
-                write_parquet(out / "opinions.parquet", opinions)
-                counts = Counter(routes.values())
+            left = items.to_pylist()
+            if self.context.config.validation.judges:
+                ids = sorted({item["id"] for item in left})
+                judged, alone = judged_of(self.context, ids, inputs)
+                write_parquet(out / JUDGED, judged)
+                left = [item for item in left if alone.asks(item["id"])]
                 self.context.run_log.say(
-                    f"ask: judges leave {counts['people']:,} of {len(routes):,} images to people, {counts['audit']:,} "
-                    f"are audited, {counts['skip']:,} skip people, {counts['unaffordable']:,} exceed people_budget_usd"
+                    f"ask: judges agree on {len(alone.decided):,} of {len(ids):,} images without people; of these "
+                    f"{len(alone.audited):,}, drawn at random, are asked all the same"
                 )
-            left = [item for item in items.to_pylist() if routes[item["id"]] in ASKED]
             facts = batch_of(self.context, left, inputs, out, standing=folder_of(self.context.root, self.name))
             self.context.run_log.say(
                 f"ask: {len(facts['items']):,} images × {facts['workers']} answers: free by yourself; about "
@@ -102,62 +101,30 @@ def items_of(retrieved: Path) -> pa.Table:
     return candidates.filter(asked).select(items_schema().names)
 
 
-def routes_of(
-    context: Context, items: list[dict[str, Any]], inputs: Mapping[str, Path], ask: bool = True
-) -> tuple[dict[str, str], pa.Table | None]:
-    """(id → where each item goes, see `Route.to`; opinions of the judges, None without any).
+def judged_of(context: Context, ids: list[str], inputs: Mapping[str, Path], ask: bool = True) -> tuple[pa.Table, Alone]:
+    """(answers of the judges as a table of ANSWERS, what they decide without people).
 
     ask: False asks no endpoint: what it did not answer before is left to people.
     """
-    section = context.config.validation
-    if not section.judges:
-        return dict.fromkeys((item["id"] for item in items), "people"), None
     import numpy as np
 
     from driftline.curate.release.packing import FetchedImages
     from driftline.curate.retrieval.vector_store import vectors_of
-    from driftline.curate.validation.judging.panel import first_opinions
-
-    ids = {item["id"] for item in items}
-    images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", ids)
-    opinions = first_opinions(
-        section,
-        context.config.retrieve.complete_concepts(),
-        items,
-        images.plain,
-        lambda some: vectors_of(inputs["embed"], some),
-        np.load(inputs["retrieve"] / "queries.npy"),
-        cache_file=context.root / "judges" / "answers.jsonl",
-        run_log=context.run_log,
-        ask=ask,
-    )
-    return {id_: route.to for id_, route in panel_of(context, inputs, opinions).routes(items).items()}, opinions
-
-
-def panel_of(context: Context, inputs: Mapping[str, Path], opinions: pa.Table) -> Panel:
-    """The judges of a run, with the opinions of those that need no answers of people."""
-    from driftline.curate.retrieval.vector_store import vectors_of
-    from driftline.curate.validation.judging.panel import Panel
+    from driftline.curate.validation.judges import decided_alone, judged
 
     config = context.config
-    names = tuple(concept.name for concept in config.retrieve.concepts)
-    groups = (lambda ids: _groups(context, inputs, ids)) if "filter" in inputs else None
-    return Panel(config.validation, names, opinions, lambda ids: vectors_of(inputs["embed"], ids), config.seed, groups)
-
-
-def _groups(context: Context, inputs: Mapping[str, Path], ids: Sequence[str]) -> list[str]:
-    """The group of each photo, near copies and those of one uploader together, as splits keep them."""
-    import numpy as np
-    import pyarrow.parquet as pq
-
-    from driftline.curate.core.parsing import rows_of
-    from driftline.curate.release.composing.permitted import near_copy_groups
-    from driftline.curate.release.selection import split_groups
-
-    copy_of = near_copy_groups(inputs["embed"], ids, context.config.release)
-    users = dict(rows_of(pq.read_table(parts_of(inputs["filter"]), columns=["id", "user"]), "id", "user"))
-    copies = np.unique([copy_of[id_] for id_ in ids], return_inverse=True)[1]
-    return split_groups([{"id": id_, "user": users.get(id_)} for id_ in ids], copies)
+    answers = judged(
+        config.validation,
+        config.retrieve.complete_concepts(),
+        ids,
+        FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", ids).plain,
+        lambda some: vectors_of(inputs["embed"], some),
+        np.load(inputs["retrieve"] / "queries.npy"),
+        answers_of(context, inputs["bucket"], make=False),
+        context.run_log,
+        ask,
+    )
+    return answers, decided_alone(answers, config.validation, config.seed)
 
 
 def batch_of(
@@ -224,7 +191,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
 
     options = options_of(context.config.retrieve.complete_concepts())
     place = context.store() or Place(folder)
-    since = max((one["time"] for one in deletions(context.root) if not one.get("person")), default=0)
+    since = max((one["time"] for one in deletions(context.root)), default=0)
     return Answers(place, folder, options, digests, worker_key(context.root, make), since)
 
 

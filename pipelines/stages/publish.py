@@ -141,7 +141,7 @@ class Publish(Stage):
         config, cut = self.context.config, self.context.config.buckets
         joined = {"joined": {"unit": cut.unit, "min_photos": cut.min_photos}} if cut.joins else {}
         rules = {"method", "workers", "agree", "rule", "aggregate", "confidence", "sensitive_drop", "sensitive_hold",
-                 "skip_people", "skip_confidence"}  # fmt: skip
+                 "skip_people", "audit_share"}  # fmt: skip
         return {
             "driftline": VERSION,
             "notice": config.release.notice,
@@ -190,9 +190,9 @@ def _people(tallied: Path) -> dict[str, int] | None:
     import pyarrow.parquet as pq
 
     from driftline.curate.core.parsing import rows_of
-    from driftline.curate.validation.answers.standing import people_of
+    from driftline.curate.validation.answers.answers import people_of
 
-    counts = people_of(pq.read_table(tallied / "answers.parquet", columns=["id", "fault"]))
+    counts = people_of(pq.read_table(tallied / "answers.parquet", columns=["id", "worker", "fault"]))
     if (stood := tallied / "standing.parquet").is_file():
         counts |= dict(rows_of(pq.read_table(stood), "id", "people"))
     return counts
@@ -208,7 +208,4 @@ def agreement_of(tallied: Path) -> dict[str, Any] | None:
     gold = [(w["gold_answers"], w["gold_right"]) for w in workers if w.get("gold_answers")]
     answers = sum(n for n, _ in gold)
     right = math.fsum(n * share for n, share in gold) / answers if answers else None
-    forgotten = 0
-    for entry in summary.get("deleted", []):  # whose votes still count
-        forgotten = forgotten + 1 if entry.get("person") else 0
-    return {**summary, "workers": len(workers) + forgotten, "gold_answers": answers, "gold_right": right}
+    return {**summary, "workers": len(workers), "gold_answers": answers, "gold_right": right}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.curate.validation.answers import FORGOTTEN
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
-from driftline.pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of, results_files, standing_of
+from driftline.pipelines.stages.ask import JUDGED, answers_of, batch_of, items_schema, results_files, standing_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from driftline.curate.validation.asking.judges import Catalogue, Crowd, Items
+    from driftline.curate.validation.asking.crowd import Catalogue, Crowd, Items
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,13 @@ class Tally(Stage):
         return results_files(self.context) + ([stands] if crowd and stands.is_file() else [])
 
     def prepare(self) -> None:
-        """Write the results files of the local page: a server that was killed did not."""
+        """Write the results files of the local page: a server that was killed did not. Only their owner reads all."""
         from driftline.pipelines.annotation.batches import export_all
 
         export_all(self.context)
+        for path in results_files(self.context):
+            with suppress(OSError):  # of somebody else
+                path.chmod(0o600)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """answers/*.csv, *.json → answers, asked, verdicts.parquet. Raises Waiting while answers are missing."""
@@ -132,7 +136,7 @@ class Tally(Stage):
         import pyarrow.parquet as pq
 
         from driftline.curate.core.parsing import rows_of
-        from driftline.curate.validation.asking.judges import Catalogue
+        from driftline.curate.validation.asking.crowd import Catalogue
 
         table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "label"])
         labels = dict(rows_of(table, "id", "label"))
@@ -141,9 +145,10 @@ class Tally(Stage):
     def _crowd(self, inputs: Mapping[str, Path]) -> Crowd:
         import pyarrow.parquet as pq
 
-        from driftline.curate.validation.answers.answers import read_lines, worker_key
+        from driftline.curate.validation.answers.answers import ANSWERS, read_lines, worker_key
         from driftline.curate.validation.asking.batches import read_batch
-        from driftline.curate.validation.asking.judges import Crowd
+        from driftline.curate.validation.asking.crowd import Crowd
+        from driftline.curate.validation.judges import decided_alone
 
         context = self.context
 
@@ -153,12 +158,12 @@ class Tally(Stage):
         key = worker_key(context.root)
         lines = read_lines(results_files(context))
         section = context.config.validation
-        opinions = pq.read_table(inputs["ask"] / "opinions.parquet") if section.judges else None
-        panel = None if opinions is None else panel_of(context, inputs, opinions)
+        judged = pq.read_table(inputs["ask"] / JUDGED) if section.judges else ANSWERS.empty_table()
         answers = answers_of(context, inputs["bucket"])
         answers.take_batch(read_batch(inputs["ask"]))
         answers.take_lines(lines)
         return Crowd(
             context.root, inputs["ask"], section, key, lines, write_batch, run_log=context.run_log,
-            stored=answers, panel=panel, standing=standing_of(context),
+            stored=answers, judged=judged, alone=decided_alone(judged, section, context.config.seed),
+            standing=standing_of(context),
         )  # fmt: skip

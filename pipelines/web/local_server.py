@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
@@ -14,6 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.outside.limits import BODY
 from driftline.curate.core.outside.names import is_count
+
+if TYPE_CHECKING:
+    import uvicorn
 
 # Only this server's own styles, scripts and images; no frames, no forms to other hosts.
 POLICY = (
@@ -36,10 +39,6 @@ def guarded(
     command: str,
     styles: tuple[str, ...] = (),
     host: str = LOOPBACK,
-    public: str = "",
-    largest: int = BODY,
-    programs: bool = False,
-    secret: str = "",
 ) -> tuple[ASGIApp, str]:
     """(app, path to open): all paths of `app` behind a new secret, which is the first part of the path.
 
@@ -47,17 +46,12 @@ def guarded(
     rebinding), writes from another origin, and large bodies; every answer has the headers.
 
     command: it printed the address. styles: hashes of allowed inline styles. host: a further name or address of this
-    server. public: the address that a reverse proxy gives this server, such as https://labels.example.org; "": none.
-    largest: bytes of a body. programs: programs write, too: they send no origin, as every browser does.
-    secret: of links that stay valid; "": a new one.
+    server.
     """
-    secret = secret or secrets.token_urlsafe(16)
+    secret = secrets.token_urlsafe(16)
     policy = POLICY.replace("style-src 'self'", " ".join(("style-src 'self'", *styles)))
     hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost", host)}
     origins = {f"http://{host}" for host in hosts}
-    if public:
-        hosts.add(urlsplit(public).netloc)
-        origins.add(public)
 
     def refusal(scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -66,16 +60,15 @@ def guarded(
         if scope["method"] not in METHODS:
             return PlainTextResponse(f"Expected {', '.join(METHODS)}.", 405, {"Allow": ", ".join(METHODS)})
         size = headers.get("content-length", "0" if scope["method"] != "POST" else "")
-        if "transfer-encoding" in headers or not is_count(size) or int(size) > largest:
-            return PlainTextResponse(f"Expected a body of at most {largest:,} bytes, with its length.", 413)
+        if "transfer-encoding" in headers or not is_count(size) or int(size) > BODY:
+            return PlainTextResponse(f"Expected a body of at most {BODY:,} bytes, with its length.", 413)
         if headers.get("host") not in hosts:
             return PlainTextResponse("This server accepts requests to its own name only.", 421)
         if scope["path"] == "/favicon.ico":
             return Response(status_code=204)
         if not secrets.compare_digest(scope["path"].split("/")[1].encode(), secret.encode()):
             return PlainTextResponse(f"Open the address that driftline {command} printed: it contains a secret.", 401)
-        is_ours = headers.get("origin") in origins or (programs and "origin" not in headers)
-        if scope["method"] == "POST" and not is_ours:
+        if scope["method"] == "POST" and headers.get("origin") not in origins:
             return PlainTextResponse("Only pages of this server may change data.", 403)
         return None
 
@@ -117,6 +110,15 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     return sock
 
 
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """The server of an app: plain HTTP, no socket that stays open, no header that says what it is."""
+    import uvicorn
+
+    return uvicorn.Server(
+        uvicorn.Config(app, http="h11", ws="none", log_level="warning", server_header=False, access_log=False)
+    )
+
+
 def serve(
     make: Callable[[int], tuple[ASGIApp, str]], port: int, say: Callable[[str], None], host: str = LOOPBACK
 ) -> None:
@@ -130,8 +132,6 @@ def serve(
     import asyncio
 
     from starlette.concurrency import run_in_threadpool
-
-    from driftline.pipelines.web.connections import server_of
 
     asyncio.run(run_in_threadpool(int))  # imports what the first request would wait for
     say(f"http://{host}:{actual_port}{path}")

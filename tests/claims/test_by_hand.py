@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.stats import t as student
@@ -14,9 +11,6 @@ from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release.drift import drift
 from driftline.curate.validation.answers.agreement import Answers, dawid_skene, worker_table
-from driftline.curate.validation.judging.guarantee import Sample, precision, recall
-from driftline.curate.validation.judging.opinions import opinion, table_of
-from driftline.curate.validation.judging.routing import Rules, route
 from driftline.eval.outcomes import check_stream
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.rows import Answers as Outcomes
@@ -72,57 +66,6 @@ def test_no_two_learners_of_a_tie_differ() -> None:
     assert _ties(np.arange(3), p) == ((0, 1), (2,))
 
 
-ITEMS = [{"id": f"p{i}", "bucket": 0, "concept": "bus"} for i in range(11)]
-
-
-def test_the_audited_share_is_rounded_up() -> None:
-    opinions = table_of(opinion(i["id"], 0, "j", ["bus"], confidence=0.99) for i in ITEMS)
-    routes = route(ITEMS, opinions, Rules(skip=True, confidence=0.9, audit_share=0.1))
-    assert [one.to for one in routes.values()].count("audit") == 2
-
-
-def test_an_image_on_which_one_of_three_judges_differs_goes_to_people() -> None:
-    said = {"a": "bus", "b": "bus", "c": "car"}
-    opinions = table_of(opinion("p0", 0, j, [label], confidence=0.6 if j == "c" else 0.99) for j, label in said.items())
-    (one,) = route(ITEMS[:1], opinions, Rules(skip=True, confidence=0.5, audit_share=0.1)).values()
-    assert one.label == {"bus"}
-    assert one.to == "people"
-
-
-def _opinions(items: list[dict[str, Any]], label: str = "bus", sure: float = 0.99, **more: Any) -> list[dict[str, Any]]:
-    return [opinion(i["id"], 0, "j", [label], confidence=sure, **more) for i in items]
-
-
-def _to(rows: list[dict[str, Any]], seed: int = 0, affordable: int | None = None, share: float = 0.1) -> dict[str, str]:
-    rules = Rules(skip=True, confidence=0.9, audit_share=share, affordable=affordable, seed=seed)
-    return {id_: one.to for id_, one in route(ITEMS, table_of(rows), rules).items()}
-
-
-def test_an_image_that_a_judge_calls_sensitive_goes_to_people() -> None:
-    routes = _to(_opinions(ITEMS[1:]) + _opinions(ITEMS[:1], sensitive=True))
-    assert [id_ for id_, to in routes.items() if to == "people"] == ["p0"]
-
-
-def test_accepted_and_rejected_images_are_audited_apart() -> None:
-    for seed in range(10):
-        routes = _to(_opinions(ITEMS[1:]) + _opinions(ITEMS[:1], "car"), seed)
-        assert routes["p0"] == "audit"
-        assert list(routes.values()).count("audit") == 2
-
-
-def test_every_image_may_be_audited() -> None:
-    drawn = Counter(id_ for seed in range(60) for id_, to in _to(_opinions(ITEMS), seed).items() if to == "audit")
-    assert len(drawn) == len(ITEMS)
-
-
-def test_audits_are_paid_first_and_then_the_images_that_tell_most() -> None:
-    sure, doubtful = _opinions(ITEMS[:6]), _opinions(ITEMS[6:10], sure=0.8)
-    routes = _to(sure + doubtful + _opinions(ITEMS[10:], sure=0.5), affordable=2, share=0.1)
-    assert list(routes.values()).count("audit") == 1
-    assert [id_ for id_, to in routes.items() if to == "people"] == ["p10"]
-    assert list(routes.values()).count("unaffordable") == 4
-
-
 def test_a_worker_agrees_with_others_and_not_with_themselves() -> None:
     """Two disagree on one image; on another two agree and the third does not."""
     answers = Answers(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 2]), np.array([0, 1, 0, 0, 1]))
@@ -157,29 +100,6 @@ def test_an_images_own_answers_say_nothing_of_its_workers() -> None:
     found = dawid_skene(Answers(*np.array(answers).T), rounds=300, tolerance=0).probabilities
     assert found == pytest.approx(np.array(p), abs=1e-6)
     assert 0.2 < found[:, 0].mean() < 0.8
-
-
-def test_recall_counts_the_error_of_both_kinds_and_undecided_images_as_lost() -> None:
-    """10 people's labels, 20 accepted and 30 rejected that nobody saw: a = 20 × share, r = 30 × share."""
-    f = np.full(4, 0.8)
-    accepted = Sample(np.array([1.0, 1, 1, 0]), f, np.full(20, 0.8))
-    rejected = Sample(np.array([0.0, 1, 0, 0]), 1 - f, np.full(30, 0.2))
-    yes, no = accepted.share(0.95), rejected.share(0.95)
-    kept, lost = 10 + 20 * yes.value, 30 * no.value
-    value = kept / (kept + lost)
-    variance = ((1 - value) * 20 / (kept + lost)) ** 2 * yes.variance + (value * 30 / (kept + lost)) ** 2 * no.variance
-    found, more = recall(10, accepted, rejected), recall(10, accepted, rejected, undecided=25, share=0.2)
-    assert (found.value, found.variance) == pytest.approx((value, variance))
-    assert more.value == pytest.approx(kept / (kept + lost + 5))
-    assert more.low == pytest.approx(found.low * (kept + lost) / (kept + lost + 25))
-
-
-def test_what_people_saw_divides_the_error_of_the_others() -> None:
-    """Half of the labels seen: half of the share's deviation, a quarter of its variance."""
-    sample = Sample(np.array([1.0, 0, 1, 1]), np.full(4, 0.8), np.full(10, 0.8))
-    all_unseen, half = (precision(seen, sample) for seen in (0, 10))
-    assert half.variance == pytest.approx(all_unseen.variance / 4)
-    assert half.value == pytest.approx(0.5 + all_unseen.value / 2)
 
 
 def test_outcomes_are_of_one_stream() -> None:

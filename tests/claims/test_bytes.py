@@ -416,8 +416,8 @@ class TestLabels:
     def test_answers_of_models_are_theirs(self) -> None:
         facts = facts_of(answers={"people": {"0": 2, "1": 1}, "judges": {"2": 3}})
         facts["provenance"] |= {
-            "validation": ValidationSettings().model_dump() | {"skip_people": "confident"},
-            "agreement": {"judges": ["clip", "llm"], "unseen_labels": 2, "kept_labels": 3, "least_precision": 0.5},
+            "validation": ValidationSettings().model_dump() | {"skip_people": "agreed"},
+            "agreement": {"judged": {"judges": ["clip", "llm"], "unseen_labels": 2, "kept_labels": 3}},
         }
         text, document = card(facts), croissant(facts, {}, [])
         assert "0 to 1 answers of people (0: 2 images, 1: 1 images) and 2 of models." in text

@@ -29,10 +29,8 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.publishing import PUBLISHERS
 from driftline.curate.publishing.plan import Settings
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.validation.judging.cache import AnswerCache
-from driftline.curate.validation.judging.endpoint import ask_endpoint
-from driftline.curate.validation.judging.question import question_of
-from driftline.curate.validation.judging.settings import JudgeSettings
+from driftline.curate.validation.judges import Endpoint, question_of
+from driftline.curate.validation.settings import JudgeSettings
 from driftline.eval.learner import Task
 from driftline.eval.learners.llm import Llm
 
@@ -112,14 +110,11 @@ def chat_contract(broken: str) -> None:
 
 def vision_contract(broken: str) -> None:
     """A judge that asks about two images."""
-    with vision_server(broken) as server, tempfile.TemporaryDirectory() as folder:
+    with vision_server(broken) as server:
         judge = JudgeSettings(name="vlm", url=server.url, model="vision-1", retries=0)
         question = question_of([Concept(name="bus", prompts=("bus",))], "What is it?")
-        cache = AnswerCache(Path(folder) / "answers.jsonl")
-        answers = ask_endpoint(
-            judge, question, {"a": "1", "b": "2"}, lambda id_: (b"x", "png"), cache, lambda n: None
-        )  # fmt: skip
-        assert [entry["labels"] for entry in answers.values()] == [["bus"], ["bus"]]
+        endpoint = Endpoint(judge, question, lambda id_: (b"x", "png"))
+        assert [endpoint.ask(id_) for id_ in "ab"] == [((["bus"], False, None), "vision-1")] * 2
         check_shape(example("openai", "completion"), server.completion("Hi"))
 
 

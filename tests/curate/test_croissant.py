@@ -228,7 +228,7 @@ def nodes_of(value: Any) -> list[dict[str, Any]]:
 
 def test_case_42_provenance_is_nodes_and_every_id_is_an_iri(tmp_path: Path) -> None:
     """Neighbours: names of classes and of a source that an @id cannot have."""
-    answers = {"agreement": {"judges": ["a judge"], "unseen_labels": 0, "kept_labels": 1, "least_precision": None}}
+    answers = {"agreement": {"judged": {"judges": ["a judge"], "unseen_labels": 0, "kept_labels": 1}}}
     release = mixed(tmp_path / "r", source="my pkg:Söurce <1>", **answers)
     facts = release.facts | {"answers": {"people": {"3": 14}, "judges": {"1": 14}}}
     facts["changes"] = {"against": {"name": "mixed", "version": "1.0.0"}}

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 from support.serving import serving
 
-from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
-from driftline.curate.core.journal import Journal
+from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.outside import http
 from driftline.curate.core.outside.http import (
     Client,
@@ -37,11 +36,8 @@ from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr
-from driftline.curate.validation.asking.platforms import prolific_api
-from driftline.curate.validation.judging.cache import AnswerCache
-from driftline.curate.validation.judging.endpoint import ask_endpoint
-from driftline.curate.validation.judging.question import question_of
-from driftline.curate.validation.judging.settings import JudgeSettings
+from driftline.curate.validation.judges import Endpoint, question_of
+from driftline.curate.validation.settings import JudgeSettings
 from driftline.eval.learners.llm import Llm
 
 QUICK = Policy(3, 0.001)
@@ -267,15 +263,15 @@ def _flickr(address: str, folder: Path) -> None:
     list(collection.batches(at=Workplace(work=folder)))
 
 
-def _prolific(address: str, folder: Path) -> None:
-    prolific_api.Service(address).call("GET", "/studies/")
-
-
 def _judge(address: str, folder: Path) -> None:
-    concepts = [Concept(name="bus", prompts=("bus",))]
     judge = JudgeSettings(name="j", url=address, model="m", key_variable="PLANTED", retries=0)
-    question, cache = question_of(concepts, "What is it?"), AnswerCache(folder / "answers.jsonl")
-    ask_endpoint(judge, question, {"p": "sha"}, lambda id_: (b"x", "jpg"), cache, lambda n: None)
+    endpoint = Endpoint(
+        judge, question_of([Concept(name="bus", prompts=("bus",))], "What is it?"), lambda i: (b"x", "")
+    )
+    said = endpoint.ask("p")
+    (folder / "said").write_text(str(said))
+    if endpoint.fatal:
+        raise endpoint.fatal[0]
 
 
 def _model(address: str, folder: Path) -> None:
@@ -289,7 +285,7 @@ def _model(address: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 404, 429, 500])
-@pytest.mark.parametrize("ask", [_flickr, _prolific, _judge, _model])
+@pytest.mark.parametrize("ask", [_flickr, _judge, _model])
 def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
     ask: Callable[[str, Path], None],
     status: int,
@@ -297,7 +293,7 @@ def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for variable in ("FLICKR_API_KEY", "PROLIFIC_TOKEN", "PLANTED"):
+    for variable in ("FLICKR_API_KEY", "PLANTED"):
         monkeypatch.setenv(variable, PLANTED)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
@@ -316,61 +312,6 @@ def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
     assert asked
     texts = [trace, *capsys.readouterr(), *(p.read_text() for p in tmp_path.rglob("*") if p.is_file())]
     assert [t for t in texts if PLANTED.partition("/")[0] in t] == []
-
-
-class Steps(Journal):
-    entry, way_out = "a step", "Restore it."
-
-    def __init__(self, path: Path) -> None:
-        self.names: list[str] = []
-        super().__init__(path)
-
-    def take(self, entry: dict[str, Any]) -> None:
-        self.names.append(entry["name"])
-
-
-class TestJournal:
-    @pytest.fixture
-    def path(self, tmp_path: Path) -> Path:
-        path = tmp_path / "deep" / "steps.jsonl"
-        journal = Steps(path)
-        journal.add(name="a")
-        journal.add(name="b")
-        return path
-
-    def test_every_cut_keeps_the_whole_lines_and_goes_on(self, path: Path) -> None:
-        whole = path.read_bytes()
-        for size in range(len(whole) + 1):
-            path.write_bytes(whole[:size])
-            journal = Steps(path)
-            assert journal.names == ["a", "b"][: max(0, whole[:size].count(b"\n") - 1)]
-            journal.add(name="c")
-            assert Steps(path).names == [*journal.names[:-1], "c"]
-
-    @pytest.mark.parametrize("line", [b"{}", b"[]", b"3", b"\xff", b"[" * 9000, b"nonsense"])
-    def test_a_damaged_line_is_named(self, path: Path, line: bytes) -> None:
-        first, *rest = path.read_bytes().splitlines(keepends=True)
-        path.write_bytes(first + line + b"\n" + b"".join(rest))
-        with pytest.raises(BadInput, match=r"steps\.jsonl, line 2: .* Expected a step\. Restore it\."):
-            Steps(path)
-
-    @pytest.mark.parametrize("head", [b'{"format": 2}', b'{"name": "a"}'])
-    def test_another_format_is_refused(self, path: Path, head: bytes) -> None:
-        path.write_bytes(head + b"\n" + path.read_bytes())
-        with pytest.raises(BadInput, match=r"steps\.jsonl has the format .*; this driftline reads 1\."):
-            Steps(path)
-
-    def test_a_head_that_is_no_object_is_named(self, path: Path) -> None:
-        path.write_bytes(b"[]\n" + path.read_bytes())
-        with pytest.raises(BadInput, match=r"steps\.jsonl, line 1: .* Expected a step\. Restore it\."):
-            Steps(path)
-
-    def test_an_entry_is_synced_before_it_counts(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        synced: list[int] = []
-        monkeypatch.setattr("os.fsync", lambda file: synced.append(path.read_bytes().count(b"\n")))
-        journal = Steps(path)
-        journal.add(name="c")
-        assert synced == [4]
 
 
 @pytest.mark.parametrize(

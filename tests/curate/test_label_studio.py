@@ -107,7 +107,7 @@ def test_case_35_regions_of_another_kind_are_no_choice(tmp_path: Path) -> None:
 
 def test_label_studios_own_sdk_accepts_these_files_and_its_export_becomes_answers(tmp_path: Path) -> None:
     """The SDK checked the fixture's tasks, predictions and interface, and wrote its export: support/label_studio.py."""
-    opinion = {"worker": "vlm (m)", "labels": ["bus"], "sensitive": False, "confidence": 0.9}
+    opinion = {"worker": "vlm (m)", "labels": ["bus"], "sensitive": False}
     written(tmp_path, opinions={"i1": [opinion]})
     for name in ("tasks.json", "config.xml"):
         assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
@@ -128,9 +128,9 @@ def test_the_interface_names_what_is_read(tmp_path: Path) -> None:
 
 def test_judges_are_predictions_only_if_given(tmp_path: Path) -> None:
     assert [task["predictions"] for task in written(tmp_path)] == [[], []]
-    opinion = {"worker": "vlm (m)", "labels": ["car"], "sensitive": False, "confidence": 0.9}
+    opinion = {"worker": "vlm (m)", "labels": ["car"], "sensitive": False}
     (prediction,) = written(tmp_path, opinions={"i1": [opinion]})[0]["predictions"]
-    assert (prediction["model_version"], prediction["score"]) == ("vlm (m)", 0.9)
+    assert prediction["model_version"] == "vlm (m)"
     assert prediction["result"][0]["value"] == {"choices": ["car"]}
 
 

@@ -28,8 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import hostile.imported
-import hostile.stores  # noqa: F401, both enter their readers
+import hostile.imported  # noqa: F401, enters its readers
 import pyarrow as pa
 from hostile.mutations import mutate
 from hostile.readers import READERS

@@ -77,68 +77,32 @@ def label_studio(folder: Path) -> None:
         read_answers(lines, BATCH, "k")
 
 
-def prolific_answers(folder: Path) -> None:
-    said = {"instruction_id": "q1", "answer": [{"value": "bus"}]}
-    response = {"id": "r", "metadata": {"item": "i1"}, "response": said, "submission_id": "s", "participant_id": "p"}
-    write_json(folder / "submissions.json", {"results": [{"id": "s", "status": "AWAITING REVIEW", "time_taken": 40}]})
-    write_json(folder / "counts.json", {"AWAITING REVIEW": 1, "TOTAL": 1})
-    write_json(folder / "responses.json", {"results": [response], "meta": {"count": 1}})
-    steps = [{"format": 1}, {"step": "study", "result": "x"}, {"step": "published", "result": True},
-             {"step": "batch", "result": {"id": "b", "labels": "q1", "sensitive": "q2"}}]  # fmt: skip
-    (folder / "journal.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+def model_answer(folder: Path) -> None:
+    choice = {"message": {"content": json.dumps({"labels": ["bus"], "sensitive": False})}, "finish_reason": "stop"}
+    write_json(folder / "answer.json", {"choices": [choice], "model": "m"})
 
 
-@reader(prolific_answers)
-def prolific(folder: Path) -> None:
-    """The lists that Prolific answers with, and the journal."""
-    from driftline.curate.core.outside.http import Reply
-    from driftline.curate.validation.asking.platforms import prolific_api
-    from driftline.curate.validation.asking.platforms.prolific_service import Service
+@reader(model_answer)
+def judges(folder: Path) -> None:
+    """An answer of a judge's endpoint."""
+    from driftline.curate.core.outside.http import Reply, Temporary
+    from driftline.curate.retrieval.settings import Concept
+    from driftline.curate.validation.judges import Endpoint, question_of
+    from driftline.curate.validation.settings import JudgeSettings
 
-    class Pool:
-        def ask(self, method: str, address: str, read: Any, *more: Any, **request: Any) -> Any:
-            name = next(name for name in ("counts", "submissions", "responses") if name in address)
-            return read(Reply(200, {}, (folder / f"{name}.json").read_bytes()))
+    class Said:
+        def send(self, *_: Any, **__: Any) -> Reply:
+            return Reply(200, {}, (folder / "answer.json").read_bytes())
 
         def hidden(self, text: str) -> str:
             return text
 
-    service = Service.__new__(Service)
-    vars(service).update(endpoint="", _headers={}, _client=Pool())
-    prolific_api.collect(service, prolific_api.Journal(folder / "journal.jsonl"), "b1", folder / "out.csv")
-
-
-def judges_answers(folder: Path) -> None:
-    from driftline.curate.validation.judging.cache import AnswerCache
-
-    cache = AnswerCache(folder / "answers.jsonl")
-    for i in "12":
-        cache.add(**{"image": i, "question": "q", "judge": "j", "requested": "m", "reported": "m", "model": "m",
-                   "labels": ["bus"], "sensitive": False, "confidence": 0.5, "fault": None, "usd": 0.5})  # fmt: skip
-    content = json.dumps({"labels": ["bus"], "sensitive": False, "confidence": 0.9})
-    choice = {"message": {"content": content}, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 1, "completion_tokens": 2}
-    write_json(folder / "answer.json", {"choices": [choice], "model": "m", "usage": usage})
-
-
-@reader(judges_answers)
-def judges(folder: Path) -> None:
-    """The kept answers of judges, as opinions, and a new one of their endpoint."""
-    from driftline.curate.retrieval.settings import Concept
-    from driftline.curate.validation.judging.cache import AnswerCache
-    from driftline.curate.validation.judging.endpoint import Temporary, _Work, response_of
-    from driftline.curate.validation.judging.opinions import of_endpoint, table_of
-    from driftline.curate.validation.judging.question import question_of
-    from driftline.curate.validation.judging.settings import JudgeSettings
-
-    cache = AnswerCache(folder / "answers.jsonl")
-    entries = dict(enumerate(cache.entries.values()))
-    table_of(of_endpoint({str(i): entry for i, entry in entries.items()}, {str(i): 0 for i in entries}))
-    asked = question_of([Concept(name=name, prompts=(name,)) for name in BATCH["concepts"]], "What is it?")
-    settings = JudgeSettings(name="j", url="http://h", model="m", budget_usd=1.0, usd_per_million_in=1.0)
-    work = _Work(settings, asked, None, lambda id_: (b"", "jpg"), cache, lambda n: None)
+    judge = JudgeSettings(name="j", url="http://h", model="m")
+    endpoint = Endpoint(judge, question_of([Concept(name="bus", prompts=("bus",))], "?"), lambda id_: (b"", ""))
+    vars(endpoint)["client"] = Said()
     with suppress(Temporary):
-        work._store("3", response_of((folder / "answer.json").read_bytes()))
+        (labels, *_), model = endpoint._once(b"")
+        json.dumps([labels, model]).encode()
 
 
 def naturalists_tables(folder: Path) -> None:

@@ -677,28 +677,11 @@ def answers(folder: Path) -> None:
         agreement(table)
 
 
-@reader(files({"gold.csv": "id,labels\np1,bus\np2,bus|car\n", "reject.csv": "AssignmentId,Reject\nA1,too fast\n"}))
+@reader(files({"gold.csv": "id,labels\np1,bus\np2,bus|car\n"}))
 def lists_of_people(folder: Path) -> None:
     from driftline.curate.validation.asking.batches import read_gold
-    from driftline.curate.validation.asking.platforms.prolific_api import read_rejections
 
     read_gold(folder / "gold.csv", ["bus", "car"])
-    read_rejections(folder / "reject.csv")
-
-
-def journal_file(folder: Path) -> None:
-    from driftline.curate.validation.asking.platforms.prolific_api import Journal
-
-    journal = Journal(folder / "j.jsonl")
-    journal.begin("data")
-    journal.end("data", "d1")
-
-
-@reader(journal_file)
-def journal(folder: Path) -> None:
-    from driftline.curate.validation.asking.platforms.prolific_api import Journal
-
-    Journal(folder / "j.jsonl")
 
 
 def run_file(folder: Path) -> None:

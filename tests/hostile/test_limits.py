@@ -6,10 +6,8 @@ import io
 import json
 import os
 import pickle
-import sqlite3
 import struct
 import zipfile
-from contextlib import closing
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,15 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hostile import stores
 from PIL import Image
-from typer.testing import CliRunner
 
 from driftline.curate.core.atomic_io import csv_text, read_json, write_json
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, DriftlineError, IntegrityError
 from driftline.curate.core.outputs import refill
 from driftline.curate.core.outside import limits
-from driftline.curate.core.outside.databases import SUPER_JOURNAL
 from driftline.curate.core.outside.images import open_image
 from driftline.curate.core.outside.tables import BoundedParquet, csv_rows, read_parquet
 from driftline.curate.core.run_log import RunLog
@@ -35,12 +30,8 @@ from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.strip_exif import _segments
 from driftline.curate.metadata.filters import withdrawn_ids
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.store.database import Place, open_store, reuse_part
-from driftline.curate.store.photos import images_of, outcomes
 from driftline.curate.validation.answers.answers import read_answers, read_lines
-from driftline.curate.validation.asking.platforms.prolific_api import Journal
 from driftline.eval.experiment.settings import seeds_of
-from driftline.pipelines.cli.app import app
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.run.state import settle
 from driftline.stream_builder.builders.arrays import from_arrays
@@ -333,78 +324,6 @@ class TestPickles:
             load_checkpoint(None, tmp_path / "w.pth")
 
 
-class TestStores:
-    """A store of somebody else is data: it can name nothing outside of it, and runs nothing."""
-
-    @pytest.fixture
-    def folder(self, tmp_path: Path) -> Path:
-        """A folder with a store, beside a file that nobody may touch."""
-        (tmp_path / "victim").write_text("ours")
-        (tmp_path / "run").mkdir()
-        stores.store(tmp_path / "run")
-        return tmp_path / "run"
-
-    def change(self, folder: Path, statement: str) -> None:
-        with closing(sqlite3.connect(folder / "store" / "index.sqlite", isolation_level=None)) as base:
-            base.executescript(statement)
-
-    def test_a_part_is_not_written_outside_its_folder(self, folder: Path) -> None:
-        self.change(folder, "UPDATE parts SET output = '../victim'")
-        with pytest.raises(IntegrityError, match=r"index\.sqlite names the file '\.\./victim'"):
-            reuse_part(Place(folder / "store"), stores.KEY, folder / "out")
-        assert (folder.parent / "victim").read_text() == "ours"
-
-    def test_gc_deletes_nothing_outside_and_nothing_that_is_not_of_a_store(self, folder: Path) -> None:
-        mine = folder / "store" / "files" / "letter.txt"
-        mine.write_text("ours")
-        self.change(folder, "UPDATE files SET name = '../../../victim' WHERE number = 1")
-        gc = ("heal", str(folder / "store"), "--gc", "--yes")
-        done = CliRunner().invoke(app, gc)
-        assert "index.sqlite names the file '../../../victim'" in str(done.exception)
-        self.change(folder, "DELETE FROM files WHERE number = 1")
-        done = CliRunner().invoke(app, gc)
-        assert done.stdout.count(str(folder / "store" / "files")) == 2, "what is deleted is listed"
-        assert [path.read_text() for path in (mine, folder.parent / "victim")] == ["ours", "ours"]
-
-    def test_a_link_in_the_place_of_the_files_is_refused(self, folder: Path) -> None:
-        (folder / "store" / "files").rename(folder.parent / "files")
-        (folder / "store" / "files").symlink_to(folder.parent / "files")
-        with pytest.raises(BadInput, match="files is a link"), open_store(folder / "store"):
-            pass
-
-    @pytest.mark.parametrize(
-        "statement",
-        [
-            "CREATE TRIGGER t AFTER INSERT ON attempts BEGIN DELETE FROM images; END",
-            "ALTER TABLE runs RENAME TO other; CREATE VIEW runs AS SELECT * FROM other",
-            "DROP TABLE runs",
-            "ALTER TABLE runs ADD COLUMN more",
-        ],
-    )
-    def test_another_schema_is_refused(self, folder: Path, statement: str) -> None:
-        self.change(folder, statement)
-        with (
-            pytest.raises(BadInput, match=r"index\.sqlite: the \w+ '\w+' is .*not as we make it"),
-            open_store(folder / "store"),
-        ):
-            pass
-
-    @pytest.mark.parametrize(
-        ("column", "value"), [("start", "-1"), ("size", "'x'"), ("sha", "x'00'"), ("width", "1e12")]
-    )
-    def test_a_value_of_another_type_or_range_is_named(self, folder: Path, column: str, value: str) -> None:
-        self.change(folder, f"UPDATE images SET {column} = {value} WHERE number = 1")
-        wrong = pytest.raises(BadInput, match=f"index.sqlite: a value of {column} is ")
-        with open_store(folder / "store") as store, wrong:
-            list(outcomes(store, stores.URLS) and images_of(store, stores.DIGESTS))
-
-    def test_a_journal_that_names_another_file_is_refused(self, folder: Path) -> None:
-        """SQLite deletes the file that such a journal names."""
-        (folder / "store" / "index.sqlite-journal").write_bytes(b"/home/me/letter" + SUPER_JOURNAL)
-        with pytest.raises(BadInput, match="index.sqlite-journal names another file"), open_store(folder / "store"):
-            pass
-
-
 class TestPlanted:
     """A link in the place of a file that is ours: what it names stays as it is."""
 
@@ -430,14 +349,10 @@ class TestPlanted:
         settle(tmp_path / "03_fetch")
         assert not (tmp_path / "03_fetch.next").exists()
 
-    def test_a_journal_or_a_log(self, tmp_path: Path, victim: Path) -> None:
+    def test_a_log(self, tmp_path: Path, victim: Path) -> None:
         (tmp_path / "j.jsonl").symlink_to(victim)
-        with pytest.raises(BadInput, match=r"j\.jsonl is a link, or no file"):
-            Journal(tmp_path / "j.jsonl")
         with pytest.raises(OSError, match=r"j\.jsonl"):
             RunLog(tmp_path / "j.jsonl", quiet=True).say("a")
-        with pytest.raises(BadInput, match="letter holds b'ours"):
-            Journal(victim)
         assert victim.read_text() == "ours, without a line end"
 
     def test_output_that_somebody_else_made_in_a_shared_folder(self, tmp_path: Path) -> None:
@@ -490,12 +405,6 @@ class TestAnswers:
         table = read_answers(read_lines([tmp_path / "r.csv"])["b1"], BATCH, "k")
         assert sorted(table["seconds"].to_pylist(), key=str) == [7, None]
         assert table["fault"].to_pylist() == [None, None]
-
-    def test_a_damaged_journal_pays_nothing_twice(self, tmp_path: Path) -> None:
-        for line in (b"{\n", b'{"event": "hit", "item": "i"}\n', b"\xff\n", b"[" * 9000 + b"\n"):
-            (tmp_path / "j.jsonl").write_bytes(b'{"format": 1}\n' + line)
-            with pytest.raises(BadInput, match=r"j\.jsonl, line 2: .* could be paid twice"):
-                Journal(tmp_path / "j.jsonl")
 
 
 @pytest.mark.parametrize("text", ["²", "0-²", "9" * 5000, "0-999999999"])

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pyarrow as pa
@@ -20,18 +19,15 @@ import pyarrow.parquet as pq
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
-from support.console import Running, driftline, handed, start
-from support.pages import chromium_browser, served, violations_everywhere
-from support.prolific_server import prolific_server
+from support.console import Running, handed, start
+from support.pages import chromium_browser, violations_everywhere
 from support.worlds import across_seeds
 
 from driftline.curate.core.atomic_io import read_json
-from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, Unfinished
-from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.metadata.withdrawals import NAME, Withdrawal, withdraw
 from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines
-from driftline.pipelines.annotation import study as study_module
 from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import grids_of
 from driftline.pipelines.annotation.server import (
@@ -40,7 +36,6 @@ from driftline.pipelines.annotation.server import (
     application,
     person_name,
 )
-from driftline.pipelines.annotation.study import Participants, alarms, study_address, study_of, write_links
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
@@ -183,24 +178,6 @@ class TestDesk:
         assert labels() == {"i0": "none"}
         store.answer("bob", "i0", ["car"], False, 1)
         assert store.unanswered("bob", ["i0"], 9, "bus") == [], "one by one answers it for all"
-
-    def test_a_participant_gets_the_images_with_the_fewest_answers_and_keeps_them(self, store: AnswerStore) -> None:
-        for who in ("p1", "p2", "p3"):
-            store.assign(who, 20, 1, 60, now=1000)
-        given = {who: store.following(who, 30) for who in ("p1", "p2", "p3")}
-        assert [len(items) for items in given.values()] == [20, 10, 0]
-        assert not set(given["p1"]) & set(given["p2"])
-        store.answer("p1", given["p1"][0], ["bus"], False, 3)
-        store.assign("p1", 20, 1, 60, now=1010)
-        assert store.following("p1", 30) == given["p1"][1:]
-        assert (store.progress("p1").done, store.progress("p1").total) == (1, 20)
-
-    def test_what_a_participant_leaves_is_given_to_others_after_a_while(self, store: AnswerStore) -> None:
-        store.assign("p1", 30, 1, 60, now=1000)
-        store.answer("p1", store.following("p1")[0], ["bus"], False, 3)
-        store.assign("p2", 30, 1, 60, now=1059)
-        store.assign("p3", 30, 1, 60, now=1061)
-        assert (len(store.queue("p2")), len(store.queue("p3"))) == (0, 29)
 
     def test_a_skipped_image_comes_last_and_its_comment_is_listed(self, store: AnswerStore) -> None:
         first, second = store.following("ann")
@@ -497,172 +474,6 @@ class TestPage:
         assert client.get("/", headers={"host": "evil.example"}).status_code == 421
 
 
-@pytest.fixture
-def study(folder: Path) -> Iterator[httpx.Client]:
-    """The page as Prolific's participants see it, through a reverse proxy that keeps the host name."""
-    rules = study_of("DONE42", 2, "https://labels.example.org")
-    with served(lambda port: application(context_of(folder), port, study=rules)) as page:
-        assert study_address(page.address, rules).startswith("https://labels.example.org/")
-        assert "PROLIFIC_PID={{%PROLIFIC_PID%}}" in study_address(page.address, rules)
-        headers = {"host": "labels.example.org", "origin": "https://labels.example.org"}
-        with httpx.Client(base_url=page.address, headers=headers, follow_redirects=True) as browser:
-            yield browser
-
-
-def field_of(page: str, name: str) -> str:
-    """The value of a hidden field."""
-    return page.split(f'name="{name}" value="')[1].split('"')[0]
-
-
-def answered(page: str, **other: str) -> dict[str, str]:
-    """The form of a question, filled in."""
-    form = {name: field_of(page, name) for name in ("annotator", "item")}
-    return form | {"labels": "none", "sensitive": "no", "begun": "1"} | other
-
-
-class TestStudy:
-    COMING = {"PROLIFIC_PID": "p1", "STUDY_ID": "s1", "SESSION_ID": "x1"}  # noqa: RUF012
-
-    def test_a_participant_answers_a_few_images_and_gets_the_code(self, study: httpx.Client) -> None:
-        page = study.get("/", params=self.COMING).text
-        first = field_of(page, "item")
-        for _ in range(2):
-            page = study.post("/answer", data=answered(page)).text
-        assert 'href="https://app.prolific.com/submissions/complete?cc=DONE42"' in page
-        assert "<small>p1: 2 of 2" in page, "the signature is not shown"
-        other = study.post("/answer", data=answered(study.get("/", params=self.COMING | {"PROLIFIC_PID": "p2"}).text,
-                                                    item=first))  # fmt: skip
-        assert (other.status_code, "was not given to you" in other.text) == (400, True)
-
-    def test_nobody_answers_or_takes_back_for_another(self, study: httpx.Client, folder: Path) -> None:
-        page = study.get("/", params=self.COMING).text
-        mine = answered(page)
-        page = study.post("/answer", data=mine).text
-        other = field_of(study.get("/", params=self.COMING | {"PROLIFIC_PID": "p2"}).text, "annotator")
-        for forged in ("p1", "p1:", f"p1:{'0' * 32}", f"p1:{other.partition(':')[2]}", "p1:é"):
-            for path in ("/undo", "/answer", "/skip", "/flag"):
-                answer = study.post(path, data=mine | {"annotator": forged})
-                assert (answer.status_code, "Open your link again" in answer.text) == (400, True), (path, forged)
-            assert study.get("/label", params={"annotator": forged}).status_code == 400
-        study.post("/undo", data={"annotator": other})
-        with closing(answer_store_of(context_of(folder))) as store:
-            assert store.total() == 1, "another participant takes back only what is the own"
-        study.post("/undo", data=mine)
-        with closing(answer_store_of(context_of(folder))) as store:
-            assert store.total() == 0
-
-    def test_an_address_that_answers_for_many_is_said_and_in_the_status(self, folder: Path) -> None:
-        lines: list[str] = []
-        rules = study_of("DONE42", 2, "https://labels.example.org")
-        with served(lambda port: application(context_of(folder), port, study=rules, say=lines.append)) as page:
-            headers = {"host": "labels.example.org", "origin": "https://labels.example.org"}
-            for number in range(5):
-                for address in ("192.0.2.7", f"198.51.100.{number}"):
-                    own = headers | {"x-forwarded-for": f"1.1.1.1, {address}"}
-                    with httpx.Client(base_url=page.address, headers=own, follow_redirects=True) as browser:
-                        who = self.COMING | {"PROLIFIC_PID": f"{address}-{number}".replace(".", "_")}
-                        browser.post("/answer", data=answered(browser.get("/", params=who).text))
-        assert [line.partition(":")[0] for line in lines[1:]] == [
-            f"One address answers for {n} participants" for n in (4, 5)
-        ]
-        (line,) = alarms(folder)
-        assert line.startswith("annotate: one address answered for 5 participants: look at their answers (")
-        status = driftline("status", str(folder)).stdout
-        assert line in status
-        assert "192.0.2.7" not in "".join(path.read_text() for path in (folder / "annotate").glob("*.json"))
-
-    def test_a_signed_link_is_one_of_a_participant_and_others_are_kept_out(self, folder: Path) -> None:
-        rules = study_of("DONE42", 2, "", "links")
-        context = context_of(folder)
-        paths = []
-        for _ in range(2):
-            with served(lambda port: application(context, port, study=rules)) as page:
-                path = write_links(context, page.address, rules)
-                rows = [row for _, row in csv_rows(path, ["participant", "link"], "")]
-                images = len(answer_store_of(context).batch["items"])
-                assert len(rows) == -(-3 * images // 2)
-                assert path.stat().st_mode & 0o777 == 0o600
-                paths.append(urlsplit(rows[0]["link"])[2:])
-                with httpx.Client(follow_redirects=True) as browser:
-                    assert field_of(browser.get(rows[0]["link"]).text, "annotator").startswith("p001:")
-                    for change in (("p001", "p002"), ("token=", "token=0"), ("token=", "x=")):
-                        answer = browser.get(rows[0]["link"].replace(*change))
-                        assert answer.status_code == 400
-                        sentence = "This link is not valid for this study. Open the link that was sent to you."
-                        assert answer.text == sentence
-                    assert browser.get(page.address, params=self.COMING).status_code == 400
-        assert paths[0] == paths[1], "a link stays valid when the server starts again"
-
-    def test_who_has_no_open_submission_at_prolific_is_kept_out(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        rules = study_of("DONE42", 2, "", "prolific")
-        with pytest.raises(BadConfig, match="The variable PROLIFIC_TOKEN holds no token"):
-            Participants(rules, "b", "key", tmp_path / "b.sqlite", str)
-        monkeypatch.setenv("PROLIFIC_TOKEN", "another")
-        messages: list[str] = []
-        with prolific_server() as service:
-            people = Participants(rules, "b", "key", tmp_path / "b.sqlite", messages.append, service.url)
-            with pytest.raises(Unfinished, match="Prolific does not answer now. Try again in a minute"):
-                people.admitted(self.COMING)
-            assert "refuses the token" in messages[0]
-            monkeypatch.setenv("PROLIFIC_TOKEN", service.token)
-            for id_, status in (("x1", "ACTIVE"), ("x2", "RETURNED")):
-                row = dict.fromkeys(("started_at", "completed_at", "study_code"), "1")
-                own = {"id": id_, "participant_id": "p1", "status": status, "study_id": "s1", "bonus_payments": []}
-                service.submissions[id_] = row | own
-            people = Participants(rules, "b", "key", tmp_path / "b.sqlite", str, service.url)
-            assert people.admitted(self.COMING) == "p1"
-            for change in ({"PROLIFIC_PID": "p2"}, {"SESSION_ID": "x2"}, {"SESSION_ID": "x3"}, {"STUDY_ID": "s2"}):
-                with pytest.raises(BadInput, match="Prolific knows no open submission of this participant"):
-                    people.admitted(self.COMING | change)
-            calls: list[str] = []
-            service.after = calls.append
-            assert people.admitted(self.COMING) == "p1"
-            assert calls == [], "who is known is not asked about again"
-            monkeypatch.setattr(study_module, "MOST_ASKED", 10)
-            for number in range(20):
-                with pytest.raises((BadInput, Unfinished), match="Prolific"):
-                    people.admitted(self.COMING | {"SESSION_ID": f"y{number}"})
-            assert len(calls) <= 10, "strangers do not use up the calls of the account"
-
-    def test_a_comment_with_markup_is_kept_as_text(self, study: httpx.Client, folder: Path) -> None:
-        page = study.get("/", params=self.COMING).text
-        item = field_of(page, "item")
-        page = study.post("/skip", data=answered(page, comment="<script>1</script>")).text
-        assert field_of(page, "item") != item
-        assert "<script>1" not in page
-        assert comments(folder)[0]["comment"] == "<script>1</script>"
-
-    def test_case_30_a_name_that_prolific_did_not_fill_in_is_refused(self, study: httpx.Client) -> None:
-        for who in ("", "<b>", "{{%PROLIFIC_PID%}}", "%7B%7B%25PROLIFIC_PID%25%7D%7D", "a b", "../x"):
-            answer = study.get("/", params={**self.COMING, "PROLIFIC_PID": who})
-            assert (who, answer.status_code, "lacks PROLIFIC_PID" in answer.text) == (who, 400, True)
-
-    def test_case_30_who_comes_again_goes_on_with_the_next_image(self, study: httpx.Client) -> None:
-        page = study.get("/", params=self.COMING).text
-        first = field_of(page, "item")
-        study.cookies.clear()
-        again = {**self.COMING, "SESSION_ID": "x2"}
-        assert field_of(study.get("/", params=again).text, "item") == first
-        second = field_of(study.post("/answer", data=answered(page)).text, "item")
-        study.cookies.clear()
-        assert field_of(study.get("/", params=again).text, "item") == second != first
-
-    def test_there_is_no_grid_and_no_start_without_an_id(self, study: httpx.Client) -> None:
-        assert study.get("/").status_code == 400
-        assert study.get("/grid", params={"annotator": "p1", "concept": "bus"}).status_code == 400
-        assert study.post("/reject", data={"annotator": "p1", "concept": "bus"}).status_code == 400
-        assert study.get("/conflicts", params={"annotator": "p1"}).status_code == 400
-
-    @pytest.mark.parametrize(("code", "public"), [("<b>", ""), ("C1", "http://x.example"), ("C1", "https://x/y")])
-    def test_what_prolific_would_refuse_is_one_sentence(self, code: str, public: str) -> None:
-        with pytest.raises(BadConfig, match="Expected"):
-            study_of(code, 20, public)
-        with pytest.raises(BadConfig, match="--admit is 'some'. Expected all, links, prolific"):
-            study_of("C1", 20, "", "some")
-
-
 def test_a_photo_that_was_withdrawn_since_is_shown_to_nobody_and_its_answers_stay(folder: Path) -> None:
     items = read_json(folder_of(folder, "ask") / "batch.json")["items"]
     (item, gone), *_ = items.items()
@@ -670,7 +481,7 @@ def test_a_photo_that_was_withdrawn_since_is_shown_to_nobody_and_its_answers_sta
     store.answer("ann", item, ["none"], False, 1)
     store.flag("ann", item, "mine")
     withdraw(folder / NAME, [Withdrawal(gone, "2026-11-27", "", "", "")])
-    pages = Pages(context_of(folder), None, None)
+    pages = Pages(context_of(folder))
     assert len(pages.store.batch["items"]) == len(pages.images) == len(items) - 1
     assert not any(item in of_concept for of_concept in pages.candidates.values())
     assert item not in pages.store.following("bob", len(items))
@@ -849,13 +660,3 @@ class TestOptions:
         assert found.get("host", "127.0.0.1") == (words[1] if words else "127.0.0.1")
         app, path = found["make"](8)
         assert TestClient(app, base_url="http://labels.test:8").get(path).status_code == status
-
-    def test_a_study_has_a_code_a_number_of_images_and_a_public_address(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        words = ("annotate", folder, "--study", "DONE42", "--count", 2, "--public-url", "https://labels.example.org")
-        study = handed("driftline.pipelines.annotation.study.study_of", *words)
-        assert study == {"code": "DONE42", "images": 2, "public": "https://labels.example.org", "admit": "all"}
-        assert handed("driftline.pipelines.annotation.study.study_of", *words, "--admit", "links")["admit"] == "links"
-        handed(self.SERVE, *words)["say"]("http://127.0.0.1:1/secret")
-        assert capsys.readouterr().out.startswith("https://labels.example.org/secret/?PROLIFIC_PID=")

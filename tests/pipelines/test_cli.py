@@ -287,7 +287,7 @@ class TestHelp:
             assert text in message(driftline(*words.split(), "--out", tmp_path / name), 2)
 
     def test_no_summary_is_cut_and_each_fits_into_a_line(self) -> None:
-        for group in ((), ("stream",), ("figure",), ("prolific",)):
+        for group in ((), ("stream",), ("figure",)):
             text = driftline(*group, "--help").stdout
             assert "…" not in text
             assert "..." not in text.partition("\n\n")[2]

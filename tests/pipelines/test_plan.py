@@ -181,7 +181,7 @@ def test_answers_hours_and_dollars(own: Path) -> None:
     asked = found(own, *crowd)["questions"]
     assert asked == {
         "images": 36, "gold": 0, "workers": 3, "answers": 108, "hours": 0.3, "usd": 2.88, "at_most": True,
-        "word": "at most", "known_by": "36 candidates", "routes": {}, "platform": "prolific",
+        "word": "at most", "known_by": "36 candidates", "platform": "prolific",
         "usd_an_hour": 7.2, "least_an_hour": 8.0, "fee": PRICES["prolific"].source,
     }  # fmt: skip
     assert found(own, *crowd, "validation.platform=turkle")["questions"]["usd"] == 2.16, "without a fee"

@@ -45,7 +45,7 @@ def answer(root: Path, *changes: str) -> int:
             assignment = f"CanaryAssignment-{item}"
             lines.append((item, assignment, PEOPLE[1], "Submitted", "", 3, batch["batch"], item, label, "no", ""))
         store.flag(PEOPLE[0], item, "CanaryComment")
-        write_json(store.path.with_suffix(".comments.json"), store.comments())
+        write_json(store.path.with_suffix(".comments.json"), store.comments(), secret=True)
     write_text(root / "answers" / f"crowd-{batch['batch']}.csv", csv_text(COLUMNS, lines))
     return len(lines)
 
@@ -62,8 +62,6 @@ def annotated() -> Path:
     run(context_of(root))
     assert answer(root) == 23
     run(context_of(root))
-    journal = ['{"format": 1}', '{"step": "study", "result": "s1"}', '{"step": "bonus CanarySubmission,1.00"}']
-    write_text(root / "prolific" / "study-b1.jsonl", "".join(line + "\n" for line in journal))
     return root
 
 

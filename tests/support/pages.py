@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from driftline.pipelines.web.connections import server_of
-from driftline.pipelines.web.local_server import listen
+from driftline.pipelines.web.local_server import listen, server_of
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Vision(Chat):
     )
 
     def __init__(self, broken: str = "", **values: Any) -> None:
-        self.sees: Callable[[bytes], Any] = lambda image: {"labels": ["bus"], "sensitive": False, "confidence": 0.9}
+        self.sees: Callable[[bytes], Any] = lambda image: {"labels": ["bus"], "sensitive": False}
         super().__init__(broken, **{"known": "vision-1", "model": "vision-1"} | values)
 
     def problem(self, body: dict[str, Any]) -> str:

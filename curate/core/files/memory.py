@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.databases import check_schema, connect
+from driftline.curate.core.outside.databases import connect
 from driftline.curate.core.outside.names import is_utf8
 
 SCHEMA = {"digests": "digest", "heads": "head", "records": "record"}
@@ -38,8 +37,7 @@ def recall(memory: Path | None, table: str, stamps: Iterable[tuple[str, str]]) -
                 break
             part = paths[start : start + AT_ONCE]
             query = f"SELECT path, stamp, {SCHEMA[table]} FROM {table} WHERE path IN ({', '.join('?' * len(part))})"
-            there = base.execute(query, part)  # which may be somebody else's: SQLite has any type in any column
-            values |= {path: value for path, stamp, value in there if of[path] == stamp and type(value) is str}
+            values |= {path: value for path, stamp, value in base.execute(query, part) if of[path] == stamp}
     return values
 
 
@@ -63,8 +61,7 @@ def _opened(path: Path | None) -> Iterator[sqlite3.Connection | None]:
     try:
         base = connect(path, timeout=1)
         base.executescript(TABLES.replace("TABLE", "TABLE IF NOT EXISTS"))
-        check_schema(base, TABLES, path)
-    except (sqlite3.Error, BadInput):  # a read-only folder, or a damaged file: what it holds can be computed
+    except sqlite3.Error:  # a read-only folder, or a damaged file: what it holds can be computed
         yield None
         return
     with closing(base):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +87,3 @@ def sums_of(data: bytes, source: str | Path, way_out: str) -> dict[str, str]:
         elif line:
             raise IntegrityError(f"{source}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", way_out)
     return sums
-
-
-@contextmanager
-def known_form(what: str, way_out: str = "") -> Iterator[None]:
-    """Around, or as a decorator of, work on answers of a service: one of another form is one sentence (BadInput)."""
-    try:
-        yield
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        fault = f"{type(error).__name__}: {shortened(str(error), 80)}"
-        raise BadInput(f"{what} has another form ({fault}).", "Expected that of the documentation.", way_out) from None

@@ -85,4 +85,4 @@ def coverage(facts: Mapping[str, Any]) -> str:
 def judges_of(facts: Mapping[str, Any]) -> list[str]:
     """Names of the models that answered about published images."""
     agreement = facts["provenance"].get("agreement") or {}
-    return list(agreement.get("judges", [])) if facts.get("answers", {}).get("judges") else []
+    return list(agreement.get("judged", {}).get("judges", [])) if facts.get("answers", {}).get("judges") else []

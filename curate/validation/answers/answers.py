@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.outside.tables import csv_rows
+from driftline.curate.core.parsing import rows_of
 from driftline.curate.validation.asking.batches import NONE
 
 ANSWERS = pa.schema(
@@ -47,7 +49,7 @@ LONGEST = 10_000  # characters of a Python list of labels
 TRUE = {"true", "on", "1", "yes"}
 KEY = "workers.key"
 LABEL_STUDIO = "label-studio "  # begins the names of its people
-NOBODY = "nobody-"  # begins the names of votes whose people were forgotten; each photo has another one
+JUDGE = "judge:"  # begins the names of models, which are not hashed
 XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"
 Line = tuple[str, Mapping[str, str]]  # "FILE, line N", and its cells by column
 
@@ -87,10 +89,26 @@ def table_of(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=ANSWERS) if rows else pa.Table.from_batches([], ANSWERS)
 
 
+def people_of(answers: pa.Table) -> dict[str, int]:
+    """Id → answers of people that count. answers: table of ANSWERS, or its columns id, worker and fault."""
+    rows = rows_of(answers, "id", "worker", "fault")
+    return Counter(id_ for id_, worker, fault in rows if fault is None and not worker.startswith(JUDGE))
+
+
+def of_people(answers: pa.Table) -> pa.Table:
+    """The answers that people gave."""
+    return answers.filter(pc.invert(pc.starts_with(answers["worker"], JUDGE)))
+
+
+def of_judges(answers: pa.Table) -> pa.Table:
+    """The answers that judges gave."""
+    return answers.filter(pc.starts_with(answers["worker"], JUDGE))
+
+
 def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> pa.Table:
     """Lines of `batch` (content of batch.json) → table of `ANSWERS`, sorted by item and worker.
 
-    key: text for the keyed hash that replaces worker ids. time: seconds since the epoch, or the number of the screen,
+    key: for the keyed hash that replaces ids of people. time: seconds since the epoch, or the number of the screen,
     when the answer was given; null where the file does not say it.
 
     An answer that does not count keeps its row, with the reason in the column fault: `duplicate` (same worker and
@@ -128,7 +146,7 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
         elif NONE in labels and len(labels) > 1:
             reason = "contradiction"
         if worker not in hashes:
-            hashes[worker] = worker if worker.startswith(NOBODY) else hashed(worker, key)
+            hashes[worker] = worker if worker.startswith(JUDGE) else hashed(worker, key)
         seconds = (line.get("WorkTimeInSeconds") or "").strip()
         rows.append(
             {

@@ -24,10 +24,10 @@ def rule_text(rules: Mapping[str, Any]) -> str:
             f"An image is kept if {model} gives its class alone a probability of at least {rules['confidence']:g}, and "
             "at least one person ticked it alone."
         )
-    if rules.get("skip_people") == "confident" and "skip_confidence" in rules:
+    if rules.get("skip_people") == "agreed":
         text += (
-            " Images on which models agree with a probability of at least "
-            f"{rules['skip_confidence']:g} are decided by the models alone, except audited ones."
+            f" Images on which all models agree are decided by the models alone, except a random share of "
+            f"{rules['audit_share']:g}, which people answered."
         )
     least = min(rules["sensitive_hold"], rules["sensitive_drop"])
     return f"{text} An image that {least} or more answers call sensitive is left out."
@@ -62,17 +62,19 @@ def agreement_texts(agreement: Mapping[str, Any] | None) -> list[str]:
     """How people agreed, and what models decided: a paragraph each, for those that are known. agreement: of
     release.json.
 
-    >>> agreement_texts({"judges": ["clip"], "unseen_labels": 1, "kept_labels": 2, "least_precision": None})
+    >>> agreement_texts({"judged": {"judges": ["clip"], "unseen_labels": 1, "kept_labels": 2}})
     ['Models answered, too: clip. No person saw 1 of the 2 accepted labels.']
     """
     facts = agreement or {}
     texts = [*map(_deletion_text, facts.get("deleted", ())), *_people_texts(facts)]
-    if "judges" in facts:
-        text = f"Models answered, too: {', '.join(facts['judges'])}. No person saw {facts['unseen_labels']:,} of the "
-        text += f"{facts['kept_labels']:,} accepted labels"
-        if (least := facts["least_precision"]) is not None:
+    if judged := facts.get("judged"):
+        text = f"Models answered, too: {', '.join(judged['judges'])}. No person saw {judged['unseen_labels']:,} of the "
+        text += f"{judged['kept_labels']:,} accepted labels"
+        if n := judged.get("audit", {}).get("images"):
+            right, low = judged["audit"]["confirmed"], judged["audit"]["precision_low"]
             text += (
-                f"; by a random audit, the precision of each class and bucket is at least {least:.1%} (95 % intervals)"
+                f"; of {n:,} images that models had accepted, drawn at random, people confirmed {right:,}: a precision "
+                f"of {right / n:.1%}, at least {low:.1%} (95 %, Clopper–Pearson)"
             )
         texts.append(f"{text}.")
     return texts
@@ -91,16 +93,9 @@ def _people_texts(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _deletion_text(entry: Mapping[str, Any]) -> str:
-    if entry.get("person"):
-        return (
-            f"{entry['date']}, after release {entry['release']}: one person who answered was forgotten. All that names "
-            f"this person was deleted; the {entry['answers']:,} answers to {entry['images']:,} images are votes "
-            "without a name, an assignment or a time."
-        )
     text = (
         f"{entry['date']}, after release {entry['release']}: the {entry['answers']:,} answers of {entry['people']:,} "
         f"people to {entry['images']:,} images were deleted, and all that names these people. What remains are the "
-        "verdict and the votes of each image; how many images of each class and bucket were asked and accepted, and "
-        "how far answers agreed (`deleted` in `release.json`)."
+        "verdict and the votes of each image, and how far answers agreed (`deleted` in `release.json`)."
     )
     return " ".join([text, *_people_texts(entry["agreement"])])

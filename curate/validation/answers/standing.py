@@ -7,8 +7,8 @@ of a single answer or person. It stands until enough new answers to the photo ar
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import json_value, write_parquet
-from driftline.curate.core.outside.tables import read_parquet, readable
+from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.store.answers import page_changes
 from driftline.curate.validation.answers import FORGOTTEN
-from driftline.curate.validation.answers.verdicts import VERDICTS, tally
-from driftline.curate.validation.settings import ValidationSettings
+from driftline.curate.validation.answers.verdicts import VERDICTS
 
 KEY = b"deleted"  # in the metadata of its schema: a list of what was deleted when, as JSON
 COUNTS = ("verdict", "votes", "answers", "agreement", "sensitive")  # columns of VERDICTS
@@ -59,11 +57,6 @@ class Standing:
         """Whether the verdict of an item (id, concept) stands."""
         return (item["id"], item["concept"]) in self.rows
 
-    def guarantee(self) -> dict[str, list[Any]]:
-        """What `guarantee.json` said before: the table of `judges`, and its `cells`."""
-        before = [entry["guarantee"] for entry in self.deleted if entry.get("guarantee")]
-        return dict(before[-1]) if before else {"judges": [], "cells": []}
-
     def people(self, items: Sequence[Row]) -> pa.Table:
         """Id and `people` of the items whose verdict stands."""
         pairs = sorted({(i["id"], self.rows[i["id"], i["concept"]]["people"]) for i in items if self.covers(i)})
@@ -84,9 +77,7 @@ class Standing:
 
 def deletions(root: Path) -> list[dict[str, Any]]:
     """What was deleted in a run folder, the oldest first: `time` (seconds since the epoch), `date`, `release` before
-    it, how many `answers` of how many `people` to how many `images`, their `agreement`, `cells`: what `cells_of`
-    counts, and the names of the `batches` that had answers; `person`: whether one person was forgotten, whose answers
-    stay as votes."""
+    it, how many `answers` of how many `people` to how many `images`, and their `agreement`."""
     path = root / FORGOTTEN
     if not path.is_file():
         return []
@@ -95,15 +86,12 @@ def deletions(root: Path) -> list[dict[str, Any]]:
 
 
 def briefly(root: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The deletions of a run folder without their counts: as plain data, and a line each."""
+    """The deletions of a run folder without their agreement: as plain data, and a line each."""
     entries = [{k: one[k] for k in ("date", "release", "answers", "people", "images")} for one in deletions(root)]
     return entries, [
-        f"one person forgotten on {one['date']}, after release {one['release']}: {one['answers']:,} answers to "
-        f"{one['images']:,} images are votes of nobody"
-        if one.get("person")
-        else f"answers deleted on {one['date']}, after release {one['release']}: {one['answers']:,} of "
+        f"answers deleted on {one['date']}, after release {one['release']}: {one['answers']:,} of "
         f"{one['people']:,} people to {one['images']:,} images; their verdicts stay"
-        for one in deletions(root)
+        for one in entries
     ]
 
 
@@ -116,8 +104,7 @@ def standing(root: Path, photos: pa.Table, options: Mapping[str, str]) -> Standi
         photos.filter(pc.is_in(photos["sha256"], value_set=table["sha256"].combine_chunks())), "id", "sha256"
     ):
         ids[digest].append(id_)
-    pages = set(table["options"].to_pylist())
-    fits = {text for text in pages if not page_changes(json_value(text), options)}
+    fits = {text for text in table["options"].to_pylist() if not page_changes(json_value(text), options)}
     rows = {
         (id_, row["concept"]): row
         for row in table.to_pylist()
@@ -128,71 +115,33 @@ def standing(root: Path, photos: pa.Table, options: Mapping[str, str]) -> Standi
 
 
 def _rows(root: Path) -> pa.Table:
-    way_out = "Restore it from a copy: without it, images are asked about again."
-    if (root / FORGOTTEN).is_file():
-        with readable(root / FORGOTTEN, "Expected a Parquet file.", way_out):
-            if not pq.read_metadata(root / FORGOTTEN).num_rows:  # only single people were forgotten
-                return COLUMNS.empty_table()
-    return read_parquet(root / FORGOTTEN, COLUMNS.names, way_out)
+    return read_parquet(
+        root / FORGOTTEN, COLUMNS.names, "Restore it from a copy: without it, images are asked about again."
+    )
 
 
-def keep_verdicts(
+def freeze(
     root: Path,
     entry: Row,
     verdicts: pa.Table,
-    answers: pa.Table,
+    people: Mapping[str, int],
     digests: Mapping[str, str],
     options: Mapping[str, str],
-    settings: ValidationSettings,
 ) -> None:
     """Write what stays before answers are deleted, beside what stands already.
 
-    entry: see `deletions`. verdicts: of everything asked. answers: table of ANSWERS. digests: id → SHA-256. options:
-    see `standing`. An answer is about every concept of its page: a photo gets a verdict for each.
+    entry: see `deletions`. verdicts: of everything asked. people: id → answers of people. digests: id → SHA-256.
+    options: see `standing`.
     """
     before = _rows(root).to_pylist() if (root / FORGOTTEN).is_file() else []
     text = json.dumps(dict(options), sort_keys=True)
     rows = {(row["sha256"], row["concept"], row["options"]): row for row in before}
-    counts = people_of(answers)
-    buckets = dict(rows_of(verdicts, "id", "bucket"))
-    pairs = [
-        {"id": id_, "bucket": buckets.get(id_, -1), "concept": concept}
-        for id_ in counts
-        for concept in (*options, BACKGROUND)
-    ]
-    for row in [*tally(pairs, answers, settings).to_pylist(), *verdicts.to_pylist()]:
+    for row in verdicts.to_pylist():
         key = digests.get(row["id"], ""), row["concept"], text
         if row["verdict"] == "pending" or not key[0]:
             continue
-        new, old = counts.get(row["id"], 0), rows.get(key, {}).get("people", 0)
-        people = new if new >= settings.workers else old
-        rows[key] = dict(zip(COLUMNS.names, (*key, *(row[name] for name in COUNTS), people), strict=True))
-    keep_record(root, entry, pa.Table.from_pylist([rows[key] for key in sorted(rows)], COLUMNS))
-
-
-def keep_record(root: Path, entry: Row, table: pa.Table | None = None) -> None:
-    """Add an entry of `deletions`. table: what stands now; None: what stood before."""
-    if table is None:
-        table = _rows(root) if (root / FORGOTTEN).is_file() else COLUMNS.empty_table()
+        n = people.get(row["id"]) or rows.get(key, {}).get("people", 0)
+        rows[key] = dict(zip(COLUMNS.names, (*key, *(row[name] for name in COUNTS), n), strict=True))
+    table = pa.Table.from_pylist([rows[key] for key in sorted(rows)], COLUMNS)
     entries = json.dumps([*deletions(root), dict(entry)])
     write_parquet(root / FORGOTTEN, table.replace_schema_metadata({KEY: entries}))
-
-
-def people_of(answers: pa.Table) -> dict[str, int]:
-    """Id → answers that count. answers: table of ANSWERS, or its columns id and fault."""
-    return Counter(id_ for id_, fault in rows_of(answers, "id", "fault") if fault is None)
-
-
-def cells_of(verdicts: pa.Table) -> Iterator[dict[str, Any]]:
-    """Of each concept and bucket: images `asked`, `accepted`, their `answers`, and the mean `agreement` of an image's
-    answers."""
-    cells = defaultdict[tuple[str, int], list[Row]](list)
-    for row in verdicts.to_pylist():
-        cells[row["concept"], row["bucket"]].append(row)
-    for (concept, bucket), rows in sorted(cells.items()):
-        shares = [row["agreement"] for row in rows if row["agreement"] is not None]
-        yield {
-            "concept": concept, "bucket": bucket, "asked": len(rows),
-            "accepted": sum(row["verdict"] == "kept" for row in rows), "answers": sum(row["answers"] for row in rows),
-            "agreement": round(sum(shares) / len(shares), 4) if shares else None,
-        }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -24,9 +25,8 @@ from driftline.curate.validation.answers.agreement import (
     summary,
     worker_table,
 )
-from driftline.curate.validation.answers.answers import NOBODY
+from driftline.curate.validation.answers.answers import of_judges, of_people
 from driftline.curate.validation.asking.batches import expected_of
-from driftline.curate.validation.judging.opinions import worker_columns
 from driftline.curate.validation.settings import ValidationSettings
 
 VERDICTS = pa.schema(
@@ -86,7 +86,7 @@ def verdict(
             return "unsure" if top == expected else "several_concepts" if len(top) > 1 else "wrong_concept"
         if not any(ticked == expected for ticked in sets[:people]):
             return "unsure"
-    elif not _carried(agreed, settings) or 2 * sum(agreed[:people]) <= people:
+    elif sum(agreed) < settings.agree or 2 * sum(agreed) <= len(agreed) or 2 * sum(agreed[:people]) <= people:
         top, votes = Counter(sets[:people]).most_common(1)[0]
         if top == expected or 2 * votes <= people or sets.count(top) < settings.agree:
             return "no_majority"
@@ -94,31 +94,13 @@ def verdict(
     return "held_for_review" if sensitive >= settings.sensitive_hold else "kept"
 
 
-def _carried(votes: Sequence[bool], settings: ValidationSettings) -> bool:
-    """Whether an answer has the votes that the settings ask for, and more than half."""
-    return sum(votes) >= settings.agree and 2 * sum(votes) > len(votes)
-
-
 def people_alone(settings: ValidationSettings) -> ValidationSettings:
     """The same rules for people's answers alone, who may be fewer than the answers that must agree."""
     return settings.model_copy(update={"agree": min(settings.agree, settings.workers)})
 
 
-def people_say(answers: pa.Table, settings: ValidationSettings) -> dict[str, frozenset[str]]:
-    """id → the one set of checkboxes that people agree on by the rules of `verdict`; the empty set where enough of them
-    answered and do not agree, so that nobody's answer is right. answers: table of ANSWERS."""
-    rules = people_alone(settings)
-    agreed = {}
-    for id_, votes in _votes_by_image(answers).items():
-        sets = [ticked for ticked, _ in votes]
-        if len(sets) >= rules.workers:
-            top = Counter(sets).most_common(1)[0][0]
-            agreed[id_] = top if _carried([ticked == top for ticked in sets], rules) else frozenset()
-    return agreed
-
-
 def _votes_by_image(table: pa.Table) -> dict[str, list[tuple[frozenset[str], bool]]]:
-    """id → (ticked checkboxes, called sensitive) of each answer that counts. table: of ANSWERS or OPINIONS."""
+    """id → (ticked checkboxes, called sensitive) of each answer that counts. table: of ANSWERS."""
     votes: dict[str, list[tuple[frozenset[str], bool]]] = {}
     for id_, labels, sensitive, fault in rows_of(table, "id", "labels", "sensitive", "fault"):
         if fault is None:
@@ -130,23 +112,21 @@ def tally(
     items: Sequence[dict[str, Any]],
     answers: pa.Table,
     settings: ValidationSettings,
-    opinions: pa.Table | None = None,
-    decided: Mapping[str, frozenset[str]] | None = None,
+    decided: Mapping[str, frozenset[str]] = MappingProxyType({}),
 ) -> pa.Table:
     """items: id, bucket, concept of everything asked; answers: table of ANSWERS → table of VERDICTS, item order.
 
-    opinions: table of OPINIONS of judges, who vote and are weighted as workers; a judge is one worker per bucket.
     decided: id → the label set that judges give to an image which no person was asked; `pending` without it.
     """
-    by_id, by_judges = _votes_by_image(answers), {} if opinions is None else _votes_by_image(opinions)
-    joint = {} if settings.aggregate == "votes" else joint_probabilities(answers, settings.aggregate, opinions)
+    by_id, by_judge = _votes_by_image(of_people(answers)), _votes_by_image(of_judges(answers))
+    joint = {} if settings.aggregate == "votes" else joint_probabilities(answers, settings.aggregate)
     rows = []
     for item in items:
-        people, judges = by_id.get(item["id"], []), by_judges.get(item["id"], [])
+        people, judges = by_id.get(item["id"], []), by_judge.get(item["id"], [])
         everyone = people + judges
         votes = Counter(label for ticked, _ in everyone for label in ticked)
         most = max(Counter(ticked for ticked, _ in everyone).values(), default=0)
-        if not people and decided is not None and item["id"] in decided:
+        if not people and item["id"] in decided:
             result = _of_judges(decided[item["id"]], item["concept"])
         else:
             result = verdict(everyone, item["concept"], settings, joint.get(item["id"]), len(people))
@@ -182,16 +162,10 @@ def valid_answers(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
 
 
 def joint_probabilities(
-    answers: pa.Table, aggregate: Literal["one-coin", "dawid-skene"], opinions: pa.Table | None = None
+    answers: pa.Table, aggregate: Literal["one-coin", "dawid-skene"]
 ) -> dict[str, dict[frozenset[str], float]]:
-    """id → probability of each set of checkboxes that a worker ticked, by a model of the workers.
-
-    opinions: of judges, each a worker per bucket.
-    """
+    """id → probability of each set of checkboxes that a worker ticked, by a model of the workers."""
     columns = valid_answers(answers)
-    if opinions is not None:
-        for column, more in zip(columns, worker_columns(opinions), strict=True):
-            column += more
     if not columns[0]:
         return {}
     numbered, (ids, _, labels) = numbered_answers(*columns)
@@ -201,7 +175,7 @@ def joint_probabilities(
 
 
 def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:
-    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed id) but NOBODY.
+    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed id).
 
     gold: id → known labels: questions that do not count for κ, α and pairs, because they were chosen to be easy; adds
     to each worker the share of correct answers to them. `reasons` of a worker, and
@@ -215,12 +189,8 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
     numbered, (ids, workers, _) = numbered_answers(*columns)
     rows = [(seconds, when) for seconds, when, fault in rows_of(answers, "seconds", "time", "fault") if fault is None]
     seconds, order = (np.array(column, np.float64) for column in zip(*rows, strict=True))
-    named = np.array([not worker.startswith(NOBODY) for worker in workers])
-    of_named = seconds[named[numbered.workers]]
-    timed = None if np.isnan(of_named).any() or not len(of_named) else seconds
-    table = [
-        row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, timed, order) if named[row["worker"]]
-    ]
+    timed = None if np.isnan(seconds).any() else seconds
+    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, timed, order)]
     asked = ~np.isin(numbered.items, [i for i, id_ in enumerate(ids) if gold and id_ in gold])
     columns_asked = (column[asked] for column in (numbered.items, numbered.workers, numbered.labels))
     open_ones = Answers(*columns_asked) if asked.any() else None
@@ -237,7 +207,7 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
         row |= {"suggest_reject": bool(reasons), "reasons": reasons}
     return {
         "answers": len(columns[0]),
-        "median_seconds": None if timed is None else float(np.median(of_named)),
+        "median_seconds": None if timed is None else float(np.median(timed)),
         **summary(open_ones),
         "workers": table,
     }

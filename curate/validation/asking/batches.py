@@ -186,8 +186,7 @@ def write_results(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any
             if tuple(line[name] for name in names) not in written
         ]
     private(path.parent)
-    write_text(path, marketplace_csv(header, [*stored, *rows]))
-    path.chmod(0o600)
+    write_text(path, marketplace_csv(header, [*stored, *rows]), secret=True)
 
 
 def estimate(images: int, settings: ValidationSettings) -> float:
@@ -197,23 +196,6 @@ def estimate(images: int, settings: ValidationSettings) -> float:
     (8.0, 9.0)
     """
     return round(images * settings.price(), 2)
-
-
-def affordable(settings: ValidationSettings, spent: float = 0.0) -> int | None:
-    """Most images that `people_budget_usd` pays after `spent` US dollars, each with its share of gold questions; None
-    without a budget.
-
-    >>> affordable(ValidationSettings(people_budget_usd=3, judges=[{"name": "m", "kind": "margin"}]))
-    37
-    """
-    if settings.people_budget_usd is None:
-        return None
-    answers = int((settings.people_budget_usd - spent) / settings.price() + 1e-9)
-    share = settings.gold_share if settings.gold is not None else 0.0
-    images = max(0, answers)
-    while images and images + round(share * images) > answers:
-        images -= 1
-    return images
 
 
 def wage(reward: float, seconds: float) -> float:

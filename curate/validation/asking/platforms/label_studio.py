@@ -52,13 +52,13 @@ def interface(concepts: Sequence[Concept]) -> str:
 
 
 def prediction(opinion: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of OPINIONS as a prediction for the labelling interface."""
+    """A judge's row of ANSWERS as a prediction for the labelling interface."""
     answers = {"labels": list(opinion["labels"]), "sensitive": ["yes" if opinion["sensitive"] else "no"]}
     result = [
         {"id": name, "from_name": name, "to_name": "image", "type": "choices", "value": {"choices": choices}}
         for name, choices in answers.items()
     ]
-    return {"model_version": opinion["worker"], "score": opinion["confidence"], "result": result}
+    return {"model_version": opinion["worker"], "result": result}
 
 
 def read(path: Path) -> Iterator[tuple[int, dict[str, str]]]:

@@ -15,7 +15,7 @@ from driftline.curate.validation.asking.batches import COLUMNS, marketplace_csv,
 
 CLOSED = (
     "Amazon Mechanical Turk closed on 30 September 2026 (mturk.com/pricing, read 7 October 2026). These files are for "
-    "compatible services and archives; for paid workers: driftline prolific.\n"
+    "compatible services and archives; for paid workers: driftline batch --format prolific.\n"
 )
 
 

@@ -1,4 +1,4 @@
-"""Who judges the candidates of a run, round by round: the source's own labels, or a crowd that answers batches."""
+"""Who answers about the candidates of a run, round by round: the source's own labels, or a crowd with its batches."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from driftline.curate.core.atomic_io import csv_text, write_json, write_parquet,
 from driftline.curate.core.errors import Waiting
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.store.answers import Answers, merged
-from driftline.curate.validation.answers.answers import ANSWERS, Line, read_answers
-from driftline.curate.validation.answers.standing import Standing, people_of
+from driftline.curate.validation.answers.answers import ANSWERS, Line, of_people, people_of, read_answers
+from driftline.curate.validation.answers.standing import Standing
 from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
-from driftline.curate.validation.asking.batches import affordable, read_batch
-from driftline.curate.validation.judging.panel import Panel
-from driftline.curate.validation.judging.routing import audit_name
+from driftline.curate.validation.asking.batches import read_batch
+from driftline.curate.validation.judges import Alone
 from driftline.curate.validation.settings import ValidationSettings
 
+REJECTIONS = "suggested_rejections.csv"
 Items = list[dict[str, Any]]  # id, bucket, concept, score of each image that is asked
 WriteBatch = Callable[[Items, Path, set[str], str], dict[str, Any]]  # items, folder, earlier ids, batch before → facts
 
@@ -87,47 +87,22 @@ class Crowd:
     """name → facts, of every round so far"""
     answers: list[pa.Table] = field(default_factory=list)
     """valid answers of every round so far"""
-    panel: Panel | None = None
-    """the judges; None: people only"""
+    judged: pa.Table = field(default_factory=ANSWERS.empty_table)
+    """answers of judges"""
+    alone: Alone = field(default_factory=Alone)
+    """what judges decide without people"""
     seen: set[str] = field(default_factory=set)
     """ids that people were asked"""
-    audited: set[str] = field(default_factory=set)
-    """those of them that were drawn at random among the images on which judges agree"""
     standing: Standing = field(default_factory=Standing)
     """verdicts whose answers were deleted"""
 
     def begin(self, items: Items) -> Items:
         """The items that people are asked in the first round: all, or those that judges leave to them."""
-        if self.panel is None:
-            return items
-        routes = self.panel.routes(items)
-        stands = {item["id"] for item in items if self.standing.covers(item)}
-        self.audited.update(id_ for id_, one in routes.items() if one.to == "audit" and id_ not in stands)
-        return [item for item in items if routes[item["id"]].to in ("people", "audit")]
+        return [item for item in items if self.alone.asks(item["id"])]
 
     def again(self, asked: Items, further: Items, last: bool) -> Items:
-        """What people are asked in the next round: items that no person was asked and that they must answer after all,
-        see `Panel.again`, then `further` ones, as many as `people_budget_usd` pays. last: there are no more rounds."""
-        if self.panel is None or last:
-            return [] if last else further
-        doubtful, audits = list[dict[str, Any]](), list[dict[str, Any]]()
-        if left_open := self._open(asked):
-            doubtful, audits = self.panel.again(left_open, pa.concat_tables(self.answers), self.seen, self.audited)
-        wanted = [*doubtful, *audits, *further]
-        left = affordable(self.settings, sum(batch["estimate_usd"] for batch in self.batches.values()))
-        if left is not None and len({item["id"] for item in wanted}) > left:
-            seed = self.panel.seed  # not the first classes and buckets: a seeded choice of each kind
-            order = [sorted(part, key=lambda i: audit_name(seed, i["id"])) for part in (doubtful, audits, further)]
-            paid = set(list(dict.fromkeys(item["id"] for part in order for item in part))[:left])
-            wanted = [item for item in wanted if item["id"] in paid]
-            self.run_log.say(f"tally: people_budget_usd pays {left:,} of the images that people should be asked")
-        ids = {item["id"] for item in wanted}
-        audits = [item for item in audits if item["id"] in ids]
-        self.audited.update(item["id"] for item in audits)
-        if doubtful or audits:
-            more = sum(item["id"] in ids for item in doubtful)
-            self.run_log.say(f"tally: people are asked {more:,} doubtful images and {len(audits):,} more audits")
-        return wanted
+        """The further items. last: there are no more rounds."""
+        return [] if last else further
 
     def answered(self, items: Items, number: int) -> bool:
         """Whether round `number` has its answers. False: it has none, and `accept_incomplete` continues without them.
@@ -228,62 +203,55 @@ class Crowd:
 
     def verdicts(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked, from all answers so far."""
-        answers = pa.concat_tables(self.answers)
         everything = [_asked_columns(i) for i in asked]
-        items = self._open(everything)
-        if self.panel is None or not items:
-            table = tally(items, answers, self.settings)
-        else:
-            final = self.panel.final_routes(items, answers, self.seen, self.audited)
-            table = self.panel.verdicts(items, answers, self.seen, final)
-        return self.standing.merged(everything, table)
+        items, decided = self._open(everything), {i: at for i, at in self.alone.decided.items() if i not in self.seen}
+        return self.standing.merged(everything, tally(items, self._everyone(), self.settings, decided))
 
-    def write_judges(self, asked: Items, verdicts: pa.Table, out: Path) -> dict[str, Any]:
-        """Write opinions, the table of judges and the guarantee; returns what the data card says of them."""
-        if self.panel is None or not self.answers:
-            return {}
-        items, answers = self._open([_asked_columns(i) for i in asked]), pa.concat_tables(self.answers)
-        last = self.standing.guarantee()
-        opinions, table, rows = self.panel.opinions, last["judges"], last["cells"]
-        if items:
-            final = self.panel.final_routes(items, answers, self.seen, self.audited)
-            opinions, table, _ = final
-            rows = rows + self.panel.guarantee(items, answers, self.seen, self.audited, final)
-        write_parquet(out / "opinions.parquet", opinions)
-        write_json(out / "guarantee.json", {"judges": table, "cells": rows})
-        for row in table:
-            if row["worse"]:
-                self.run_log.say(
-                    f"tally: {row['judge']} agrees with people on {row['agreement']:.0%} of {row['answers']} images of "
-                    f"bucket {row['bucket']}, less than elsewhere: it decides nothing there"
-                )
-        stood = self.standing.answered()
+    def _everyone(self) -> pa.Table:
+        """All answers that count for this run, also those of judges."""
+        return pa.concat_tables([*self.answers, self.judged])
+
+    def _judged(self, asked: Items, verdicts: pa.Table) -> dict[str, Any]:
+        """What the data card says of judges, and how often each agrees with the others."""
+        answers = self._everyone()
+        workers = {row["worker"]: row["agreement"] for row in agreement(answers).get("workers", [])}
         accepted = verdicts.filter(pc.equal(verdicts["verdict"], "kept"))["id"].to_pylist()
-        unseen = [row for row in rows if row["unseen"]]
+        seen = self.seen | self.standing.answered()
+        audit = self.alone.audit(self._open([_asked_columns(i) for i in asked]), of_people(answers), self.settings)
+        if not audit["images"] and self.standing.deleted:
+            audit = self.standing.deleted[-1]["agreement"].get("judged", {}).get("audit", audit)
+        if audit["images"]:
+            self.run_log.say(
+                f"tally: people confirm {audit['confirmed']:,} of {audit['images']:,} audited images that judges accept"
+            )
         return {
             "judges": [judge.name for judge in self.settings.judges],
+            "agreement": {name: workers.get(name) for name in sorted(set(self.judged["worker"].to_pylist()))},
             "kept_labels": len(accepted),
-            "unseen_labels": len([id_ for id_ in accepted if id_ not in self.seen | stood]),
-            "least_precision": min((row["precision_low"] for row in unseen), default=None),
+            "unseen_labels": len([id_ for id_ in accepted if id_ not in seen]),
+            "audit": audit,
         }
 
     def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
-        """Write the answers, their agreement and suggested rejections, and what judges said."""
+        """Write the answers, their agreement and suggested rejections."""
         self._say_uncounted()
         answers = pa.concat_tables(self.answers) if self.answers else ANSWERS.empty_table()
         gold = {
             b["items"][item]: frozenset(labels) for b in self.batches.values() for item, labels in b["gold"].items()
         }
-        report = agreement(answers, gold) | self.write_judges(asked, verdicts, out)
+        report = agreement(of_people(answers), gold)
+        if self.settings.judges:
+            report["judged"] = self._judged(asked, verdicts)
         if self.standing.deleted:
             report["deleted"] = self.standing.deleted
             decided = {item["id"] for item in self._open(asked)}
             stands = [item for item in asked if item["id"] not in decided]
             write_parquet(out / "standing.parquet", self.standing.people(stands))
-        write_parquet(out / "answers.parquet", answers)
-        write_json(out / "agreement.json", report)
+        write_parquet(out / "answers.parquet", answers, secret=True)
+        write_json(out / "agreement.json", report, secret=True)
         if rejections := suggested_rejections(answers, report):
-            write_text(out / "suggested_rejections.csv", csv_text(("AssignmentId", "Reject"), rejections, end="\r\n"))
+            text = csv_text(("AssignmentId", "Reject"), rejections, end="\r\n")
+            write_text(out / REJECTIONS, text, secret=True)
 
 
 def _asked_columns(item: Mapping[str, Any]) -> dict[str, Any]:
