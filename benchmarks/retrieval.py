@@ -1,6 +1,6 @@
-"""Retrieval: exact search against reading, products and faiss, a prompt in the explore page, top-k merged from Ray.
+"""Retrieval: exact search against reading, products and faiss, a prompt on the page of browse, top-k merged from Ray.
 
-    python benchmarks/retrieval.py [search] [many] [explore] [ray] [--rows N] [--folder F]
+    python benchmarks/retrieval.py [search] [many] [prompts] [ray] [--rows N] [--folder F]
 
 Every figure is a ratio to a peer or a limit measured in the same run; one JSON line a part. `search` is the size of one
 CLEAR bucket (713,626 × 1,024), `ray` 4 million × 512. Vectors are made (clustered, unit length) and removed again.
@@ -209,13 +209,13 @@ def products(part: VectorFile, q: Any) -> tuple[float, float]:
     return spent, time.perf_counter() - begun
 
 
-def part_explore(folder: Path, rows: int) -> dict[str, Any]:
+def part_prompts(folder: Path, rows: int) -> dict[str, Any]:
     """A new prompt in the page over a collection of `rows` pictures, the first bucket's pictures included."""
     import httpx
 
     run = collection(folder, rows)
     server = subprocess.Popen(
-        [sys.executable, "-m", "driftline.pipelines.cli", "explore", str(run), "--port", "0"],
+        [sys.executable, "-m", "driftline.pipelines.cli", "browse", str(run), "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -225,23 +225,23 @@ def part_explore(folder: Path, rows: int) -> dict[str, Any]:
         part = vector_file(run / "stages" / "05_embed" / "img_emb" / "img_emb_00000.npy")
         store = store_of(part, 11)
         with httpx.Client(timeout=120) as client:
-            client.get(address, params={"a": "warm up", "k": 12})
+            client.get(address + "prompts", params={"text": "warm up"})
             pages, firsts, limits, passes = [], [], [], []
             for i in range(REPEATS):
                 limits.append(median(lambda: bare_pass(part), 1))
                 passes.append(prompt_pass(store, prompts(1, part.width)))
                 begun = time.perf_counter()
-                page = client.get(address, params={"a": f"a new prompt, number {i}", "k": 12}).text
+                found = client.get(address + "prompts", params={"text": f"a new prompt, number {i}"}).json()
                 pages.append(time.perf_counter() - begun)
-                for piece in page.split('src="')[2:14]:
-                    client.get(address + piece.split('"')[0].lstrip("/").replace("&amp;", "&")).raise_for_status()
+                for tile in found["buckets"][0]["photos"]:
+                    client.get(f"{address}thumb/{tile[0]}").raise_for_status()
                 firsts.append(time.perf_counter() - begun)
     finally:
         server.terminate()
         server.wait()
     limit = float(np.median(limits))
     return {
-        "part": "explore",
+        "part": "prompts",
         "rows": rows,
         "width": part.width,
         "bare_pass_seconds": round(limit, 3),
@@ -253,7 +253,7 @@ def part_explore(folder: Path, rows: int) -> dict[str, Any]:
 
 
 def prompt_pass(store: Store, q: Any) -> float:
-    """Seconds of one search as the page makes it, without the histogram."""
+    """Seconds of one search as the page makes it."""
     executor = Executor(workers=CORES)
     return median(lambda: search(store, q, 60, list(range(11)), sides=("top",), executor=executor), 1)
 
@@ -367,15 +367,15 @@ def part_ray(folder: Path, rows: int) -> dict[str, Any]:
 def main() -> None:
     """Run the parts that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["search", "many", "explore", "ray", []], help="default: all")
-    parser.add_argument("--rows", type=int, help="rows of search, many and explore (default: 713,626)")
+    parser.add_argument("parts", nargs="*", choices=["search", "many", "prompts", "ray", []], help="default: all")
+    parser.add_argument("--rows", type=int, help="rows of search, many and prompts (default: 713,626)")
     parser.add_argument("--folder", type=Path, help="where the vectors are made (default: the system's)")
     options = parser.parse_args()
     rows = options.rows or 713_626
     runs: dict[str, tuple[Callable[[Path, int], dict[str, Any]], int]] = {
         "search": (part_search, rows),
         "many": (part_many, rows),
-        "explore": (part_explore, rows),
+        "prompts": (part_prompts, rows),
         "ray": (part_ray, options.rows or 4_194_304),
     }
     for name in options.parts or runs:

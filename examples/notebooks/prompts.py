@@ -79,5 +79,5 @@ run.search("a bus", "a car", "- a bicycle", count=6)
 # %% [markdown]
 # ## Keep it
 #
-# Write the prompts into `retrieve.concepts` of `look/driftline.yaml`. `driftline explore look` shows the same search as
-# a page: there you mark what is wrong, compare two prompts, and save the better one.
+# Write the prompts into `retrieve.concepts` of `look/driftline.yaml`. `driftline browse look` shows the same search on
+# a page: there you mark what is wrong, and save the better prompts.

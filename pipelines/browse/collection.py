@@ -1,4 +1,4 @@
-"""The photos of a run, a release or a stream as one table of DuckDB, in order of time."""
+"""The photos of a run or a release, or a stream's samples, as one table of DuckDB, in order of time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.encoders import Encoder
 from driftline.curate.retrieval.vector_store import VectorFile
+from driftline.pipelines.run.stage import Context
 
 Row = Mapping[str, Any]
 Ints = npt.NDArray[np.int64]
@@ -50,14 +51,12 @@ class Source:
     """labels of the time buckets, in order"""
     picture: Callable[[Row], bytes | None]
     """a row of the table → bytes of its image; None if there is no image on this machine"""
-    pictured: bool = True
-    """whether there are images at all: a stream of features has none"""
     vectors: tuple[VectorFile, ...] = ()
     """vectors of the photos; the column `vector` counts through all of them"""
-    unit: bool = True
-    """whether the vectors have unit length"""
     encoder: Callable[[], Encoder] | None = None
     """loads the model of the vectors, which also reads texts"""
+    context: Context | None = None
+    """of a run"""
     trace: Callable[[str], Mapping[str, Any]] | None = None
     """id → history of a photo"""
     inputs: Sequence[Path] = ()
@@ -112,14 +111,6 @@ class Collection:
         with self._lock:
             columns = self._database.execute(query, list(values)).fetchnumpy()
         return np.asarray(next(iter(columns.values())), np.int64)
-
-    def chosen(self, numbers: Ints) -> str:
-        """The name of a table with these numbers, for the next query."""
-        import pyarrow as pa
-
-        with self._lock:
-            self._database.register("chosen", pa.table({"n": numbers}))
-        return "chosen"
 
     def photos(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """The rows of some photos, in the order of `numbers`; unknown numbers are left out."""

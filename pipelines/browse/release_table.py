@@ -1,4 +1,4 @@
-"""The images of a release, and the samples of a stream."""
+"""The images of a release, and the samples of a stream, which `driftline audit` shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from driftline.curate.core.errors import DriftlineError
 from driftline.curate.core.outside.names import inside, is_count
 from driftline.curate.release import Release
 from driftline.curate.retrieval.vector_store import VectorFile, vector_file
@@ -95,13 +94,11 @@ def stream_collection(folder: Path) -> Collection:
         rows["class"] += [stream.classes[y] for y in split.y]
         rows["split"] += [side] * len(split)
     count = len(rows["id"])
-    vectors = _stream_vectors(folder, stream)
     numbers = pa.array(range(count), pa.int64())
     times = pa.array(rows.pop("uploaded"), pa.int64())
     table = pa.table({name: pa.array(column, pa.string()) for name, column in rows.items()})
     table = table.append_column("uploaded", times).append_column("row", numbers)
     table = table.append_column("shard", numbers.cast(pa.string()))
-    table = table.append_column("vector", numbers if vectors else pa.nulls(count, pa.int64()))
     database = duckdb.connect()
     database.register("samples", table)
     starts = np.cumsum([0, *(len(split) for *_, split in parts)])
@@ -116,26 +113,9 @@ def stream_collection(folder: Path) -> Collection:
         kind="stream",
         buckets=list(dict.fromkeys(label for label, *_ in parts)),
         picture=picture,
-        pictured=not vectors,
-        vectors=vectors,
-        unit=False,
         inputs=[folder / "stream.json"],
     )
     return Collection(source, database, STREAM)
-
-
-def _stream_vectors(folder: Path, stream: Stream) -> tuple[VectorFile, ...]:
-    """The arrays of features, in the order of steps and splits; none if the samples are no vectors."""
-    if any(split.x.ndim != 2 for step in stream.steps for split in step.splits.values()):
-        return ()
-    try:
-        return tuple(
-            vector_file(folder / f"step_{step.index:05d}" / f"{side}_x.npy")
-            for step in stream.steps
-            for side in step.splits
-        )
-    except DriftlineError:
-        return ()
 
 
 def _png(pixels: npt.NDArray[Any]) -> bytes:

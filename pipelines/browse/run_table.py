@@ -136,6 +136,7 @@ def run_collection(context: Context) -> Collection:
         picture=_pictures(root),
         vectors=store.files if store else (),
         encoder=_encoder(context) if store else None,
+        context=context,
         trace=lambda id_: trace(root, id_),
         inputs=inputs,
         settle=lambda id_, text: settle(settled_of(root), id_, text),

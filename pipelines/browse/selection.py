@@ -39,20 +39,18 @@ class Asked:
     """prompt: photos are ranked by their cosine to it"""
     like: int | None = None
     """number of a photo: photos are ranked by their similarity to it"""
-    box: tuple[float, float, float, float] | None = None
-    """left, low, right, high on the map, from 0 to 1"""
     sort: str = "oldest"
     """one of ORDERS"""
 
     @staticmethod
     def parse(pairs: Iterable[tuple[str, str]], facets: Sequence[str]) -> Asked:
-        """The query of an address: facets by name (several times), since, until, find, text, like, box, sort, more.
+        """The query of an address: facets by name (several times), since, until, find, text, like, sort.
 
         Raises BadConfig for unknown names and values of another form.
         """
         chosen: dict[str, tuple[str, ...]] = {}
         plain: dict[str, str] = {}
-        names = (*facets, "since", "until", "find", "text", "like", "box", "sort")
+        names = (*facets, "since", "until", "find", "text", "like", "sort")
         for name, value in pairs:
             if name in facets:
                 chosen[name] = (*chosen.get(name, ()), value)
@@ -69,7 +67,7 @@ class Asked:
         return Asked(
             chosen, _second("since", plain.get("since")), None if until is None else until + DAY,
             plain.get("find", ""), plain.get("text", "").strip(), _whole("like", plain.get("like")),
-            box=_box(plain.get("box")), sort=sort,
+            sort=sort,
         )  # fmt: skip
 
     def where(self, without: str = "") -> tuple[str, list[Any]]:
@@ -116,8 +114,6 @@ class Selections:
     def _order(self, asked: Asked) -> tuple[Ints, Any]:
         condition, values = asked.where()
         numbers = self.collection.numbers(f"SELECT n FROM photos WHERE {condition} ORDER BY n", values)
-        if asked.box is not None:
-            numbers = numbers[self.vectors.in_box(asked.box)[numbers]]
         scores = None
         if asked.text or asked.like is not None:
             every = self.vectors.to_text(asked.text) if asked.text else self.vectors.to_photo(asked.like or 0)
@@ -154,10 +150,9 @@ class Selections:
         """
         condition, values = asked.where(without=name)
         column = f"unnest(coalesce({quoted(name)}, [NULL]))" if name in LISTS else quoted(name)
-        counted = self._of_map(asked, condition)
         most = 10_000 if name == "bucket" else most
         rows = self.collection.rows(
-            f"SELECT {column} AS value, count(*) AS found FROM photos WHERE {counted} GROUP BY 1 "
+            f"SELECT {column} AS value, count(*) AS found FROM photos WHERE {condition} GROUP BY 1 "
             f"ORDER BY found DESC, value LIMIT {most + 1}",
             values,
         )
@@ -181,18 +176,11 @@ class Selections:
         condition, values = asked.where(without="time")
         rows = self.collection.rows(
             f"SELECT (uploaded - {low}) * {BINS} // {high - low + 1} AS bin, count(*) FROM photos "
-            f"WHERE uploaded BETWEEN {low} AND {high} AND {self._of_map(asked, condition)} GROUP BY 1",
+            f"WHERE uploaded BETWEEN {low} AND {high} AND ({condition}) GROUP BY 1",
             values,
         )
         counts = dict(rows)
         return [int(counts.get(i, 0)) for i in range(BINS)]
-
-    def _of_map(self, asked: Asked, condition: str) -> str:
-        """The condition, and the box on the map, which is not in the table."""
-        if asked.box is None:
-            return condition
-        inside = self.collection.chosen(np.flatnonzero(self.vectors.in_box(asked.box)))
-        return f"({condition}) AND n IN (SELECT n FROM {inside})"
 
 
 def _second(name: str, text: str | None) -> int | None:
@@ -211,16 +199,6 @@ def _whole(name: str, text: str | None) -> int | None:
     if not (is_count(text) and len(text) < 12):
         raise BadConfig(f"{name} is {text!r}.", "Expected the number of a photo.")
     return int(text)
-
-
-def _box(text: str | None) -> tuple[float, float, float, float] | None:
-    if not text:
-        return None
-    try:
-        left, low, right, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise BadConfig(f"box is {text!r}.", "Expected four numbers: left,low,right,high.") from None
-    return left, low, right, high
 
 
 def headings(collection: Collection) -> dict[str, str]:

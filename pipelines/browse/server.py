@@ -1,16 +1,13 @@
-"""The browse page: the collection as a grid and a map, with counts, a timeline, history of a photo and export."""
+"""The browse page: the collection as a grid, with counts, a timeline, history of a photo, export; prompts to try."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from threading import Thread, main_thread
+from threading import Lock, Thread, main_thread
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -20,19 +17,19 @@ from driftline.curate.core.atomic_io import csv_text
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.outside.escaping import no_formula
 from driftline.pipelines.browse.collection import Collection
+from driftline.pipelines.browse.prompts import Prompts, Query, Share
 from driftline.pipelines.browse.selection import BINS, Asked, Selections, headings
 from driftline.pipelines.browse.vectors import Vectors
 from driftline.pipelines.web.dates import day
 from driftline.pipelines.web.local_server import guarded
-from driftline.pipelines.web.page import LocalApp, local_app
+from driftline.pipelines.web.page import local_app
 from driftline.pipelines.web.rendering import template
 from driftline.pipelines.web.thumbnails import LARGE, Thumbnails, cache_folder, small
 
 PAGE = 120  # photos that one answer brings
 SCREEN = 48  # of these are on the first screen
 SEEN = 2000  # rows that are kept because their pictures will be asked for
-POINTS = 6000  # of the map
-COLOURS = 10  # classes with a colour of their own
+PER_BUCKET = 12  # photos that a prompt shows of a time bucket
 MOST_VALUES = 500  # of one facet
 EXPORTED = ("id", "uploaded", "bucket", "class", "outcome", "reason", "uploader", "licence", "title", "place")
 HIDDEN = ("path", "shard", "member", "n", "vector", "precision", "address")  # columns that are no fact for a person
@@ -40,52 +37,53 @@ LENGTH = {"year": 4, "month": 7}  # characters of a day that are known
 UNDECIDED = "bucket: date_undecided"
 FORMS = ("csv", "ids", "withdrawn")
 At = Annotated[int, Field(ge=0, le=10**12)]
+Text = Annotated[str, Field(max_length=8000)]
+Name = Annotated[str, Field(max_length=80)]
 
 
 def application(collection: Collection, port: int, ahead: bool = False) -> tuple[ASGIApp, str]:
-    """(app for one collection, path to open, which contains a secret). ahead: see `pages`."""
-    return guarded(pages(collection, ahead), port, "browse")
+    """(app for one collection, path to open, which contains a secret).
 
-
-def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> LocalApp:
-    """The app, without the guard of a local server.
-
-    ahead: make what the first screen shows at once, beside the start of server and browser. prompts: address of the
-    page where prompts are tried; "": none.
+    ahead: make what the first screen shows at once, beside the start of server and browser.
     """
-    shown = Pages(collection, prompts)
+    shown = Pages(collection)
     app = local_app("driftline.pipelines.browse")
     for path, function in (
         ("/", shown.start), ("/view", shown.view), ("/rows", shown.rows), ("/values", shown.values),
         ("/thumb/{number}", shown.thumb), ("/picture/{number}", shown.picture), ("/photo/{number}", shown.photo),
-        ("/trace/{number}", shown.trace), ("/map", shown.map),
+        ("/trace/{number}", shown.trace), ("/prompts", shown.prompts),
     ):  # fmt: skip
         app.on("GET", path)(function)
     app.on("POST", "/export")(shown.export)
     app.on("POST", "/date")(shown.date)
+    app.on("POST", "/mark")(shown.mark)
+    app.on("POST", "/save")(shown.save)
     if ahead:
         Thread(target=shown.first_screen, name="first screen").start()
-    return app
+    return guarded(app, port, "browse")
 
 
 class Pages:
     """What the page shows. A method answers the path of its name."""
 
-    def __init__(self, collection: Collection, prompts: str) -> None:
+    def __init__(self, collection: Collection) -> None:
         cache = cache_folder(f"browse {collection.source.kind}", collection.source.inputs)
-        self.collection, self.prompts = collection, prompts
-        self.vectors = Vectors(collection, cache)
+        self.collection, self.vectors = collection, Vectors(collection)
         self.selections, self.thumbnails = Selections(collection, self.vectors), Thumbnails(cache)
         self.page = template("driftline.pipelines.browse", "browse.html.j2")
         self.seen: dict[int, dict[str, Any]] = {}  # rows on the pages, whose pictures are asked for next
+        self._lock = Lock()
+        context = collection.source.context
+        self.tried = Prompts(context, collection) if context is not None and collection.source.encoder else None
 
     def _asked(self, request: Request, leave: str = "") -> Asked:
         words = [(name, value) for name, value in request.query_params.multi_items() if name != leave]
         return Asked.parse(words, self.collection.facets)
 
     def _row(self, number: int) -> dict[str, Any]:
-        seen = [self.seen[number]] if number in self.seen else []
-        rows = self.collection.hidden(seen) or self.collection.photos([number])
+        with self._lock:
+            seen = self.seen.get(number)
+        rows = self.collection.hidden([seen] if seen else []) or self.collection.photos([number])
         if not rows:
             raise BadInput(f"There is no photo {number}.")
         return rows[0]
@@ -95,7 +93,8 @@ class Pages:
         return self.page.render(
             name=collection.source.name, kind=collection.source.kind, size=collection.size,
             facets=headings(collection), has_vectors=bool(self.vectors),
-            has_model=collection.source.encoder is not None, dated=collection.span is not None, prompts=self.prompts,
+            has_model=collection.source.encoder is not None, dated=collection.span is not None,
+            concepts=None if self.tried is None else self.tried.texts(),
         )  # fmt: skip
 
     def view(self, request: Request) -> dict[str, Any]:
@@ -117,21 +116,53 @@ class Pages:
         return self.selections.counts(self._asked(request, "facet"), facet, MOST_VALUES)
 
     def _tiles(self, asked: Asked, at: int) -> list[Any]:
-        """[number, day, class, reason, score, whether there may be a picture, name] of PAGE photos."""
+        """The tiles of PAGE photos."""
         numbers, scores = self.selections.ordered(asked)
         shown = self.collection.photos(numbers[at : at + PAGE].tolist())
-        if len(self.seen) > SEEN:
-            self.seen.clear()
-        self.seen.update((row["n"], row) for row in shown)
-        pictured = self.collection.source.pictured
-        return [
-            [
-                row["n"], shown_date(row), row["class"], row["reason"],
-                None if scores is None else round(float(scores[at + i]), 3),
-                pictured and (row["shard"] is not None or row["path"] is not None), row["title"] or row["id"],
-            ]
-            for i, row in enumerate(shown)
+        self._keep(shown)
+        return [_tile(row, None if scores is None else scores[at + i]) for i, row in enumerate(shown)]
+
+    def _keep(self, rows: Sequence[dict[str, Any]]) -> None:
+        with self._lock:
+            if len(self.seen) > SEEN:
+                self.seen.clear()
+            self.seen.update((row["n"], row) for row in rows)
+
+    def _prompts(self) -> Prompts:
+        if self.tried is None:
+            raise BadConfig("Nothing reads prompts here.", "Expected a run whose embed stage is done.")
+        return self.tried
+
+    def prompts(self, text: Text = "", concept: Name = "") -> dict[str, Any]:
+        """What prompts, one a line, retrieve in each time bucket, with marks; without any, those of a saved concept."""
+        tried = self._prompts()
+        text = text if text.strip() else tried.texts().get(concept, "")
+        found, unread = tried.view(Query.parse(text), concept, PER_BUCKET)
+        for bucket in found:
+            self._keep(bucket.photos)
+        buckets = [
+            {
+                "name": bucket.name, "share": str(Share.of(bucket.marks)), "marks": bucket.marks,
+                "photos": [_tile(row, score) for row, score in zip(bucket.photos, bucket.scores, strict=True)],
+            }
+            for bucket in found
         ]  # fmt: skip
+        share = Share.of([mark for bucket in found for mark in bucket.marks])
+        return {"text": text, "unread": unread, "share": str(share), "buckets": buckets}
+
+    def mark(self, concept: Name, number: int, right: bool | None, text: Text) -> dict[str, Any]:
+        """Keep a mark of a photo, and show the prompts again."""
+        if not concept:
+            raise BadInput("A mark belongs to a concept.", "Expected its name.")
+        self._prompts().marks.add(concept, self._row(number)["id"], right)
+        return self.prompts(text, concept)
+
+    def save(self, concept: Name, text: Text) -> dict[str, str]:
+        """Write prompts into the run's file."""
+        if not concept:
+            raise BadInput("The prompts belong to a concept.", "Expected its name.")
+        self._prompts().save(concept, Query.parse(text))
+        return {"message": f"Saved as the prompts of {concept}. The next driftline run uses them."}
 
     def _image(self, number: int) -> bytes:
         row = self._row(number)
@@ -180,11 +211,6 @@ class Pages:
 
         return {"lines": text(self.collection.source.trace(self._row(number)["id"])).splitlines()}
 
-    def map(self, request: Request, colour: str = "time") -> dict[str, Any]:
-        """Places of the photos that are asked for (a sample), with a colour by time or class."""
-        numbers, _ = self.selections.ordered(self._asked(request, "colour"))
-        return _points(self.collection, self.vectors, np.sort(numbers), colour)
-
     def export(self, query: Annotated[str, Field(max_length=8000)], form: str, rows: list[int]) -> Response:
         """The chosen photos, or all that are asked for, as a file."""
         if form not in FORMS:
@@ -210,32 +236,11 @@ def shown_date(row: dict[str, Any]) -> str | None:
     return None if row["uploaded"] is None else day(row["uploaded"])[: LENGTH.get(row["precision"])]
 
 
-def _points(collection: Collection, vectors: Vectors, numbers: npt.NDArray[np.int64], colour: str) -> dict[str, Any]:
-    """{"points": [[number, x, y, colour], …], "legend": names of the colours, or the first and the last day}; x and y
-    from 0 to 1000."""
-    if colour not in ("time", "class"):
-        raise BadConfig(f"Unknown colour {colour!r}.", "", "Available: time, class.")
-    places = vectors.map
-    numbers = numbers[np.isfinite(places[numbers, 0])]
-    step = max(1, math.ceil(len(numbers) / POINTS))
-    shown = numbers[::step]
-    rows = {row["n"]: row for row in collection.photos(shown.tolist())}
-    if colour == "class":
-        names = [name for name, _ in collection.rows(
-            'SELECT class, count(*) AS found FROM photos WHERE class IS NOT NULL AND vector IS NOT NULL '
-            f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {COLOURS}"
-        )]  # fmt: skip
-        of = {name: i for i, name in enumerate(names)}
-        colours = [of.get(rows[n]["class"], -1) for n in shown.tolist()]
-        legend = names
-    else:
-        low, high = collection.span or (0, 1)
-        times = [rows[n]["uploaded"] for n in shown.tolist()]
-        colours = [-1 if t is None else round(100 * (t - low) / max(1, high - low)) for t in times]
-        legend = [day(low), day(high)]
-    flat = np.rint(places[shown] * 1000).astype(int).tolist()
-    points = [[n, x, y, c] for n, (x, y), c in zip(shown.tolist(), flat, colours, strict=True)]
-    return {"points": points, "legend": legend, "of": len(numbers)}
+def _tile(row: dict[str, Any], score: float | None) -> list[Any]:
+    """[number, day, class, reason, score, whether there may be a picture, name]."""
+    pictured = row["shard"] is not None or row["path"] is not None
+    rounded = None if score is None else round(float(score), 3)
+    return [row["n"], shown_date(row), row["class"], row["reason"], rounded, pictured, row["title"] or row["id"]]
 
 
 def _lines(collection: Collection, numbers: Sequence[int], form: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`driftline browse`, `explore`, `annotate`, `batch`, `release`, `audit`."""
+"""`driftline browse`, `annotate`, `batch`, `release`, `audit`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Annotated
 import typer
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import default_workers
 from driftline.pipelines.cli.common import (
     Json,
     RunFolder,
@@ -39,15 +37,16 @@ Open = Annotated[bool, option("--open", None, "Open the page in the browser.")]
 
 @command(curation_app, "browse", "driftline browse photos2024 --open", panel="Build")
 def browse(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A run folder, a release or a stream.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A run folder or a release.")],
     port: Port = 8764,
     open_page: Open = False,
     as_json: Json = False,
 ) -> None:
-    """Look at all photos of a collection over time, in a browser.
+    """Look at all photos of a collection over time, in a browser; try prompts.
 
-    Also dropped ones, with the reason. Filters with counts, a timeline, a map of similar photos, "more like this", each
-    photo's history, and lists to save.
+    Also dropped ones, with the reason. Filters with counts, a timeline, "more like this", each photo's history, and
+    lists to save. Prompts: the photos that they retrieve in each time bucket, marks of right and wrong ones, and
+    prompts saved for the next run.
     """
     from driftline.pipelines.browse.opening import open_collection
     from driftline.pipelines.browse.server import application
@@ -55,51 +54,6 @@ def browse(
 
     collection = open_collection(path)
     serve(lambda taken: application(collection, taken, ahead=True), port, say_address(as_json, open_page))
-
-
-@command(
-    curation_app,
-    "explore",
-    "driftline explore photos2024 --open",
-    panel="Build",
-    needs={"--prompt": "--out", "--out --concept --count": "--prompt"},
-)
-def explore(
-    directory: RunFolder,
-    port: Port = 8765,
-    prompts: Annotated[
-        list[str] | None,
-        option("--prompt", None, "Write a contact sheet of this prompt, without a browser. Repeatable."),
-    ] = None,
-    out: Annotated[Path | None, option("--out", "DIR", "Folder for contact sheets and candidates.csv.")] = None,
-    concept: Annotated[str, option("--concept", None, "The concept that the prompts describe.")] = "",
-    count: Annotated[int, option("--count", None, "Images per bucket on a sheet.", min=1, max=200)] = 12,
-    open_page: Open = False,
-    sets: Sets = None,
-    as_json: Json = False,
-) -> None:
-    """Try prompts in a browser: the retrieved images per bucket.
-
-    The page marks images as right or wrong, compares two prompts and saves prompts. With --prompt and --out, it writes
-    contact sheets (PNG) and a CSV file instead.
-    """
-    if out is not None:
-        guarded_out(out)
-    context = context_of_last(directory, sets, as_json, Executor("local", default_workers()))
-    if prompts is not None and out is not None:
-        from driftline.pipelines.prompt_explorer.contact_sheets import sheets
-        from driftline.pipelines.prompt_explorer.explorer import Explorer
-
-        texts = [prompt.replace("\\n", "\n") for prompt in prompts]
-        written = sheets(Explorer(context), texts, concept, count, out)
-        show(
-            as_json, {"out": str(out), "sheets": written}, "\n".join(f"{m['picture']}  {m['prompt']}" for m in written)
-        )
-        return
-    from driftline.pipelines.prompt_explorer.server import application
-    from driftline.pipelines.web.local_server import serve
-
-    serve(lambda taken: application(context, taken), port, say_address(as_json, open_page))
 
 
 @command(curation_app, "annotate", "driftline annotate photos2024 --open", panel="Label")

@@ -76,15 +76,17 @@ class Run:
         """The `count` photos of every period that are nearest to the prompts, which form one query; a prompt that
         begins with "-" moves it away. A notebook shows the result as a table. Raises MissingFile before the stage embed
         is done, and BadConfig without a prompt."""
-        from driftline.pipelines.prompt_explorer.explorer import Explorer
-        from driftline.pipelines.prompt_explorer.query import Query
+        from driftline.pipelines.browse.prompts import Prompts, Query
+        from driftline.pipelines.browse.run_table import run_collection
+        from driftline.pipelines.web.thumbnails import THUMBNAIL, small
 
-        explorer = Explorer(self._context({}))
-        view = explorer.view(Query.parse("\n".join(prompts)), "", count)
-        rows = {
-            bucket.name: [Thumbnail(explorer.thumbnail(s.id), s.id, f"{s.score:.3f}") for s in bucket.shots]
-            for bucket in view.buckets
-        }
+        context = self._context({})
+        collection = run_collection(context)
+        found, _ = Prompts(context, collection).view(Query.parse("\n".join(prompts)), "", count)
+        rows = {bucket.name: [
+            Thumbnail(small(collection.source.picture(row) or b"", THUMBNAIL), row["id"], f"{score:.3f}")
+            for row, score in zip(bucket.photos, bucket.scores, strict=True)
+        ] for bucket in found}  # fmt: skip
         return Retrieved(" + ".join(prompts), rows)
 
     def release(self) -> Release:

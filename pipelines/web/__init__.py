@@ -1,1 +1,1 @@
-"""The server of the local pages (explore, annotate): no build step, nothing from another host."""
+"""The server of the local pages (browse, annotate): no build step, nothing from another host."""

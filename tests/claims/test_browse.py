@@ -1,4 +1,4 @@
-"""The browse page: total, facets, time line and map are of the same photos, and a vector belongs to the photo that has
+"""The browse page: total, facets and time line are of the same photos, and a vector belongs to the photo that has
 it."""
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import pytest
 
 from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.core.vectors import unit
 from driftline.curate.retrieval.vector_store import vector_file
 from driftline.pipelines.browse.collection import Collection, Source
 from driftline.pipelines.browse.opening import open_collection
 from driftline.pipelines.browse.selection import VALUES, Asked, Selections
-from driftline.pipelines.browse.server import _points
 from driftline.pipelines.browse.vectors import Vectors
 from driftline.pipelines.run.state import folder_of
 
@@ -55,24 +55,23 @@ def rows() -> list[dict[str, Any]]:
 def page(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Selections:
     place = tmp_path_factory.mktemp("page") / "x.npy"
     count = sum(row["vector"] is not None for row in rows)
-    write_array(place, rng_for(2, "x").normal(size=(count, 6)).astype(np.float32))
+    write_array(place, unit(rng_for(2, "x").normal(size=(count, 6)).astype(np.float32)))
     database = duckdb.connect()
     kinds = {"uploaded": pa.int64(), "vector": pa.int64(), "judge": pa.list_(pa.string())}
     table = {name: pa.array([row[name] for row in rows], kinds.get(name, pa.string())) for name in rows[0]}
     database.register("photos_of", pa.table(table | {"place_in_order": list(range(N))}))
     source = Source(
-        "made", "run", ["b0", "b1", "b2", "b3"], lambda row: None, vectors=(vector_file(place),), unit=False,
+        "made", "run", ["b0", "b1", "b2", "b3"], lambda row: None, vectors=(vector_file(place),),
         encoder=lambda: SimpleNamespace(texts=lambda texts: np.ones((1, 6), np.float32)),  # type: ignore[arg-type, return-value]
     )  # fmt: skip
     collection = Collection(source, database, "SELECT * FROM photos_of")
-    return Selections(collection, Vectors(collection, None))
+    return Selections(collection, Vectors(collection))
 
 
 ASKED = {
     "nothing": Asked(),
     "a prompt": Asked(text="red", sort="nearest"),
     "a photo": Asked(like=-1, sort="nearest"),
-    "a prompt in a region": Asked(text="red", box=(0.0, 0.0, 0.6, 0.7)),
     "a prompt and a rare class": Asked({"class": ("c00", "c03", "c19")}, text="red"),
     "a judge in a time": Asked({"judge": ("bob",), "bucket": ("b1",)}, since=1_205_000_000),
     "no judge": Asked({"judge": ("",)}),
@@ -82,24 +81,20 @@ ASKED = {
 
 class TestAllNumbersAreOfOneSet:
     @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
-    def test_total_facets_timeline_and_map(self, page: Selections, rows: list[dict[str, Any]], asked: Asked) -> None:
+    def test_total_facets_and_timeline(self, page: Selections, rows: list[dict[str, Any]], asked: Asked) -> None:
         first = next(i for i, row in enumerate(rows) if row["vector"] is not None)
         asked = Asked(**{**vars(asked), "like": first}) if asked.like is not None else asked
-        places = page.vectors.map
 
         def holds(i: int, without: str = "") -> bool:
             row = rows[i]
             ranked = asked.text or asked.like is not None
-            inside = asked.box is None or bool(
-                asked.box[0] <= places[i, 0] <= asked.box[2] and asked.box[1] <= places[i, 1] <= asked.box[3]
-            )
             chosen = all(
                 any(value in values_of(row, name) for value in wanted)
                 for name, wanted in asked.facets.items()
                 if name != without
             )
             late = asked.since is None or without == "time" or row["uploaded"] >= asked.since
-            return inside and chosen and late and not (ranked and row["vector"] is None)
+            return chosen and late and not (ranked and row["vector"] is None)
 
         shown = page.overview(asked)
         expected = [i for i in range(N) if holds(i)]
@@ -112,8 +107,6 @@ class TestAllNumbersAreOfOneSet:
             assert set(asked.facets.get(name, ())) <= {value for value, _ in counts["values"]}
             assert counts["more"] == (name != "bucket" and len(set(of)) > VALUES)
         assert sum(shown["timeline"]) == sum(holds(i, "time") for i in range(N))
-        points = _points(page.collection, page.vectors, np.sort(page.ordered(asked)[0]), "time")
-        assert [p[0] for p in points["points"]] == [i for i in expected if rows[i]["vector"] is not None]
 
     def test_a_chosen_value_beyond_the_largest_has_its_count_also_among_more_values(self, page: Selections) -> None:
         asked = Asked({"class": ("c00",)})
@@ -139,7 +132,7 @@ def test_while_the_model_is_loaded_other_questions_are_answered(page: Selections
 
     collection = copy(page.collection)
     collection.source = replace(collection.source, encoder=load)
-    slow = Selections(collection, Vectors(collection, None))
+    slow = Selections(collection, Vectors(collection))
     with ThreadPoolExecutor(3) as pool:
         prompts = [pool.submit(slow.ordered, Asked(text=text)) for text in ("a bus", "a car")]
         try:
@@ -169,14 +162,13 @@ class TestADroppedRecordHasNothingOfItsNamesake:
         run = copied(every_drop, tmp_path / "run")
         twin = repeat(run)
         collection = open_collection(run)
-        page = Selections(collection, Vectors(collection, None))
+        page = Selections(collection, Vectors(collection))
         first, second = collection.rows("SELECT n, reason FROM photos WHERE id = ? ORDER BY reason NULLS FIRST", [twin])
         assert (first[1], second[1]) == (None, "filter: duplicate_id")
         for asked in (Asked(like=first[0], sort="nearest"), Asked(text="a bus", sort="nearest")):
             numbers = page.ordered(asked)[0].tolist()
             assert first[0] in numbers
             assert second[0] not in numbers
-        assert np.isnan(page.vectors.map[second[0]]).all()
 
     def test_each_vector_belongs_to_one_photo(self, every_drop: Path, tmp_path: Path) -> None:
         run = copied(every_drop, tmp_path / "run")

@@ -12,20 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
-from support.helpers import drifting
 from support.pages import Served, chromium_browser, served, violations
 
-from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.atomic_io import read_json, write_array
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.metadata.filters import withdrawn_ids
 from driftline.curate.release import Release
-from driftline.pipelines.browse.collection import Collection
+from driftline.curate.retrieval.vector_store import vector_file
+from driftline.pipelines.browse.collection import Collection, Source
 from driftline.pipelines.browse.opening import open_collection
 from driftline.pipelines.browse.selection import Asked, Selections
 from driftline.pipelines.browse.server import application
@@ -34,7 +35,6 @@ from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, small
-from driftline.stream_builder.stream import Stream
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}"
 
@@ -46,7 +46,7 @@ def collection(journey: Path) -> Collection:
 
 @pytest.fixture(scope="module")
 def selections(collection: Collection) -> Selections:
-    return Selections(collection, Vectors(collection, None))
+    return Selections(collection, Vectors(collection))
 
 
 @pytest.fixture
@@ -93,18 +93,13 @@ class TestTheTable:
         assert wrong
         assert min(wrong) >= collection.dated
 
-    def test_a_release_and_a_stream_open_too(self, journey: Path) -> None:
+    def test_a_release_opens_too(self, journey: Path) -> None:
         release = open_collection(Release.open(journey).path)
         assert (release.source.kind, release.size) == ("release", Release.open(journey).facts["images"])
         row = release.photos([3])[0]
         data = release.source.picture(row)
         assert data is not None
         assert Image.open(io.BytesIO(data)).format == "JPEG"
-        stream = open_collection(journey / "stream")
-        assert stream.size == sum(
-            len(s) for step in Stream.load(journey / "stream").steps for s in step.splits.values()
-        )
-        assert set(stream.facets) == {"bucket", "class", "split"}
 
     def test_a_run_whose_images_are_not_fetched_opens(self, journey: Path, tmp_path: Path) -> None:
         shutil.copy(journey / "driftline.yaml", tmp_path)
@@ -116,7 +111,7 @@ class TestTheTable:
         assert not opened.source.vectors
 
     def test_another_folder_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(MissingFile, match="neither a run, nor a release, nor a stream"):
+        with pytest.raises(MissingFile, match="neither a run nor a release"):
             open_collection(tmp_path)
 
     def test_a_file_that_is_no_image_file_is_not_read(self, collection: Collection, tmp_path: Path) -> None:
@@ -177,13 +172,6 @@ class TestSelections:
         best = [row["class"] for row in selections.collection.photos(numbers[:10].tolist())]
         assert best.count("bus") >= 8
 
-    def test_a_region_of_the_map_selects_and_counts(self, selections: Selections) -> None:
-        asked = Asked(box=(0.0, 0.0, 0.5, 1.0))
-        numbers, _ = selections.ordered(asked)
-        assert 0 < len(numbers) < selections.collection.size
-        assert (selections.vectors.map[numbers, 0] <= 0.5).all()
-        assert sum(n for _, n in selections.counts(asked, "outcome")["values"]) == len(numbers)
-
     def test_newest_first_keeps_photos_without_a_date_last(self, selections: Selections) -> None:
         numbers, _ = selections.ordered(Asked(sort="newest"))
         dates = [row["uploaded"] for row in selections.collection.photos(numbers.tolist())]
@@ -196,7 +184,6 @@ class TestSelections:
         [
             (("clas", "bus"), "Unknown filter 'clas'. Did you mean 'class'"),
             (("since", "May"), "Expected YYYY-MM-DD"),
-            (("box", "1,2"), "Expected four numbers"),
             (("like", "x"), "Expected the number of a photo"),
             (("sort", "best"), "Unknown order 'best'"),
         ],
@@ -309,13 +296,22 @@ class TestThumbnails:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A stream whose classes and steps are hostile, in a browser's reach."""
-    folder = tmp_path_factory.mktemp("hostile") / "s"
-    stream = drifting()
-    named = [HOSTILE, "<b>bold</b>", "=1+1"][: len(stream.classes)]
-    Stream(HOSTILE, stream.steps, named).save(folder)
-    with served(lambda port: application(open_collection(folder), port)) as running:
+    """A collection whose name and classes are hostile, in a browser's reach."""
+    collection = made(tmp_path_factory.mktemp("hostile"), [HOSTILE, "<b>bold</b>", "=1+1"])
+    with served(lambda port: application(collection, port)) as running:
         yield running
+
+
+def made(folder: Path, classes: list[str]) -> Collection:
+    """Sixty photos of these classes, with vectors and without images."""
+    write_array(folder / "x.npy", np.eye(60, dtype=np.float32))
+    n = pa.array(range(60))
+    names = pa.array([classes[i % len(classes)] for i in range(60)])
+    columns = {"id": n.cast(pa.string()), "uploaded": n, "class": names, "vector": n, "place_in_order": n}
+    database = duckdb.connect()
+    database.register("photos_of", pa.table(columns))
+    source = Source(HOSTILE, "run", [], lambda row: None, vectors=(vector_file(folder / "x.npy"),))
+    return Collection(source, database, "SELECT * FROM photos_of")
 
 
 @pytest.mark.proof("browser")
@@ -346,18 +342,12 @@ def test_in_a_real_browser_hostile_names_are_text_keys_work_and_axe_finds_nothin
                 expect(page.locator("dialog#photo")).to_contain_text("=1+1")
                 assert violations(page) == {}
                 page.keyboard.press("Escape")
-                page.keyboard.press("m")
-                expect(page.locator("#map canvas")).to_be_visible()
-                page.go_back()
-                expect(page.locator("#grid")).to_be_visible()
             assert problems == []
             page.close()
 
 
 def test_json_of_hostile_names_is_json(tmp_path: Path) -> None:
-    stream = drifting()
-    Stream("s", stream.steps, [HOSTILE, "b", "c"]).save(tmp_path / "s")
-    app, path = application(open_collection(tmp_path / "s"), 8)
+    app, path = application(made(tmp_path, [HOSTILE, "b", "c"]), 8)
     with TestClient(app, base_url=f"http://127.0.0.1:8{path}") as client:
         answer = client.get("view", params={"class": HOSTILE})
         assert answer.headers["content-type"] == "application/json"

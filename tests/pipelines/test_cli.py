@@ -251,7 +251,7 @@ class TestHelp:
             ("run", "DIR is missing. Expected DIR: A run folder"),
             ("run x y", "run got 'y', too."),
             ("run x --until", "--until has no value."),
-            ("explore x --count many", "--count is 'many'. Expected a number, 1 to 200."),
+            ("browse x --port many", "--port is 'many'. Expected a number, "),
             ("release x --format clear --out y --dry-run", "--dry-run was given without --to. Expected both"),
             ("judges x --port 3", "--port was given without --serve."),
             ("run x --workers many", "--workers is 'many'. Expected auto or a number from 1 to 256."),
@@ -269,7 +269,7 @@ class TestHelp:
         [
             "eval x --protocol clear-iid --learners nap --out", "report x --out", "compare x y --out",
             "figure save x --out", "results x --by us --out", "audit x --out", "demo --out",
-            "batch x --format mturk --out", "release x --format urls --out", "explore x --prompt a --out",
+            "batch x --format mturk --out", "release x --format urls --out",
         ],
     )  # fmt: skip
     def test_nothing_is_written_into_a_stream(self, words: str, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ WORDS = {
     "run": ["{run}", "--until", "filter"],
     "status": ["{run}"],
     "trace": ["{run}", "car"],
-    "explore": ["{run}"],
     "annotate": ["{run}"],
     "batch": ["{run}", "--format", "turkle", "--out", "{new}"],
     "release": ["{run}", "--format", "urls", "--out", "{new}"],

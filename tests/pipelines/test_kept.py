@@ -477,7 +477,7 @@ class TestStatus:
         run(context(finished, "release.per_class=3"))
         assert kept_changes(finished) == ["release.per_class=3"]
         assert [entry["state"] for entry in dl.Run.open(finished).status()] == ALL_DONE
-        pages = context_of_last(finished, None, True)  # of explore, annotate, …
+        pages = context_of_last(finished, None, True)  # of browse, annotate, …
         assert (pages.config.release.per_class, pages.changes) == (3, ("release.per_class=3",))
         changes = ("release.per_class=3", "seed=1")
         assert context_of_last(finished, ["seed=1"], True).changes == changes

@@ -94,7 +94,7 @@ def test_an_unfinished_run_is_healed_for_the_reasons_that_are_named(folder: Path
     assert "has no output yet" in inside("heal", (folder / "stages").rename(folder / "s").parent).stderr
 
 
-@pytest.mark.parametrize("command", ["browse", "explore", "annotate"])
+@pytest.mark.parametrize("command", ["browse", "annotate"])
 def test_a_page_has_the_port_that_is_asked_for_and_is_opened_if_asked_to(
     command: str, journey: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

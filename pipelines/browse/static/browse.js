@@ -2,8 +2,8 @@
 import { ask, json, number, say } from "./dom.js";
 import * as facets from "./facets.js";
 import * as grid from "./grid.js";
-import * as map from "./map.js";
 import * as photo from "./photo.js";
+import * as prompts from "./prompts.js";
 import { change, clear, onChange, query, state } from "./state.js";
 import * as timeline from "./timeline.js";
 
@@ -15,8 +15,9 @@ async function refresh(changed) {
   for (const name of ["text", "find"]) if (by(name) && document.activeElement !== by(name)) by(name).value = state[name];
   by("sort").value = state.sort || (state.text || state.like ? "nearest" : "oldest");
   by("size").value = state.size;
-  const onMap = state.view === "map" && by("show-map");
-  by("show-map")?.setAttribute("aria-pressed", Boolean(onMap));
+  const trying = Boolean(state.view === "prompts" && by("prompts"));
+  by("show-prompts")?.setAttribute("aria-pressed", trying);
+  document.body.classList.toggle("trying", trying);
   if (changed) {
     const mine = (latest += 1);
     const slow = setTimeout(() => { by("total").textContent = "Searching …"; }, 250);
@@ -25,8 +26,6 @@ async function refresh(changed) {
       if (mine !== latest) return;
       by("total").textContent = view.total === view.size ? plural(view.total) : `${number(view.total)} of ${plural(view.size)}`;
       by("nothing").hidden = view.total > 0;
-      by("grid").hidden = onMap || view.total === 0;
-      by("map").hidden = !onMap;
       facets.draw(view.facets);
       timeline.draw(view, view.total !== view.size);
       grid.show(view.total, view.photos);
@@ -34,9 +33,9 @@ async function refresh(changed) {
       document.body.dataset.ready = "yes";
     } catch (error) { say(error.message); return; } finally { clearTimeout(slow); }
   }
-  by("map").hidden = !onMap;
-  by("grid").hidden = Boolean(onMap) || grid.count() === 0;
-  if (onMap) map.draw();
+  by("grid").hidden = trying || grid.count() === 0;
+  if (by("prompts")) by("prompts").hidden = !trying;
+  if (trying) prompts.draw();
   else grid.resize();
 }
 
@@ -72,7 +71,7 @@ photo.start({
   step: (by_) => { grid.move(grid.active + by_); open(grid.active); },
   choose: (position = grid.active) => grid.choose(position),
 });
-map.start({ open: (n) => photo.open(n) });
+prompts.start({ open: (n) => photo.open(n) });
 facets.start();
 timeline.start();
 onChange(refresh);
@@ -88,7 +87,7 @@ by("sort").addEventListener("change", (event) => change({ sort: event.target.val
 by("size").addEventListener("input", (event) => { change({ size: event.target.value }, true); grid.resize(); });
 by("clear").addEventListener("click", clear);
 by("deselect").addEventListener("click", grid.deselect);
-by("show-map")?.addEventListener("click", () => change({ view: state.view === "map" ? "grid" : "map" }));
+by("show-prompts")?.addEventListener("click", () => change({ view: state.view === "prompts" ? "grid" : "prompts", prompt: state.prompt || state.text }));
 by("show-help").addEventListener("click", () => by("help").showModal());
 by("selected").addEventListener("click", (event) => { if (event.target.dataset.form) save(event.target.dataset.form); });
 if (innerWidth < 900) by("filters").open = false;
@@ -101,8 +100,8 @@ addEventListener("keydown", (event) => {
   const keys = {
     "/": () => (by("text") || by("find")).focus(),
     "?": () => by("help").showModal(),
-    m: () => by("show-map")?.click(),
-    l: () => { const shown = grid.photoAt(grid.active); if (shown && by("show-map")) change({ like: String(shown.n), text: "", sort: "" }); },
+    p: () => by("show-prompts")?.click(),
+    l: () => { const shown = grid.photoAt(grid.active); if (shown && by("sort").namedItem("nearest")) change({ like: String(shown.n), text: "", sort: "" }); },
     "+": () => resized(24),
     "-": () => resized(-24),
     Escape: () => { if (grid.selected.size) grid.deselect(); else clear(); },

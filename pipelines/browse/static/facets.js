@@ -41,7 +41,6 @@ function drawChips() {
   if (state.text) made.push(chip(`“${state.text}”`, () => change({ text: "", sort: "" })));
   if (state.find) made.push(chip(`has “${state.find}”`, () => change({ find: "" })));
   if (state.like) made.push(chip("like this", () => change({ like: "", sort: "" }), make("img", { src: `thumb/${encodeURIComponent(state.like)}`, alt: "" })));
-  if (state.box) made.push(chip("region of the map", () => change({ box: "" })));
   if (state.since || state.until) made.push(chip(`${state.since || "…"} to ${state.until || "…"}`, () => change({ since: "", until: "" })));
   chips.replaceChildren(...made);
 }

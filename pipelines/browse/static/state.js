@@ -1,6 +1,6 @@
 // What is shown, as an object and as the fragment of the address.
-const single = ["since", "until", "find", "text", "like", "box", "sort"];
-const looks = { view: "grid", colour: "time", size: innerWidth < 600 ? "104" : "152" };
+const single = ["since", "until", "find", "text", "like", "sort"];
+const looks = { view: "grid", concept: "", prompt: "", size: innerWidth < 600 ? "104" : "152" };
 
 export const facetNames = [...document.querySelectorAll(".facet")].map((f) => f.dataset.facet);
 export let state = read();

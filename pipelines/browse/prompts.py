@@ -1,0 +1,259 @@
+"""Trying prompts: the best photos of each time bucket, marks of photos, and prompts saved in the file of the run."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import yaml
+
+from driftline.curate.core.atomic_io import no_link, read_json, write_text
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from driftline.curate.core.settings import resolve_path
+from driftline.curate.encoders import Encoder
+from driftline.curate.retrieval.candidates import query_vectors
+from driftline.curate.retrieval.exact_search import SearchResult, search
+from driftline.curate.retrieval.retrieve import text_encoder
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.retrieval.vector_store import Store
+from driftline.pipelines.browse.collection import Collection
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.config.yaml_edit import set_value
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.state import folder_of, is_finished
+from driftline.pipelines.stages.embed import spec_of
+from driftline.pipelines.web.dates import labels
+
+MOST_PROMPTS = 200  # of one query
+Z = 1.959964  # 95 % of a normal distribution
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is searched for."""
+
+    prompts: tuple[str, ...]
+    """texts that form one query together"""
+    negatives: tuple[str, ...] = ()
+    """texts that the query is moved away from"""
+
+    @staticmethod
+    def parse(text: str) -> Query:
+        """One prompt per line; a line that begins with "-" is a negative.
+
+        >>> Query.parse("a bus\\n- a toy bus")
+        Query(prompts=('a bus',), negatives=('a toy bus',))
+        """
+        lines = [line.strip() for line in text.splitlines()]
+        if len(lines) > MOST_PROMPTS:  # each one is computed with every template
+            raise BadInput(f"The field has {len(lines):,} lines.", f"Expected at most {MOST_PROMPTS}, one a prompt.")
+        return Query(
+            tuple(line for line in lines if line and not line.startswith("-")),
+            tuple(line[1:].strip() for line in lines if line.startswith("-") and line[1:].strip()),
+        )
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of right photos among the marked ones."""
+
+    right: int
+    """photos marked as right"""
+    marked: int
+    """photos marked as right or wrong"""
+
+    @staticmethod
+    def of(marks: Sequence[bool | None]) -> Share:
+        """Of marks: right, wrong, or none."""
+        return Share(sum(mark is True for mark in marks), sum(mark is not None for mark in marks))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval; (0, 1) if nothing is marked [Wilson 1927]."""
+        n = self.marked
+        if n == 0:
+            return 0.0, 1.0
+        p, z2 = self.right / n, Z * Z
+        middle, half = p + z2 / (2 * n), Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+        low = 0.0 if self.right == 0 else (middle - half) / (1 + z2 / n)
+        high = 1.0 if self.right == n else (middle + half) / (1 + z2 / n)
+        return low, high
+
+    def __str__(self) -> str:
+        """ "8 of 10 right: 0.80 (0.49 to 0.94)"."""
+        if self.marked == 0:
+            return "none marked"
+        low, high = self.interval
+        return f"{self.right} of {self.marked} right: {self.right / self.marked:.2f} ({low:.2f} to {high:.2f})"
+
+
+class Marks:
+    """Marks of images: (concept, id) → right or wrong, in a JSONL file; a mark is on disk before it counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._lock = path, Lock()
+        self.values: dict[tuple[str, str], bool] = {}
+        if path.is_file():
+            data = path.read_bytes()
+            complete = data.rfind(b"\n") + 1  # a killed server may leave half a line
+            if complete < len(data):
+                os.truncate(path, complete)
+            for line in data[:complete].decode("utf-8", "replace").splitlines():
+                self._apply(json.loads(line))
+
+    def _apply(self, entry: Mapping[str, Any]) -> None:
+        key = (entry["concept"], entry["id"])
+        if entry["right"] is None:
+            self.values.pop(key, None)
+        else:
+            self.values[key] = bool(entry["right"])
+
+    def add(self, concept: str, id_: str, right: bool | None) -> None:
+        """Store a mark; right=None deletes it."""
+        entry = {"concept": concept, "id": id_, "right": right}
+        with self._lock:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            self._apply(entry)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a query retrieves in one time bucket, best first."""
+
+    name: str
+    """of the bucket"""
+    photos: list[dict[str, Any]]
+    """rows of the collection"""
+    scores: list[float]
+    """cosines to the query"""
+    marks: list[bool | None]
+    """True: right, False: wrong, None: not marked"""
+
+
+class Prompts:
+    """A run folder whose embed stage is done."""
+
+    def __init__(self, context: Context, collection: Collection) -> None:
+        """collection: of the same run. Raises MissingFile for a run that is not embedded."""
+        if not is_finished(context.root, "embed"):
+            raise MissingFile(
+                f"The stage embed of {context.root} is not done.",
+                "Expected embedded images.",
+                f"Run: driftline run {context.root} --until embed.",
+            )
+        self.context, self.collection = context, collection
+        buckets = read_json(folder_of(context.root, "bucket") / "buckets.json")
+        self.buckets = labels(context.config.buckets.labelled(buckets))
+        self.marks = Marks(context.root / "browse" / "marks.jsonl")
+        self._lock = Lock()
+        self._searches: dict[tuple[Query, int], tuple[SearchResult, list[str]]] = {}
+
+    @cached_property
+    def store(self) -> Store:
+        """The vectors of the run."""
+        return Store.open(folder_of(self.context.root, "embed"))
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The model that reads prompts; it is loaded when the first one comes, so that the page opens at once."""
+        return text_encoder(spec_of(self.context), folder_of(self.context.root, "embed"), self.context.run_log)
+
+    @cached_property
+    def _photos(self) -> dict[int, int]:
+        """Row of a vector → number of its photo."""
+        photos, rows = self.collection.vector_rows()
+        return dict(zip(rows.tolist(), photos.tolist(), strict=True))
+
+    def texts(self) -> dict[str, str]:
+        """The concepts of the configuration file, with saved changes: name → its prompts, one a line."""
+        concepts = self.context.config.retrieve.complete_concepts()
+        return {c.name: "\n".join([*c.prompts, *(f"- {n}" for n in c.negatives)]) for c in concepts}
+
+    def _concept(self, query: Query, name: str) -> Concept:
+        """The query as a concept with the configured templates."""
+        section = self.context.config.retrieve
+        same_name = next((c for c in section.complete_concepts() if c.name == name), None)
+        templates = same_name.templates if same_name else section.templates
+        # not checked: a query may have no name yet
+        return Concept.model_construct(name=name, prompts=query.prompts, templates=templates, negatives=query.negatives)
+
+    def view(self, query: Query, concept: str, k: int) -> tuple[list[Found], list[str]]:
+        """The best `k` photos of every labelled bucket, and the ends of prompts that the model does not read. Raises
+        BadConfig if there is no prompt."""
+        if not query.prompts:
+            raise BadConfig("There is no prompt.", "Expected at least one line that does not begin with '-'.")
+        result, unread = self._search(query, concept)
+        withdrawn, found = self.collection.source.withdrawn(), []
+        for bucket, name in self.buckets.items():
+            ranked = result.ranked["top"][bucket][0]
+            photos = map(self._photos.__getitem__, ranked.rows.tolist())
+            scores = dict(zip(photos, ranked.scores.tolist(), strict=True))
+            shown = (row for row in self.collection.photos(list(scores)) if not withdrawn(row))
+            best = list(islice(shown, k))
+            marks = [self.marks.values.get((concept, row["id"])) for row in best]
+            found.append(Found(name, best, [scores[row["n"]] for row in best], marks))
+        return found, unread
+
+    def _search(self, query: Query, concept: str) -> tuple[SearchResult, list[str]]:
+        wanted, section = self._concept(query, concept), self.context.config.retrieve
+        key = (Query((*(wanted.templates or ()), "|", *query.prompts), query.negatives), section.per_class)
+        with self._lock:
+            if key not in self._searches:
+                texts, groups = query_vectors(self.encoder, [wanted], section.negative_weight)
+                result = search(
+                    self.store, texts, section.per_class, list(self.buckets), groups, ("top",),
+                    executor=self.context.executor,
+                )  # fmt: skip
+                read = [t for group in wanted.texts() for t in group] + list(query.negatives)
+                if len(self._searches) > 200:
+                    self._searches.clear()
+                self._searches[key] = result, [tail for t in dict.fromkeys(read) if (tail := self.encoder.truncated(t))]
+            return self._searches[key]
+
+    def save(self, name: str, query: Query) -> None:
+        """Write the prompts of a concept into the file that lists the concepts; the rest of the file stays as it is.
+
+        A new name is appended. Raises BadConfig, and changes nothing, if the file would become invalid.
+        """
+        path = self.context.root / "driftline.yaml"
+        file, keys = concepts_place(path)
+        before = text = file.read_text(encoding="utf-8")
+        concepts = load(path).retrieve.concepts  # as they are now: the file may have been edited by hand
+        names = [c.name for c in concepts]
+        if name in names:
+            at: list[str | int] = [*keys, names.index(name)]
+            text = set_value(text, [*at, "prompts"], list(query.prompts))
+            if query.negatives or concepts[names.index(name)].negatives:
+                text = set_value(text, [*at, "negatives"], list(query.negatives))
+        else:
+            entry: dict[str, Any] = {"name": name, "prompts": list(query.prompts)}
+            if query.negatives:
+                entry["negatives"] = list(query.negatives)
+            text = set_value(text, [*keys, len(names)], entry)
+        with self._lock:
+            write_text(file, text)
+            try:
+                config = load(path)
+            except DriftlineError:
+                write_text(file, before)
+                raise
+            self.context = replace(self.context, config=config)
+
+
+def concepts_place(path: Path) -> tuple[Path, Sequence[str]]:
+    """The file that holds the list of concepts, and the keys that lead to the list in it."""
+    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    concepts = values["retrieve"]["concepts"]
+    return (resolve_path(concepts, path.parent), []) if isinstance(concepts, str) else (path, ["retrieve", "concepts"])

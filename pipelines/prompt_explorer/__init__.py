@@ -1,1 +1,0 @@
-"""Prompt exploration: a local web page, and contact sheets as files."""
