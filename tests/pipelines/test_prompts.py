@@ -268,7 +268,7 @@ def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto(f"{server}/")
         page.get_by_role("button", name="Prompts").click()
-        page.get_by_label("Concept").fill("bus")
+        page.locator("input[name=concept]").fill("bus")
         page.locator("textarea").fill("a big red bus\n- a car")
         page.get_by_role("button", name="Show").click()
         first = page.locator(".shot").first

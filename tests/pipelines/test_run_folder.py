@@ -204,5 +204,5 @@ class TestNotebook:
 
 
 def test_a_search_before_photos_are_embedded_says_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(dl.DriftlineError, match=r"The stage fetch of .* is not done\. Expected embedded images\."):
+    with pytest.raises(dl.DriftlineError, match=r"The stage ingest of .* is not done"):
         dl.init(tmp_path).search("a phone")
