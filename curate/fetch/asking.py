@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.outside.secrets import without_secrets
-from driftline.curate.fetch import native
+from driftline.curate.fetch import img2dataset, native
 from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.outcome import TEMPORARY_REASONS, Download, refused_width
 from driftline.curate.fetch.waiting import Address, Answers, add_slow, answers_path, slow_hosts
@@ -27,13 +27,13 @@ async def ask_all(urls: Mapping[int, str], shard: Shard, failures: Mapping[int, 
     """
     left, settings = dict(urls), shard.settings
     waits: set[int] = set()
-    for attempt in range(settings.retries + 1):
+    for attempt in range(settings.retries + 1 if settings.downloader == "native" else 1):  # img2dataset has its own
         if attempt:
             # one server that asks to wait for long must not hold the shard
             left = {row: url for row, url in left.items() if failures[row].retry_after <= settings.deadline}
             retry_after = max((failures[row].retry_after for row in left), default=0.0)
             await asyncio.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)) if left else 0.0)
-        waits |= await _download(left, shard, keep, attempt)
+        waits |= await _download(left, shard, keep)
         refused = (row for row in left if row in failures and refused_width(failures[row].detail or ""))
         if settings.outage < 1 and (row := next(refused, None)) is not None:
             raise Unfinished(
@@ -49,7 +49,7 @@ async def ask_all(urls: Mapping[int, str], shard: Shard, failures: Mapping[int, 
     return waits
 
 
-async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep, attempt: int) -> set[int]:
+async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep) -> set[int]:
     """Ask for every address once; returns the rows that wait for a slow host."""
     rows = [(row, address) for row, url in urls.items() if (address := one_address(url))]
     for row in urls.keys() - dict(rows).keys():
@@ -67,31 +67,13 @@ async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep, attempt: 
 
     slow = slow_hosts(shard.out, shard.patience) if shard.patience < math.inf else set()
     now = [(row, address) for row, address in rows if hosts[row] not in slow]
-    if now:
-        if shard.settings.downloader == "native":
-            new = await native.download(now, shard.settings, take, shard.contact, shard.patience)
-        else:
-            late = _by_img2dataset(now, shard, take)
-            new = late if attempt == 0 and shard.patience < math.inf else set()
+    if now and shard.settings.downloader == "img2dataset":
+        img2dataset.download(now, shard.settings, take, shard.out, shard.contact)
+    elif now:
+        new = await native.download(now, shard.settings, take, shard.contact, shard.patience)
         add_slow(shard.out, shard.patience, new | asked_to_wait)
         slow |= new | asked_to_wait
     return {row for row, host in hosts.items() if host in slow and row not in lasting}
-
-
-def _by_img2dataset(rows: Sequence[Address], shard: Shard, keep: Keep) -> set[str]:
-    """The same; returns the hosts most of whose photos timed out. If these are all hosts, the cause is not the host."""
-    from driftline.curate.fetch.img2dataset import client
-
-    hosts = {row: native.host_of(address) for row, address in rows}
-    late: Counter[str] = Counter()
-
-    def take(row: int, outcome: Download) -> None:
-        keep(row, outcome)
-        late[hosts[row]] += outcome.fault == "timeout"
-
-    client.download(rows, shard.settings, take, shard.out, shard.contact)
-    slow = {host for host, count in Counter(hosts.values()).items() if 2 * late[host] > count}
-    return slow if slow != set(hosts.values()) else set()
 
 
 def take_up(shards: Sequence[Shard]) -> None:

@@ -19,7 +19,7 @@ from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
 
 FORMAT = 4  # of a shard's index
-NOT_OF_A_PHOTO = {"shard_size", "stop_after", "downloader"}  # settings that do not decide what a row becomes
+NOT_OF_A_PHOTO = {"shard_size", "stop_after"}  # settings that do not decide what a row becomes
 
 
 def rules_of(settings: FetchSettings, others: bool = False) -> bytes:

@@ -19,8 +19,7 @@ class FetchSettings(ImageLimits):
     """How images are downloaded and checked."""
 
     downloader: Literal["native", "img2dataset"] = "native"
-    """native (one event loop a worker) or img2dataset, which sees that a host is slow only after a shard of its photos:
-    same checks, same result"""
+    """native (one event loop a worker) or img2dataset, with its own retries and fewer limits"""
     shard_size: Positive = 1000
     """photos a shard; fixed for a run"""
     stop_after: Positive | None = None
@@ -30,7 +29,7 @@ class FetchSettings(ImageLimits):
     deadline: Annotated[float, Field(gt=0), SPEED] = 60.0
     """seconds for one image in total"""
     retries: Annotated[int, Field(ge=0, le=20), SPEED] = 2
-    """further rounds for temporary failures (time-outs, 429, 5xx)"""
+    """further rounds for temporary failures (time-outs, 429, 5xx); img2dataset: further tries for any failure"""
     backoff: Annotated[float, Field(ge=0), SPEED] = 1.0
     """seconds before the first further round, doubling; a longer Retry-After is obeyed"""
     threads: Annotated[int, Field(ge=1, le=256), SPEED] = 16

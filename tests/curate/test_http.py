@@ -222,7 +222,6 @@ OWN = {  # modules that send requests without `Client`, each with its reason
     "core/outside/s3.py": "boto3 signs, resumes and pauses",
     "publishing/s3.py": "boto3",
     "fetch/native.py": "images from many hosts at once: aiohttp",
-    "fetch/img2dataset/opener.py": "img2dataset asks by urllib",
     "judging/endpoint.py": "many requests in flight: aiohttp, with Policy",
     "encoders/weights.py": "only reads the settings of proxies",
 }

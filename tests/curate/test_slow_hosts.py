@@ -7,11 +7,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,9 +20,6 @@ from support.faults import FaultServer
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import native, run
-from driftline.curate.fetch.asking import _by_img2dataset, take_up
-from driftline.curate.fetch.img2dataset import client
-from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.outcome import Download
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.fetch.waiting import Answers, answers_path
@@ -170,30 +166,6 @@ def test_a_host_that_asks_to_wait_and_a_slow_mirror_hold_up_no_other_shard(
     assert server.asked["/404/1"] == 1
 
 
-def test_with_img2dataset_a_host_that_timed_out_comes_last(
-    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    urls = addresses(server, lambda i: i % SHARD == 1)
-    parts = part(tmp_path, urls)
-    expected = twin(server, parts, tmp_path / "twin")
-    asked: list[Counter[str]] = []
-
-    def then(shards: Sequence[Shard]) -> None:
-        asked.append(server.asked.copy())
-        server.answered = math.inf
-        take_up(shards)
-
-    monkeypatch.setattr("driftline.curate.fetch.shard.take_up", then)
-    server.answered = FIRST_SLOW
-    server.asked.clear()
-    settings = SETTINGS.model_copy(update={"downloader": "img2dataset", "timeout": 2, "threads": 4})
-    assert run.fetch(parts, tmp_path / "a", settings, QUIET) == {"": ROWS}
-    assert contents(tmp_path / "a") == contents(expected)
-    paths = [urlsplit(url).path for url in urls]
-    assert asked[0] == Counter(path for i, path in enumerate(paths) if i == 1 or i % SHARD != 1)
-    assert server.asked == Counter([*paths, paths[1]])
-
-
 def test_hosts_are_slow_in_comparison() -> None:
     def host(seconds: float, answers: int) -> native._Host:
         return native._Host(seconds=seconds, answers=answers)
@@ -202,21 +174,6 @@ def test_hosts_are_slow_in_comparison() -> None:
     assert native._slow({"a": host(60, 2), "b": host(2000, 100)}, 5.0) == set(), "the cause is our own line"
     assert native._slow({"a": host(60, 2)}, 30.0) == set()
     assert native._slow({"a": native._Host(waited=6.0), "b": host(1, 10)}, 5.0) == {"a"}
-
-
-def test_hosts_are_late_in_comparison(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def download(rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: native.Keep, *_: object) -> None:
-        for row, url in rows:
-            keep(row, Download(None, "timeout") if "/late" in url else Download(BODY))
-
-    monkeypatch.setattr(client, "download", download)
-
-    def late(*urls: str) -> set[str]:
-        return _by_img2dataset(list(enumerate(urls)), Shard(0, (), tmp_path, SETTINGS), lambda row, outcome: None)
-
-    assert late("http://a/late", "http://a/late", "http://a/1", "http://b/2") == {"a"}
-    assert late("http://a/late", "http://a/3", "http://b/2") == set(), "half of them"
-    assert late("http://a/late", "http://b/late") == set(), "the cause is our own line"
 
 
 def test_each_beginning_of_the_answers_that_wait_is_valid(tmp_path: Path) -> None:

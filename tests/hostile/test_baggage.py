@@ -14,9 +14,8 @@ def listen(event, args):
         talk.append((event, args))
         raise PermissionError(event)
 sys.addaudithook(listen)
-from driftline.curate.fetch.img2dataset.worker import without_baggage
+from driftline.curate.fetch.img2dataset import without_baggage
 without_baggage()
-from driftline.curate.fetch.img2dataset.opener import install
 from img2dataset.downloader import Downloader
 from img2dataset.resizer import Resizer
 Resizer(256, "no", False, disable_all_reencoding=True)

@@ -65,7 +65,7 @@ def jobs_of(parent: int) -> list[int]:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             except OSError:
                 continue
-            if "driftline.curate.fetch.img2dataset.worker" in words and str(parent) in words:
+            if "driftline.curate.fetch.img2dataset" in words and str(parent) in words:
                 found.append(int(entry.name))
     return found
 
