@@ -1,23 +1,14 @@
-"""The cards in `data_cards/` equal the output of the code and have no missing sections."""
+"""The cards in `data_cards/` have no missing sections."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from support.recipe_card import recipe_card
 
-from driftline.curate.release.card_sections import missing_sections
 from driftline.curate.release.data_card import UNWRITTEN
 
 CARDS = Path(__file__).resolve().parents[1] / "data_cards"
-
-
-@pytest.mark.parametrize("preset", ["clear10", "clear100"])
-def test_a_recipes_card_follows_its_preset(preset: str) -> None:
-    judgement = (CARDS / f"{preset}.judgement.md").read_text()
-    assert not missing_sections(judgement)
-    assert (CARDS / f"{preset}.md").read_text() == recipe_card(preset, judgement)
 
 
 @pytest.mark.parametrize("card", sorted(CARDS.glob("*.md")), ids=lambda p: p.stem)

@@ -1,22 +1,17 @@
-"""Code of others extends driftline: by entry points of a package outside the repository, by `package.module:Name`, and
-inside by one file and one line in the registry.
+"""Code of others extends driftline: by entry points of a package outside the repository, and by `package.module:Name`.
 
 The package is a folder with a module and metadata, as an installer leaves it; driftline knows nothing of it.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import contracts.test_datasets as dataset_contract
@@ -40,7 +35,6 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export import EXPORTS
-from driftline.pipelines.cli.app import main
 from driftline.pipelines.cli.imports import import_app
 from driftline.pipelines.cli.listing import REGISTRIES
 from driftline.pipelines.demo.draw import photo
@@ -70,52 +64,26 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = {"stream_exports": "stream-exports", "measures": "distances"}
 
 
-@pytest.fixture(params=["entry point", "module", "one line"])
-def how(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """How driftline comes to know the objects; "one line": a file, and one line in each registry's own table."""
-    if request.param != "one line":
-        yield request.param
-        return
-    code = (ROOT / "tests" / "support" / "acme_drift.py").read_text(encoding="utf-8")
-    for group, entries in ACME.items():
-        for name, target in entries.items():
-            own = REGISTRIES[KINDS.get(group, group)]._own
-            monkeypatch.setitem(own, name.replace("acme", "own"), target.replace("acme_drift", "own_drift"))
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "own_drift.py").write_text(code, encoding="utf-8")
-    with importable(tmp_path / "own"):
-        yield request.param
+@pytest.fixture(params=["entry point", "module"])
+def how(request: pytest.FixtureRequest) -> str:
+    """How driftline comes to know the objects."""
+    return str(request.param)
 
 
 def called(group: str, how: str) -> str:
     """What a user writes: the registered name, or the object's place."""
     ((name, target),) = ACME[group].items()
-    return {"entry point": name, "module": target, "one line": name.replace("acme", "own")}[how]
+    return {"entry point": name, "module": target}[how]
 
 
-def command(how: str, *words: str) -> CompletedProcess[str]:
-    """The command line; in this process where only this process knows the line."""
-    if how != "one line":
-        return driftline(*words)
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["driftline", *words])
-        try:
-            main()
-            code = 0
-        except SystemExit as left:
-            code = int(left.code or 0)
-    return CompletedProcess(words, code, out.getvalue(), err.getvalue())
-
-
-def succeeded(how: str, *words: str) -> str:
-    done = command(how, *words)
+def succeeded(*words: str) -> str:
+    done = driftline(*words)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def document(how: str, *words: str) -> Any:
-    return json.loads(succeeded(how, *words, "--json"))
+def document(*words: str) -> Any:
+    return json.loads(succeeded(*words, "--json"))
 
 
 def test_the_package_extends_every_registry_that_takes_entry_points() -> None:
@@ -131,6 +99,7 @@ def test_it_is_listed_with_its_package(group: str) -> None:
     assert any(row.items() <= entries[name].items() for row in dl.list_registered(KINDS.get(group, group)))
 
 
+@pytest.mark.proof("processes")
 def test_a_process_of_its_own_needs_nothing_but_the_path(packages: Path) -> None:
     environment = os.environ | {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "driftline.pipelines.cli", "list", "learners", "--json"]
@@ -142,11 +111,11 @@ class TestCommandLine:
     def test_learner_and_protocol_are_evaluated_and_reported(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         learner, protocol, runs = called("learners", how), called("protocols", how), str(tmp_path / "runs")
         words = ["--protocol", protocol, "--learners", f"{learner}(weight=0.9),majority", "--seeds", "0-1"]
-        results = document(how, "eval", str(fixtures / "finished-stream"), *words, "--out", runs)
+        results = document("eval", str(fixtures / "finished-stream"), *words, "--out", runs)
         assert [result["learner"] for result in results["results"]] == [f"{learner}(weight=0.9)", "majority"]
         assert results["skipped"] == []
         plugin = ["--plugin", protocol] if how == "module" else []
-        succeeded(how, "report", runs, "--out", str(tmp_path / "report"), *plugin)
+        succeeded("report", runs, "--out", str(tmp_path / "report"), *plugin)
         page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
         assert "wrong answers" in page
         best = min(result["scores"]["wrong"]["mean"] for result in results["results"])
@@ -160,19 +129,19 @@ class TestCommandLine:
 
     def test_settings_of_both_are_checked_by_name(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         words = ["--protocol", called("protocols", how), "--learners", called("learners", how), "--set", "weigth=1"]
-        done = command(how, "eval", str(fixtures / "finished-stream"), *words, "--out", str(tmp_path))
+        done = driftline("eval", str(fixtures / "finished-stream"), *words, "--out", str(tmp_path))
         assert done.returncode == 2
         assert "Did you mean 'weight'?" in done.stderr
 
     def test_a_release_is_exported(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         words = ["--format", called("exports", how), "--out", str(tmp_path / "out")]
-        succeeded(how, "release", str(fixtures / "finished"), *words)
+        succeeded("release", str(fixtures / "finished"), *words)
         (written,) = (tmp_path / "out").rglob("images.txt")
         assert len(written.read_text().splitlines()) == 24
 
     def test_a_stream_is_exported(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         words = ["--format", called("stream_exports", how), "--out", str(tmp_path / "out")]
-        succeeded(how, "stream", "export", str(fixtures / "finished-stream"), *words)
+        succeeded("stream", "export", str(fixtures / "finished-stream"), *words)
         (written,) = (tmp_path / "out").rglob("ledger.txt")
         stream = dl.Stream.load(fixtures / "finished-stream")
         n = sum(len(split) for step in stream.steps for split in step.splits.values())
@@ -181,7 +150,7 @@ class TestCommandLine:
     def test_a_batch_is_written_for_a_platform(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         platform, out = called("platforms", how), str(tmp_path / "out")
         words = ["--format", platform, "--image-base-url", "https://images.example", "--out", out]
-        counts = document(how, "batch", str(fixtures / "waiting"), *words)["batches"][platform]
+        counts = document("batch", str(fixtures / "waiting"), *words)["batches"][platform]
         letters = list((tmp_path / "out").rglob("letter-*.txt"))
         assert counts["answers"] == counts["images"] * len(letters) > 0
         assert letters[0].read_text().count("https://images.example/") == counts["images"]
@@ -189,23 +158,21 @@ class TestCommandLine:
     def test_a_sampler_chooses_what_an_online_learner_trains_on(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         learner = f"fc-only(sampler={called('samplers', how)})"
         words = ["--protocol", "near-future", "--learners", learner, "--out", str(tmp_path / "runs")]
-        results = document(
-            how, "eval", str(fixtures / "finished-stream"), *words, "--set", "shift=2", "--set", "batch=2"
-        )
+        results = document("eval", str(fixtures / "finished-stream"), *words, "--set", "shift=2", "--set", "batch=2")
         assert [result["learner"] for result in results["results"]] == [learner], results["skipped"]
 
     def test_a_dataset_is_shifted_and_measured(self, how: str, tmp_path: Path) -> None:
         out, shift = str(tmp_path / "S"), called("shifts", how)
         sequence = f"R:{{{shift}}}" if how == "module" else f"R:{shift}"
         words = ["--sequence", sequence, "--sizes", "60,40,40", "--test-size", "20", "--out", out]
-        succeeded(how, "stream", "compose", "--base", called("datasets", how), *words)
+        succeeded("stream", "compose", "--base", called("datasets", how), *words)
         assert len(dl.Stream.load(out).steps) == 3
         measure = called("measures", how)
-        measured = document(how, "stream", "measure", out, "--distance", measure)
+        measured = document("stream", "measure", out, "--distance", measure)
         assert len(measured[measure]) == 3
         runs, report = str(tmp_path / "runs"), tmp_path / "report"
-        succeeded(how, "eval", out, "--protocol", "clear-streaming", "--learners", "majority", "--out", runs)
-        succeeded(how, "report", runs, "--stream", out, "--out", str(report))
+        succeeded("eval", out, "--protocol", "clear-streaming", "--learners", "majority", "--out", runs)
+        succeeded("report", runs, "--stream", out, "--out", str(report))
         (page,) = report.glob("stream-*.html")
         text = page.read_text(encoding="utf-8")
         assert re.search(r"<h1>acme-squares-R:.*invert", text, re.IGNORECASE)
@@ -219,32 +186,29 @@ class TestCommandLine:
         monkeypatch.setattr(import_app, "registered_commands", import_app.registered_commands[:])
         name, diary = f"from-{called('importers', how)}", tmp_path / "diary.txt"
         diary.write_text("\n".join(f"{2010 + i % 3}|{'ab'[i % 2]}|{i}" for i in range(60)))
-        assert "--separator TEXT" in succeeded(how, "stream", name, "--help")
-        if how != "one line":  # in this process the command of all of driftline is made once
-            assert "--separator TEXT" in succeeded(how, "-q", "stream", name, "--help")
-        assert f"{name} " in succeeded(how, "stream", "--help")
-        saved = document(
-            how, "stream", name, str(diary), "--separator", "|", "--seed", "3", "--out", str(tmp_path / "S")
-        )
+        assert "--separator TEXT" in succeeded("stream", name, "--help")
+        assert "--separator TEXT" in succeeded("-q", "stream", name, "--help")
+        assert f"{name} " in succeeded("stream", "--help")
+        saved = document("stream", name, str(diary), "--separator", "|", "--seed", "3", "--out", str(tmp_path / "S"))
         assert (saved["steps"], saved["samples"], saved["out"]) == (3, 60, str(tmp_path / "S"))
-        assert sorted(path.name for path in tmp_path.iterdir() if path.name != "own") == ["S", "diary.txt"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["S", "diary.txt"]
 
     def test_a_network_is_trained(self, how: str, tmp_path: Path) -> None:
         dl.compose(dl.open_dataset("acme-squares"), "R", (60, 40), test_size=20).save(tmp_path / "S")
         words = ["--protocol", "seq-to-final", "--learners", "erm", "--set", f"network={called('networks', how)}"]
         more = ["--set", "epochs=2", "--set", "budget=small", "--out", str(tmp_path / "runs")]
-        results = document(how, "eval", str(tmp_path / "S"), *words, *more)
+        results = document("eval", str(tmp_path / "S"), *words, *more)
         assert [result["learner"] for result in results["results"]] == ["erm"], results["skipped"]
 
     def test_a_source_and_an_encoder_make_a_release(self, how: str, tmp_path: Path) -> None:
         write_album(tmp_path, 24)
         collection, run = called("sources", how), str(tmp_path / "run")
-        succeeded(how, "init", run, "--preset", "folder", "--set", f"collection.source={collection}",
+        succeeded("init", run, "--preset", "folder", "--set", f"collection.source={collection}",
                   *album_settings(how))  # fmt: skip
         text = (tmp_path / "run" / "driftline.yaml").read_text(encoding="utf-8")
         assert '  separator: ";"  # between the three' in text, "the source brings its own keys"
         assert "sidecar" not in text, "and no others"
-        succeeded(how, "run", run, "--workers", "1")
+        succeeded("run", run, "--workers", "1")
         release = dl.Release.open(run)
         assert len(release.table) == 12
         assert release.facts["provenance"]["source"] == collection
@@ -252,7 +216,7 @@ class TestCommandLine:
         card = (release.path / "README.md").read_text(encoding="utf-8")
         assert f"Source: `{collection}`" in card
         assert "fingerprint `colours-x`" in card, "of the encoder"
-        assert document(how, "trace", run, "photo-0")["events"][0]["stage"] == "ingest"
+        assert document("trace", run, "photo-0")["events"][0]["stage"] == "ingest"
 
 
 def album_settings(how: str) -> list[str]:
@@ -370,6 +334,7 @@ class TestContracts:
         exports = {"acme-listing": tmp_path / "first"}
         export_contract.test_every_registered_format_has_every_image("acme-listing", exports, release)
 
+    @pytest.mark.proof("matrix")
     def test_protocol(self, stream: dl.Stream) -> None:
         protocol_contract.test_the_learner_never_holds_a_test_split("acme-last-step", stream)
         protocol_contract.test_declared_scores_are_returned_and_the_primary_one_is_declared("acme-last-step", stream)

@@ -44,9 +44,6 @@ OF_PICTURES = {"augment", "cosine-fc.precision"}
 WITHOUT = {  # protocol, samples → settings that have no effect there
     ("clear-iid", "vectors"): OF_PICTURES,
     ("clear-iid", "pictures"): {"hidden", "net", "scale"},
-    # Of settings that say how steps follow each other, it has one step, or none.
-    ("near-future", "vectors"): OF_PICTURES | {"agem.variant"},
-    ("ocrr", "vectors"): OF_PICTURES | {"agem.variant", "ewc.mode", "ewc.keep", "lwf.ramp"},
     ("seq-to-final", "pictures"): set(),
 }
 
@@ -122,7 +119,7 @@ def did(
 DEEP = {"finetune": "finetune(net=test_resnet)"}
 HERE = [n for n, k in LEARNERS.items() if not (k.needs.all_steps or k.needs.texts or k.needs.images)]
 CASES = [
-    *((protocol, "vectors", name) for name in HERE for protocol in ("clear-iid", "near-future", "ocrr")),
+    *(("clear-iid", "vectors", name) for name in HERE),
     ("clear-iid", "pictures", "finetune"),
     *(("seq-to-final", "pictures", name) for name in ("erm", "i-ft", "sft-exponential", "st-1", "jm")),
 ]

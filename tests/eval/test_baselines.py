@@ -65,6 +65,7 @@ def test_shipped_streams_are_those_of_the_runs(streams: dict[str, Path], runs: d
     assert len(streams) >= 3
 
 
+@pytest.mark.proof("matrix")
 def test_no_shipped_row_is_stale(streams: dict[str, Path], runs: dict[str, list[Run]]) -> None:
     """The first run of each learner on the smallest stream that is shipped, run again. Another processor may change
     single answers; a step that diverges on one, all."""
@@ -132,6 +133,7 @@ class TestCheck:
         assert "2 of 2 runs are what the code gives" in done.output
 
 
+@pytest.mark.proof("matrix")
 def test_the_published_leaderboard_is_theirs_with_rows_of_the_answers_and_the_streams_labels(
     streams: dict[str, Path],
 ) -> None:
@@ -159,6 +161,7 @@ def test_every_shipped_row_says_its_code_and_its_draw_of_tests(runs: dict[str, l
         assert row.split("|")[6].strip().partition(",")[0] == str(most)
 
 
+@pytest.mark.proof("matrix")
 def test_the_site_has_three_tables_of_twenty_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site_module, "ties_of", lambda *_: {})  # groups of ties take a minute
     verdicts = []

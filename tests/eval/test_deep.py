@@ -205,6 +205,7 @@ def test_a_gradient_in_halves_is_the_gradient(monkeypatch: pytest.MonkeyPatch) -
 SHORT = {"net": TINY, "epochs": 2, "batch": 16, "lr": 0.05}
 
 
+@pytest.mark.proof("matrix")
 def test_a_network_learns_and_the_seed_decides_all() -> None:
     runs = [evaluate(painted(), "clear-iid", ["finetune"], settings=SHORT | {"epochs": 12}) for _ in range(2)]
     assert runs[0]["results"][0]["matrix"] == runs[1]["results"][0]["matrix"]

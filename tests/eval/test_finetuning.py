@@ -251,6 +251,7 @@ class TestFits:
         assert later.curve == whole.curve
         assert all(torch.equal(later.best[k], whole.best[k]) for k in whole.best)
 
+    @pytest.mark.proof("build")
     def test_a_compiled_network_learns_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
         compiled, calls = torch.nn.Module.compile, []
 
@@ -541,6 +542,7 @@ class TestMethods:
             assert len(step["train"]) == 72
             assert not set(step["train"].ids.tolist()) & set(step["val"].ids.tolist())
 
+    @pytest.mark.proof("matrix")
     def test_every_clean_method_has_equally_many_fits_and_the_record_says_how_many(self) -> None:
         made = stream(4, oracle=Step(4, "oracle", {"train": features(300, 3, 4), "val": features(60, 3, 5)}))
 

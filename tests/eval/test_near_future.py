@@ -268,6 +268,7 @@ class TestBudgets:
         assert found["gradient_steps"] == 54 * 2 * 20 // 400
         assert "overspent" not in found["budget"]
 
+    @pytest.mark.proof("matrix")
     @pytest.mark.parametrize("updates", [1, 10])
     def test_wrapped_models_obey_the_budget(self, updates: int) -> None:
         import torch
@@ -390,6 +391,7 @@ class TestTheLearningRate:
         (found,) = self.result("fc-only", prefix=0)
         assert found["settings"]["lr"] == 1.0  # type: ignore[index]
 
+    @pytest.mark.proof("matrix")
     def test_all_learners_of_a_table_have_one_momentum_and_draw_uniformly(self) -> None:
         found = self.result("finetune", "er-online", "fc-only", "ace", "cosine-fc", "agem")
         assert {r["settings"]["momentum"] for r in found} == {0.0}  # type: ignore[index]
@@ -521,6 +523,7 @@ class TestBadInput:
         with pytest.raises(BadConfig):
             evaluate(STREAM, "near-future", ["majority"], settings=wrong)
 
+    @pytest.mark.proof("matrix")
     def test_classes_that_first_come_late_are_learned_from_then_on(self) -> None:
         """None of the first two steps or the prefix has a class above 5."""
         late = _changed(lambda s: s.take(np.flatnonzero(s.y < 6)), steps=2)

@@ -318,6 +318,7 @@ def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path
         assert result.fit.slope == pytest.approx(float(report.slope.value), rel=1e-2)
 
 
+@pytest.mark.proof("statistics")
 def test_intervals_hold_the_truth_in_simulated_logs() -> None:
     rng, holds, ageing = np.random.default_rng(0), [], []
     version, lag = np.repeat([0, 1], 6), np.tile(np.arange(6), 2)
@@ -346,6 +347,7 @@ def test_a_forecast_of_months_that_lie_on_a_line_is_as_wide_as_labels_make_it() 
     assert july.high - july.low == pytest.approx(2 * 1.96 * (0.78 * 0.22 / 1000) ** 0.5, rel=1e-4)
 
 
+@pytest.mark.proof("statistics")
 def test_forecasts_hold_what_a_month_shows_in_simulated_logs() -> None:
     """Of a fall that slows down, months that differ, and 400 labels a month."""
     rng, holds = np.random.default_rng(1), []
@@ -362,6 +364,7 @@ def test_one_month_of_few_labels_that_is_low_by_chance_is_no_half_life() -> None
     assert aged(rows, period="month")["half_life_days"] is None
 
 
+@pytest.mark.proof("statistics")
 def test_logs_of_many_years_with_few_labels_a_month_are_cut_into_years() -> None:
     years = [row | {"time": f"{2000 + year}{row['time'][4:]}", "id": f"{year}-{row['id']}"}
              for year in range(6) for month in range(1, 13) for row in rows_of("v1", month, 0.8, 5)]  # fmt: skip

@@ -1,14 +1,12 @@
-"""Albums of any kind end in a release and a report by `init`, `plan` and `run` with the preset, or in a sentence."""
+"""Albums with gaps, thin years and concepts that nobody sees end in a release, or in a sentence."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from support.albums import ALBUMS, LEARNERS, journey
 from support.console import document, inside
 from support.helpers import album, photo_config
 from support.living import context
@@ -22,36 +20,6 @@ from driftline.pipelines.run.runner import run
 from driftline.stream_builder.builders.release import from_release
 
 pytestmark = pytest.mark.proof("journey")
-
-ALL = dict.fromkeys(LEARNERS, True)
-NONE = dict.fromkeys(LEARNERS, False)
-ENDS = {  # album → protocols that have scores, or the command that refuses it and a part of its sentence
-    "one photo": NONE,
-    "seven photos, flat": ALL | {"near-future": False},
-    "undated": ("plan", "filter drops no_upload_date 12"),
-    "one day": NONE,
-    "one class": ALL | {"near-future": False},
-    "gaps": ALL | {"near-future": False},
-    "nobody's concepts": ("run", "No image shows a concept of retrieve.concepts"),
-    "own labels": ALL,
-    "own labels, other concepts": ("run", "kept none of 20 records (wrong_concept 20)"),
-    "own labels, a class vanishes": ALL,
-    "no model": ("plan", "ViT-B-32 (openai, 605 MB) is not on this machine"),
-    "camera trap, days": ALL,
-}
-
-
-@pytest.mark.shared(twin="tests/pipelines/test_albums.py::test_a_class_in_one_year_a_year_without_and_a_thin_year")
-@pytest.mark.parametrize("name", os.environ.get("DRIFTLINE_ALBUMS", ";".join(ENDS)).split(";"))
-def test_an_album_ends_in_a_report_or_a_sentence(name: str, shared: Path, tmp_path: Path) -> None:
-    """DRIFTLINE_ALBUMS="two photos;one year": others of `support.albums`."""
-    outcome = journey(ALBUMS[name], shared, tmp_path)
-    end = ENDS.get(name)
-    if isinstance(end, tuple):
-        assert (outcome.ended, end[1] in outcome.sentence) == (end[0], True), outcome.sentence
-    elif end is not None:
-        assert {protocol: not why for protocol, why in outcome.scores.items()} == end
-        assert all(why.endswith(".") for why in outcome.scores.values() if why)
 
 
 def test_a_class_in_one_year_a_year_without_and_a_thin_year(tmp_path: Path) -> None:
