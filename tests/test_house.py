@@ -95,7 +95,7 @@ BOUNDED = {  # file or folder → why it may: its own limits, or only files that
     **dict.fromkeys(
         ("curate/embedding", "curate/fetch", "curate/metadata/filtering.py",
          "curate/metadata/released_ids.py", "curate/pretrain", "curate/release/composing",
-         "curate/release/compose.py", "curate/release/packing.py", "curate/retrieval", "curate/sources/inaturalist.py",
+         "curate/release/compose.py", "curate/release/packing.py", "curate/retrieval",
          "pipelines/annotation",
          "pipelines/browse/vectors.py", "pipelines/forecast", "pipelines/reporting",
          "pipelines/run", "pipelines/stages"),

@@ -88,21 +88,6 @@ def wikimedia(folder: Path, n: int) -> dict[str, Any]:
     return {**span, "contact": "me@example.org", "endpoint": server.address, "rate": 3_600_000}
 
 
-def inaturalist(folder: Path, n: int) -> dict[str, Any]:
-    tables = {
-        "photos": ["photo_uuid photo_id observation_uuid observer_id extension license width height position"]
-        + [f"u{i} {i} o{i} 7 jpg CC-BY 9 9 0" for i in range(n)],
-        "observations": ["observation_uuid observer_id latitude longitude taxon_id quality_grade observed_on"]
-        + [f"o{i} 7 50 8 3 research 2020-05-0{i % 9 + 1}" for i in range(n)],
-        "taxa": ["taxon_id ancestry rank_level rank name active", "3 48460/1 10 species Apis-mellifera true"],
-    }
-    (folder / "inat").mkdir()
-    for name, lines in tables.items():
-        text = "".join(line.replace(" ", "\t") + "\n" for line in lines)
-        (folder / "inat" / f"{name}.csv").write_text(text)
-    return {"path": folder / "inat"}
-
-
 SERVERS: list[FlickrServer | WikimediaServer] = []
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -17,8 +15,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 from support.flickr_server import FlickrServer, photo
-from support.inaturalist_tables import RULES as INATURALIST
-from support.inaturalist_tables import tables
 from support.stand_ins import check_shape, example
 from support.wikimedia_server import STEPS, WikimediaServer, file, iso
 from support.wikimedia_server import thumbnails as thumbnail_host
@@ -136,25 +132,11 @@ def thumbnails(broken: str, cleanup: ExitStack) -> None:
     assert ask(address.format(1280), {"User-Agent": "python"})[0] == 400
 
 
-def inaturalist(broken: str, cleanup: ExitStack) -> None:
-    """github.com/inaturalist/inaturalist-open-data, read on 2026-11-27."""
-    folder = tables(Path(cleanup.enter_context(TemporaryDirectory())), broken=broken)
-    columns = example("inaturalist", "columns")
-    assert {path.name for path in folder.iterdir()} == {f"{name}.csv" for name in columns}
-    for name, expected in columns.items():
-        lines = (folder / f"{name}.csv").read_text().splitlines()
-        assert lines[0].split("\t") == expected
-        assert {len(line.split("\t")) for line in lines} == {len(expected)}
-    taxa = [line.split("\t") for line in (folder / "taxa.csv").read_text().splitlines()[1:]]
-    assert ["31", "1\\21", "10", "species", 'Apis "mellifera" d\'Azara', "true"] in taxa
-
-
 THUMBNAILS = ("a width that is no step is refused", "a program without a contact is refused")
 CONTRACTS: dict[Callable[[str, ExitStack], None], tuple[str, ...]] = {
     flickr: FlickrServer.RULES,
     wikimedia: WikimediaServer.RULES,
     thumbnails: THUMBNAILS,
-    inaturalist: INATURALIST,
 }
 RULES = [(contract, rule) for contract, rules in CONTRACTS.items() for rule in rules]
 

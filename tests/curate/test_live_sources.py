@@ -1,10 +1,8 @@
-"""Wikimedia Commons and iNaturalist: documented protocols, polite clients, hostile answers as named rejects."""
+"""Wikimedia Commons: documented protocols, polite clients, hostile answers as named rejects."""
 
 from __future__ import annotations
 
 import json
-import re
-import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,12 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 from support.flickr_server import FlickrServer, photo
-from support.inaturalist_tables import TABLES, tables
 from support.wikimedia_server import STEPS, Thumbnails, WikimediaServer, error, file, thumbnails
 
-from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, Unfinished
+from driftline.curate.core.errors import BadConfig, DriftlineError, Unfinished
 from driftline.curate.core.outside import http
-from driftline.curate.core.outside.s3 import fetch
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import native
 from driftline.curate.fetch.run import fetch as fetch_images
@@ -28,7 +24,6 @@ from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.sources import wikimedia
 from driftline.curate.sources.base import Source, Workplace
 from driftline.curate.sources.flickr import Flickr
-from driftline.curate.sources.inaturalist import INaturalist
 from driftline.curate.sources.wikimedia import Wikimedia
 
 START = 1_300_000_000
@@ -414,129 +409,3 @@ class TestSpeed:
             server.close()
         assert len(server.queries) == len({json.dumps(query, sort_keys=True) for query in server.queries})
         assert 1800 <= len(server.queries) / clock.now * 3600 <= 3600
-
-
-class TestINaturalist:
-    def test_a_photo_becomes_a_record_with_its_label(self, tmp_path: Path) -> None:
-        rows = read(INaturalist(path=tables(tmp_path / "t")), tmp_path)
-        row = rows[0]
-        assert (row["id"], row["uploaded"], row["label"]) == ("10", 1_559_347_200, 'Apis "mellifera" d\'Azara')
-        assert row["url"] == "https://inaturalist-open-data.s3.amazonaws.com/photos/10/large.jpeg"
-        assert (row["user"], row["nickname"], row["page_url"]) == (
-            "7",
-            "Nino N.",
-            "https://www.inaturalist.org/photos/10",
-        )
-        assert (row["licence"], row["licence_url"]) == ("CC0", "https://creativecommons.org/publicdomain/zero/1.0/")
-        assert (row["longitude"], row["latitude"]) == (8.25, 50.5)
-        assert json.loads(row["extra"])["date_precision"] == "day"
-        assert (rows[1]["id"], rows[1]["label"], rows[1]["title"]) == ("12", None, "Apis"), "coarser than a species"
-        assert [(r["id"], r["fault"]) for r in rows] == [
-            ("10", None), ("12", None), (None, "bad_upload_time"), (None, "no_observation"), (None, "bad_id"),
-        ]  # fmt: skip
-
-    @pytest.mark.parametrize(
-        ("settings", "ids"),
-        [
-            ({"photos": "all"}, ["10", "11", "12"]),
-            ({"quality": ["needs_id"]}, ["13"]),
-            ({"taxa": ["Apis"]}, ["10", "12"]),
-            ({"taxa": ["31"], "photos": "all"}, ["10", "11"]),
-            ({"start": "2020-01-01"}, ["12"]),
-            ({"end": "2020-01-01"}, ["10"]),
-        ],
-        ids=str,
-    )
-    def test_settings_choose_photos(self, tmp_path: Path, settings: dict[str, Any], ids: list[str]) -> None:
-        rows = read(INaturalist(path=tables(tmp_path / "t"), **settings), tmp_path)
-        assert [r["id"] for r in rows if r["fault"] is None] == ids
-
-    def test_ancestors_are_joined_by_either_slash(self, tmp_path: Path) -> None:
-        """The document says backslashes; published tables had slashes."""
-        taxa = [line.replace("\\", "/") for line in TABLES["taxa"]]
-        rows = [read(INaturalist(path=tables(tmp_path / n, **t), rank="kingdom"), tmp_path / n)
-                for n, t in (("a", {}), ("b", {"taxa": taxa}))]  # fmt: skip
-        assert [[row["label"] for row in table[:2]] for table in rows] == [["Animalia"] * 2] * 2
-
-    def test_any_text_field_may_hold_anything(self, tmp_path: Path) -> None:
-        """A row with a value that cannot be read is a reject, and no other row is lost."""
-        header, first, *others = TABLES["photos"]
-        odd = []
-        for text in ("", "\\N", "a\u202eb", "𝕏" * 300, '"', "'", ",", "\x00"):
-            for name in ("observer_id", "extension", "license", "width", "position"):
-                cells = first.split("\t")
-                cells[1], cells[header.split("\t").index(name)] = str(1000 + len(odd)), text
-                odd.append("\t".join(cells))
-        folder = tables(tmp_path / "t", photos=[header, first, *odd, *others])
-        shown = [(row["id"] or "", row["raw"] or "") for row in read(INaturalist(path=folder, photos="all"), tmp_path)]
-        assert [id_ for id_, _ in shown if len(id_) == 2] == ["10", "11", "12"]
-        number = re.compile(r'(?:u1\t|"photo_id": ")(\d+)')
-        named = Counter(name for id_, raw in shown for name in {id_, *number.findall(raw)})
-        assert [line for i, line in enumerate(odd) if named[str(1000 + i)] != 1] == []
-
-    def test_the_label_may_be_of_another_rank(self, tmp_path: Path) -> None:
-        rows = read(INaturalist(path=tables(tmp_path / "t"), rank="genus"), tmp_path)
-        assert [r["label"] for r in rows[:2]] == ["Apis", "Apis"]
-
-    def test_the_archive_and_compressed_tables_give_the_same_records(self, tmp_path: Path) -> None:
-        plain = read(INaturalist(path=tables(tmp_path / "t")), tmp_path / "a")
-        assert read(INaturalist(path=tables(tmp_path / "z", compressed=True)), tmp_path / "b") == plain
-        archive = tmp_path / "inaturalist-open-data-latest.tar.gz"
-        with tarfile.open(archive, "w:gz") as tar:
-            tar.add(tmp_path / "t", "inaturalist-open-data-20260101")
-        source = INaturalist(path=archive)
-        assert read(source, tmp_path / "c") == plain
-        assert read(source, tmp_path / "c", 2) == plain[2:]
-
-    def test_the_archive_on_s3(self, tmp_path: Path) -> None:
-        import boto3
-        from moto.server import ThreadedMotoServer
-
-        with tarfile.open(tmp_path / "latest.tar.gz", "w:gz") as tar:
-            tar.add(tables(tmp_path / "t"), "inaturalist-open-data-20260101")
-        server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-        server.start()
-        try:
-            address = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
-            keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
-            client = boto3.client("s3", endpoint_url=address, **keys)
-            client.create_bucket(Bucket="inaturalist-open-data", ACL="public-read")
-            key = "metadata/latest.tar.gz"
-            content = (tmp_path / "latest.tar.gz").read_bytes()
-            client.put_object(Bucket="inaturalist-open-data", Key=key, Body=content, ACL="public-read")
-            source = INaturalist(path=f"s3://inaturalist-open-data/{key}", s3={"endpoint": address})
-            fetch(source.path, tmp_path, source.s3, RunLog(quiet=True))
-        finally:
-            server.stop()
-        assert read(source, tmp_path) == read(INaturalist(path=tmp_path / "t"), tmp_path / "local")
-
-    def test_new_rows_are_noticed_by_content(self, tmp_path: Path) -> None:
-        source = INaturalist(path=tables(tmp_path / "t"))
-        first = read(source, tmp_path)
-        tables(tmp_path / "t", photos=[*TABLES["photos"], "u9\t99\to2\t7\tjpg\tCC-BY\t9\t9\t-1"])
-        assert {r["id"] for r in read(source, tmp_path)} == {"10", "99", None}, "its observation shows this one first"
-        tables(tmp_path / "t")
-        assert read(source, tmp_path) == first
-
-    def test_lines_that_cannot_be_read_come_last_with_their_reason(self, tmp_path: Path) -> None:
-        lines = "".join(f"{line}\n" for line in TABLES["photos"]).encode()
-        hostile = lines + b"u8\t16\n" + b"u9\t17\to1\t7\tj\xff\xfeg\tCC0\t9\t9\t0\n" + b"\t".join([b"a"] * 12) + b"\n"
-        rows = read(INaturalist(path=tables(tmp_path / "t", photos=hostile)), tmp_path)
-        assert [r["fault"] for r in rows[-3:]] == ["wrong_column_count", "not_utf8", "wrong_column_count"]
-        assert rows[-3]["raw"] == "photos.csv: u8\t16"
-        assert rows[0]["id"] == "10"
-
-    def test_what_is_missing_is_named(self, tmp_path: Path) -> None:
-        folder = tables(tmp_path / "t", taxa=["taxon_id\tname"])
-        with pytest.raises(BadInput, match=r"taxa\.csv has no column 'ancestry'"):
-            read(INaturalist(path=folder), tmp_path)
-        (folder / "taxa.csv").unlink()
-        with pytest.raises(MissingFile, match=r"has no taxa\.csv or taxa\.csv\.gz"):
-            read(INaturalist(path=folder), tmp_path)
-        with pytest.raises(BadInput, match=r"Unknown taxon 'Apsi'\. Did you mean 'Apis'\?"):
-            read(INaturalist(path=tables(tmp_path / "u"), taxa=["Apsi"]), tmp_path)
-        (tmp_path / "no.tar.gz").write_bytes(b"no archive")
-        with pytest.raises(BadInput, match=r"no\.tar\.gz cannot be read"):
-            read(INaturalist(path=tmp_path / "no.tar.gz"), tmp_path)
-        (folder / "observers.csv").unlink()
-        assert read(INaturalist(path=tables(folder, observers=TABLES["observers"])), tmp_path)

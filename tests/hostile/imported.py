@@ -1,4 +1,4 @@
-"""Further readers of bytes from outside: imports of other benchmarks, marketplaces, judges, iNaturalist's tables."""
+"""Further readers of bytes from outside: imports of other benchmarks, marketplaces, judges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from contracts.test_importers import BUILT
-from hostile.readers import Make, drained, files, reader
+from hostile.readers import Make, files, reader
 from pyarrow import csv
 
 from driftline.curate.core.atomic_io import write_json
@@ -103,27 +103,6 @@ def judges(folder: Path) -> None:
     with suppress(Temporary):
         (labels, *_), model = endpoint._once(b"")
         json.dumps([labels, model]).encode()
-
-
-def naturalists_tables(folder: Path) -> None:
-    tables = {
-        "observations": ["observation_uuid observer_id latitude longitude positional_accuracy taxon_id quality_grade"
-                         " observed_on anomaly_score", "o1 7 50.5 8.25 10 31 research 2019-06-01 1.0"],
-        "photos": ["photo_uuid photo_id observation_uuid observer_id extension license width height position",
-                   "u1 11 o1 7 jpg CC-BY-NC 9 9 1", "u2 10 o1 7 jpeg CC0 9 9 0"],
-        "taxa": ["taxon_id ancestry rank_level rank name active", "1  70 kingdom Animalia true",
-                 "31 1 10 species Apis true"],
-        "observers": ["observer_id login name", "7 nino N."],
-    }  # fmt: skip
-    for name, lines in tables.items():
-        (folder / f"{name}.csv").write_text("".join(line.replace(" ", "\t") + "\n" for line in lines))
-
-
-@reader(naturalists_tables)
-def inaturalist(folder: Path) -> None:
-    from driftline.curate.sources.inaturalist import INaturalist
-
-    drained(INaturalist(path="."), folder)
 
 
 # --- the log of a model in service, lists of withdrawn photos, answers that wait ------------------------------------

@@ -18,7 +18,6 @@ SOURCES: dict[str, tuple[str | None, tuple[str, ...]]] = {  # source → its pag
     "yfcc": ("http://projects.dfki.uni-kl.de/yfcc100m/", ("Secondary Data analysis", "Web Scraping", USERS)),
     "flickr": ("https://www.flickr.com/", ("Web API", USERS)),
     "wikimedia": ("https://commons.wikimedia.org/", ("Web API", USERS)),
-    "inaturalist": ("https://github.com/inaturalist/inaturalist-open-data", ("Secondary Data analysis", USERS)),
     "huggingface": (None, ("Secondary Data analysis",)),
 }
 
