@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from driftline.pipelines.face.runs import dropped as dropped
     from driftline.pipelines.face.runs import encode as encode
     from driftline.pipelines.face.runs import export as export
-    from driftline.pipelines.face.runs import figure as figure
     from driftline.pipelines.face.runs import forget as forget
     from driftline.pipelines.face.runs import grow as grow
     from driftline.pipelines.face.runs import heal as heal
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from driftline.pipelines.face.runs import leaderboard as leaderboard
     from driftline.pipelines.face.runs import open as open
     from driftline.pipelines.face.runs import plan as plan
-    from driftline.pipelines.face.runs import results as results
     from driftline.pipelines.face.runs import run as run
     from driftline.pipelines.face.runs import status as status
     from driftline.pipelines.face.runs import trace as trace
@@ -100,7 +98,6 @@ else:
             "encode": "driftline.pipelines.face.runs:encode",
             "evaluate": "driftline.pipelines.face.streams:evaluate",
             "export": "driftline.pipelines.face.runs:export",
-            "figure": "driftline.pipelines.face.runs:figure",
             "from_arrays": "driftline.stream_builder.builders.arrays:from_arrays",
             "from_clear": "driftline.stream_builder.importers.clear:from_clear",
             "from_dataset": "driftline.pipelines.face.streams:from_dataset",
@@ -122,7 +119,6 @@ else:
             "open_dataset": "driftline.stream_builder.datasets:open_dataset",
             "plan": "driftline.pipelines.face.runs:plan",
             "report": "driftline.pipelines.face.streams:report",
-            "results": "driftline.pipelines.face.runs:results",
             "run": "driftline.pipelines.face.runs:run",
             "status": "driftline.pipelines.face.runs:status",
             "trace": "driftline.pipelines.face.runs:trace",

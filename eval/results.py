@@ -14,7 +14,7 @@ import numpy as np
 from driftline.curate.core.notebook import Strong, table
 from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting import spread
-from driftline.eval.reporting.files.exports import CLASS_COLUMNS, COLUMN_TEXTS, class_records, score_records
+from driftline.eval.reporting.files.exports import CLASS_COLUMNS, SCORE_COLUMNS, class_records, score_records
 from driftline.eval.rows import Run, stored_name
 from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.stream import SPLITS, Stream
@@ -55,7 +55,7 @@ class Results(dict[str, Any]):
         about = {"stream": self["stream"]["name"], "stream_sha256": self["stream"]["sha256"]}
         about |= {"protocol": self["protocol"], "score": score.name if score else ""}
         rows += [about | {"learner": entry["learner"], "skipped": entry["because"]} for entry in self["skipped"]]
-        columns = [*COLUMN_TEXTS["scores"], "skipped"]
+        columns = [*SCORE_COLUMNS, "skipped"]
         return pd.DataFrame(rows, columns=columns).astype({"value": float, "seed": "Int64"})
 
     def matrix(self) -> pd.DataFrame:

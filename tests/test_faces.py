@@ -81,13 +81,13 @@ def test_a_stream_in_memory_where_a_folder_is_read_gets_one_sentence() -> None:
 
 COMMANDS = {  # functions whose command has another name
     "init": "init", "export": "release", "encode": "stream encode", "compose": "stream compose",
-    "measure": "stream measure", "evaluate": "eval", "figure": "figure save", "train": "models train",
+    "measure": "stream measure", "evaluate": "eval", "train": "models train",
 }  # fmt: skip
 OF_SHELLS = {  # command → options that a function has no use for, with the reason
     "*": {"--json", "--quiet", "--verbose", "--help"},  # it returns the object; Python logs
     "stream compose": {"--out", "--seeds"},  # a stream is saved by its method
     "eval": {"--protocol", "--learners", "--seeds", "--encoder"},  # positional; dl.encode
-    "report": {"--run"},  # a run's own page: the command
+    "report": {"--run", "--networks", "--set"},  # a run's own page, and what networks learned: the command
     "stream from-": {"--out", "--bits", "--columns"},  # of each such command
     **{f"stream from-{name}": {"--paper", "--trained-until"} for name in ("arrays", "clear")},  # facts of Stream.save
 }

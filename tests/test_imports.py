@@ -228,8 +228,8 @@ def test_the_state_of_a_run_is_told_without_a_heavy_library_and_without_the_work
 
 
 WITHOUT_ARRAYS = (
-    "DriftlineError", "Run", "__version__", "audit", "batch", "compare", "demo", "dropped", "export", "figure", "grow",
-    "heal", "init", "leaderboard", "list_registered", "open", "plan", "results", "run", "status", "trace",
+    "DriftlineError", "Run", "__version__", "audit", "batch", "compare", "demo", "dropped", "export", "grow",
+    "heal", "init", "leaderboard", "list_registered", "open", "plan", "run", "status", "trace",
     "train",
 )  # fmt: skip
 WITH_TABLES = ("Release", *(f"from_{name}" for name in ("folder_by_time", "hub", "table", "tic", "wild_time", "wilds")))

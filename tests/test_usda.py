@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from support.console import python
 from support.helpers import example
+from support.logs import write_logs
 
 import driftline as dl
-from driftline.eval.reporting.files.logs import write_logs
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
 

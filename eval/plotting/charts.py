@@ -17,7 +17,6 @@ import numpy as np
 
 from driftline.eval.plotting.colours import COLOURS, GREY
 from driftline.eval.plotting.frames import (
-    LETTER,
     PAGE,
     Band,
     Named,
@@ -33,7 +32,7 @@ from driftline.eval.plotting.frames import (
     ticks,
     whole,
 )  # fmt: skip
-from driftline.eval.plotting.svg import line, svg_of, tag, text
+from driftline.eval.plotting.svg import tag, text
 
 ACCURACY = "accuracy"
 AXIS, BAR = 40, 7  # charts of ranks: position of the axis, height of a bar
@@ -209,42 +208,6 @@ def _labels(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         taken.append(spot)
         labels.append((spot[0], spot[1] + 4))
     return labels
-
-
-def ranked(order: Mapping[str, float], groups: Sequence[tuple[int, int]], difference: float) -> Picture:
-    """A critical-difference diagram. order: name → mean rank, the best first. groups: first and last position of the
-    names that a bar joins. difference: the critical difference, drawn above the axis."""
-    names, values = list(order), list(order.values())
-    most, left = max(len(names), 2), (len(names) + 1) // 2
-    first = AXIS + 16 + BAR * len(groups)
-    summary = ", ".join(f"{name} {value:.2f}" for name, value in order.items())
-
-    def draw(sheet: Sheet) -> str:
-        long = 16 if sheet.below else 24  # characters of a name
-        edge = 26 + LETTER * (6 + max(len(name[:long]) for name in names)) if sheet.inches else 190
-        wide = sheet.width - 2 * edge
-
-        def at(rank: float) -> float:
-            return edge + (rank - 1) / (most - 1) * wide
-
-        parts = [line(edge, AXIS, edge + wide, AXIS)]
-        for rank in range(1, most + 1, max(1, most // 10, int(22 * most // wide))):
-            parts += [line(at(rank), AXIS - 5, at(rank), AXIS), text(at(rank), AXIS - 9, str(rank), "middle", 11)]
-        end = at(1 + min(difference, most - 1))
-        parts += [line(edge, 12, end, 12, stroke_width=2), text(end + 6, 16, f"critical difference {difference:.2f}")]
-        for k, (a, b) in enumerate(groups):
-            y = AXIS + 8 + BAR * k
-            parts.append(line(at(values[a]) - 3, y, at(values[b]) + 3, y, stroke=COLOURS[0], stroke_width=4))
-        for i, (name, value) in enumerate(order.items()):
-            to_left = i < left
-            y = first + 20 * (i if to_left else len(names) - 1 - i)
-            side, anchor, gap = (edge - 8, "end", -4) if to_left else (edge + wide + 8, "start", 4)
-            parts += [line(at(value), AXIS, at(value), y), line(at(value), y, side, y)]
-            parts.append(text(side + gap, y + 4, f"{name[:long]} {value:.2f}", anchor, 12))
-        label = f"Mean ranks: {summary}. Critical difference {difference:.2f}."
-        return svg_of(parts, label, first + 20 * left + 12, sheet.width)
-
-    return Picture(draw, ["learner", "mean rank"], [[name, short(value)] for name, value in order.items()])
 
 
 def short(value: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import write_bytes
@@ -29,16 +28,14 @@ def save(picture: Picture, path: Path, sheet: Sheet = PAGE, title: str = "") -> 
     return path
 
 
-def save_widths(picture: Picture, out: Path, stem: str, widths: Sequence[str] = (), title: str = "") -> list[Path]:
-    """Write a chart as `out`/`stem`-WIDTH with each of `KINDS`. widths: names of `WIDTHS`; (): all. Raises BadConfig
-    for another width."""
+def save_widths(picture: Picture, out: Path, stem: str) -> list[Path]:
+    """Write a chart as `out`/`stem`-WIDTH with each of `KINDS`, for each of `WIDTHS`."""
     paths = []
-    for width in widths or WIDTHS:
-        sheet = sheet_of(width)
+    for width, sheet in WIDTHS.items():
         svg = picture.draw(sheet)
         for kind in KINDS:
             paths.append(out / f"{stem}-{width}{kind}")
-            write_bytes(paths[-1], _encoded(svg, kind, sheet, title))
+            write_bytes(paths[-1], _encoded(svg, kind, sheet, ""))
     return paths
 
 

@@ -39,14 +39,15 @@ class DrawSettings:
 def draw(
     kind: str, runs: Path, stream: Stream | None, out: Path, learners: Sequence[str] = (),
     settings: DrawSettings | None = None, report: Callable[[str], None] = lambda text: None,
-    widths: Sequence[str] = (), title: str = "",
 ) -> list[Path]:  # fmt: skip
     """Write a figure of `files.OF_NETWORKS` into the folder `out` as SVG, PDF and PNG; returns the paths.
 
     stream: that of the evaluation; only `adjacent` needs none. learners: names; default: all that have networks.
-    widths, title: as for `files.save_widths`. Raises BadConfig without a stream, IncompatibleStream if runs that the
-    figure needs are missing.
+    Raises BadConfig for another figure or without a stream, IncompatibleStream if runs that the figure needs are
+    missing.
     """
+    if kind not in files.OF_NETWORKS:
+        raise BadConfig(f"The plot of networks is {kind!r}.", f"Expected one of {', '.join(files.OF_NETWORKS)}.")
     if kind == "adjacent":
         picture = adjacent(runs)
     else:
@@ -59,7 +60,7 @@ def draw(
         draws = {"interpolation": lambda: interpolation(trained, test, settings.norm),
                  "projection": lambda: projection(trained), "svcca": lambda: svcca(trained, test)}  # fmt: skip
         picture = draws[kind]()
-    return files.save_widths(picture, out, kind, widths, title)
+    return files.save_widths(picture, out, kind)
 
 
 def networks(

@@ -50,9 +50,6 @@ def _facts(one: Comparison, members: Sequence[int]) -> dict[str, Any]:
         "members": list(members),
         "ties": [[members[i] for i in tie] for tie in one.ties],
         "pairs": pairs,
-        "rank": [[_plain(getattr(one.rank, end)[i]) for end in ("value", "low", "high")] for i in range(len(members))],
-        "stability": _plain(one.stability),
-        "same_best": _plain(one.same_best),
     }
 
 

@@ -6,15 +6,14 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from driftline.eval.plotting.colours import SHADES, colour, ink, shade
 from driftline.eval.protocol import Score
@@ -53,11 +52,6 @@ def table(heads: Sequence[object], rows: Sequence[Sequence[object]], kind: str =
     return render("table", heads, rows, kind)
 
 
-def link_of(result: Mapping[str, Any]) -> str:
-    """Where a result is explained; "" if it has no page."""
-    return f"{result['page']}#{result['anchor']}" if "page" in result else ""
-
-
 def render(macro: str, *values: Any) -> Markup:
     """What a macro of parts.html.j2 says of these values."""
     return Markup(getattr(_parts(), macro)(*values))
@@ -79,7 +73,6 @@ def environment() -> Environment:
         "mean_of": lambda result, score: mean_of(score, result),
         "detail": lambda result, score: detail(score, result),
         "shade": shade,
-        "in_code": lambda text: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))),
         "island": lambda value: Markup(as_json(value)),
     }
     ends = (0.0, float(SHADES))

@@ -1,9 +1,8 @@
-"""Every learner under every protocol on every stream, in one table, and which of them differ beyond chance.
+"""Every learner under every protocol on every stream, in one table.
 
 A column is a protocol with its settings on a stream, with the protocol's primary score. Ranks are of learners with a
 result in every column: the mean over a stream's columns, which test the same samples, is its rank on that stream, and
-streams count alike. Two learners differ if the distance of their mean ranks over streams is above the critical
-difference of Nemenyi's test, whose data sets are streams [Demšar 2006, sec. 3.2.2].
+streams count alike.
 """
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from driftline.eval.plotting.charts import Figure, ranked
 from driftline.eval.protocol import Document, Score, primary_of
 from driftline.eval.reporting import detail, value_text
-from driftline.eval.reporting.markup import Cell, link_of, render, table
+from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.comparing import ranks_of
 from driftline.eval.scoring.ranking import bound, comparable, differing, labels, mean_of, rival
 
 
@@ -39,8 +36,6 @@ class Column:
 
 
 Cells = dict[str, dict[Column, Mapping[str, Any]]]  # learner → column → a result, or {"because"} if it was skipped
-ALPHA = 0.05
-LEAST_STREAMS = 5  # a convention: with fewer, the normal approximation is rough and hardly any difference is seen
 
 
 def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
@@ -77,37 +72,11 @@ def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
         return {}
     orders = [sorted({keys[name][c] for name in ranked_names}) for c in range(len(columns))]
     places = [[order.index(keys[name][c]) for name in ranked_names] for c, order in enumerate(orders)]
-    of_columns = ranks_of(np.array(places, np.float64))
+    above = np.array(places)[:, None, :] - np.array(places)[:, :, None]
+    of_columns = 0.5 + (above > 0).sum(-1) + (above == 0).sum(-1) / 2
     streams = np.array([column.sha256 for column in columns])
     mean_ranks = np.mean([of_columns[streams == sha256].mean(0) for sha256 in np.unique(streams)], axis=0)
     return dict(sorted(zip(ranked_names, mean_ranks.tolist(), strict=True), key=lambda pair: pair[1]))
-
-
-def critical_difference(learners: int, streams: int, alpha: float = ALPHA) -> float:
-    """The least distance of mean ranks that differ: q √(k(k + 1) / 6N), q of the studentised range over √2, N streams.
-
-    >>> round(critical_difference(4, 14), 2)  # [Demšar 2006, sec. 3.2.4]: 1.25
-    1.25
-    """
-    from scipy.stats import studentized_range
-
-    q = studentized_range.ppf(1 - alpha, learners, np.inf) / np.sqrt(2)
-    return float(q * np.sqrt(learners * (learners + 1) / (6 * streams)))
-
-
-def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]]:
-    """First and last position of the longest runs of learners, by rank, that do not differ.
-
-    >>> alike({"a": 1.0, "b": 1.5, "c": 2.4, "d": 4.0}, 1.0)
-    [(0, 1), (1, 2)]
-    """
-    values = list(order.values())
-    groups: list[tuple[int, int]] = []
-    for i, value in enumerate(values):
-        j = max(k for k, other in enumerate(values) if other - value <= difference)
-        if j > i and not any(first <= i and j <= last for first, last in groups):
-            groups.append((i, j))
-    return groups
 
 
 def grid(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
@@ -131,31 +100,11 @@ def _cell(result: Mapping[str, Any] | None, score: Score, best: Sequence[Mapping
     if result is None or mean_of(score, result) is None:
         return "–"
     kind = "best" if any(result is other for other in best) else ""
-    return Cell(
-        value_text(score, mean_of(score, result)), beside=detail(score, result), link=link_of(result), kind=kind
-    )
-
-
-def diagram(order: Mapping[str, float], streams: int) -> Figure:
-    """Learners on an axis of mean ranks; a bar joins those that do not differ."""
-    difference = critical_difference(len(order), streams)
-    picture = ranked(order, alike(order, difference), difference)
-    caption = (
-        f"Mean ranks over {streams} streams. A bar joins learners that do not differ (Nemenyi, 5 %). Streams count as "
-        "independent: several made of the same samples prove less."
-    )
-    return Figure("Mean ranks", caption, picture)
-
-
-def mean_ranks(documents: Sequence[Document]) -> Figure | None:
-    """The diagram; None for fewer than three ranked learners or too few streams."""
-    columns, cells = cells_of(documents)
-    order, streams = ranks(columns, cells), len({column.sha256 for column in columns})
-    return diagram(order, streams) if len(order) > 2 and streams >= LEAST_STREAMS else None
+    return Cell(value_text(score, mean_of(score, result)), beside=detail(score, result), kind=kind)
 
 
 def overview(documents: Sequence[Document]) -> str:
-    """HTML of the table and, of three ranked learners or more, the diagram or why there is none; "" for one column."""
+    """HTML of the table; "" for one column."""
     columns, cells = cells_of(documents)
     if len(columns) < 2:
         return ""
@@ -165,12 +114,4 @@ def overview(documents: Sequence[Document]) -> str:
         "learners that have a result in every column, without upper bounds: means over a stream's columns, then over "
         "streams."
     )
-    parts = [render("soft", note), grid(columns, cells, order)]
-    streams = len({column.sha256 for column in columns})
-    if figure := mean_ranks(documents):
-        parts.append(render("figure", figure))
-    elif len(order) > 2:
-        counted = f"{streams} stream{'' if streams == 1 else 's'}"
-        untested = f"Which learners differ is not tested: the ranks are of {counted}, and fewer than {LEAST_STREAMS}"
-        parts.append(render("soft", f"{untested} tell too little."))
-    return Markup("").join(parts)
+    return Markup("").join([render("soft", note), grid(columns, cells, order)])

@@ -1,20 +1,15 @@
-"""The pages of a report beside its first: one for each protocol, learner and stream. Every number links to the settings
-and the hashes of its runs."""
+"""The pages of a report beside its first: one for each protocol and stream."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftline.curate.core.registry import Registry
-from driftline.eval.experiment.settings import described
-from driftline.eval.learners import LEARNERS
 from driftline.eval.plotting.charts import Section
-from driftline.eval.protocol import PROTOCOLS, Document, primary_of, scores_of
+from driftline.eval.protocol import PROTOCOLS, Document, primary_of
 from driftline.eval.reporting import value_text
 from driftline.eval.reporting.stream_page import facts, sections
 from driftline.eval.scoring import ranking
@@ -27,23 +22,13 @@ Documents = Sequence[Document]
 def slug(kind: str, name: str, suffix: str = "") -> str:
     """A file's name. suffix: distinguishes two of one name.
 
-    >>> slug("learner", "er"), slug("stream", "CIFAR / R", "5fe1")
-    ('learner-er.html', 'stream-CIFAR-R-5fe1.html')
+    >>> slug("protocol", "clear-iid"), slug("stream", "CIFAR / R", "5fe1")
+    ('protocol-clear-iid.html', 'stream-CIFAR-R-5fe1.html')
     """
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:60]
     if plain.replace("-", "") != name.replace("-", "") and not suffix:
         suffix = hashlib.sha256(name.encode()).hexdigest()[:6]  # two names may differ only in what was replaced
     return "-".join(part for part in (kind, plain, suffix) if part) + ".html"
-
-
-def _base(learner: str) -> str:
-    """A learner's name without settings."""
-    return learner.partition("(")[0].strip()
-
-
-def learner_page(name: str) -> str:
-    """Of a learner, with any settings."""
-    return slug("learner", _base(name))
 
 
 def stream_page(stream: Mapping[str, Any]) -> str:
@@ -56,14 +41,8 @@ def protocol_page(name: str) -> str:
     return slug("protocol", name)
 
 
-def anchor(document: Document, result: Mapping[str, Any]) -> str:
-    """A result's place on its learner's page."""
-    identity = [document["protocol"], document["stream"]["sha256"], result["learner"], result["settings"]]
-    return "r-" + hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:10]
-
-
 def linked(documents: Documents) -> list[dict[str, Any]]:
-    """Documents whose results and streams name their pages, and whose results have their label."""
+    """Documents whose streams name their pages, and whose results have their label."""
     full = []
     for d in documents:
         aged = d["ageing"]["results"] if d.get("ageing") else [None] * len(d["results"])
@@ -71,10 +50,9 @@ def linked(documents: Documents) -> list[dict[str, Any]]:
         seen = (d["seen"]["results"] if d.get("seen") else None) or [None] * len(d["results"])
         of_results = zip(d["results"], aged, sure, seen, labels(d["results"]), strict=True)
         results = [
-            {**r, "page": learner_page(r["learner"]), "anchor": anchor(d, r), "ageing": age, "calibration": calibration,
-             "seen": gap, "label": label}
+            {**r, "ageing": age, "calibration": calibration, "seen": gap, "label": label}
             for r, age, calibration, gap, label in of_results
-        ]  # fmt: skip
+        ]
         stream = {**d["stream"], "page": stream_page(d["stream"])}
         full.append({**d, "stream": stream, "page": protocol_page(d["protocol"]), "results": results})
     return full
@@ -84,13 +62,7 @@ def contents(documents: Documents) -> dict[str, list[tuple[str, str]]]:
     """Kind of page → (name, file) of each."""
     protocols = dict.fromkeys(d["protocol"] for d in documents)
     streams = dict.fromkeys((d["stream"]["name"], d["stream"]["page"]) for d in documents)
-    names = [r["learner"] for d in documents for r in (*d["results"], *d.get("skipped", ()))]
-    learners = {_base(name) for name in names if name != "all"}
-    return {
-        "Protocols": [(name, protocol_page(name)) for name in protocols],
-        "Learners": [(name, learner_page(name)) for name in sorted(learners)],
-        "Streams": list(streams),
-    }
+    return {"Protocols": [(name, protocol_page(name)) for name in protocols], "Streams": list(streams)}
 
 
 def pages(
@@ -112,38 +84,18 @@ def pages(
     files: dict[str, str] = {}
     for name in dict.fromkeys(d["protocol"] for d in documents):
         own, after = [d for d in documents if d["protocol"] == name], [across[name]] if name in across else []
-        content = {"text": _paragraphs(PROTOCOLS, name), "documents": own, "after": after, "single": single}
+        content = {"text": _paragraphs(name), "documents": own, "after": after, "single": single}
         files[protocol_page(name)] = page("protocol", name, content)
-    for name, file in contents(plain)["Learners"]:
-        files[file] = page("learner", name, _learner(name, plain))
     for about in {d["stream"]["page"]: d["stream"] for d in plain}.values():
         files[about["page"]] = page("stream", about["name"], _stream(about, plain, streams))
     return files
 
 
-def _learner(name: str, documents: Documents) -> dict[str, Any]:
-    entries = [(d, r) for d in documents for r in d["results"] if _base(r["learner"]) == name]
-    groups = []
-    for protocol in dict.fromkeys(d["protocol"] for d in documents):
-        own = [(d["stream"], r) for d, r in entries if d["protocol"] == protocol]
-        rows = [{**r, "stream": stream["name"], "stream_page": stream["page"]} for stream, r in own]
-        if rows:
-            columns = scores_of({"protocol": protocol, "results": rows})
-            for r in rows:  # other settings may give other scores
-                none = {"mean": None, "sd": None, "values": [None] * len(r["seeds"])}
-                r["scores"] = {score.name: none for score in columns} | r["scores"]
-            groups.append({"protocol": protocol, "page": protocol_page(protocol), "columns": columns, "rows": rows})
-    entries = [(d, s) for d in documents for s in d.get("skipped", ()) if _base(s["learner"]) == name]
-    skipped = [{"protocol": d["protocol"], "stream": d["stream"]["name"], "because": s["because"]} for d, s in entries]
-    settings = described(LEARNERS[name]) if name in LEARNERS else []
-    return {"text": _paragraphs(LEARNERS, name), "settings": settings, "groups": groups, "skipped": skipped}
-
-
-def _paragraphs(registry: Registry, name: str) -> list[str]:
-    """The docstring of a registered learner or protocol; [] for others."""
-    if name not in registry:
+def _paragraphs(protocol: str) -> list[str]:
+    """The docstring of a registered protocol; [] for others."""
+    if protocol not in PROTOCOLS:
         return []
-    return [" ".join(part.split()) for part in inspect.cleandoc(registry[name].__doc__ or "").split("\n\n")]
+    return [" ".join(part.split()) for part in inspect.cleandoc(PROTOCOLS[protocol].__doc__ or "").split("\n\n")]
 
 
 def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str, Stream]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, stored_protocol
 from driftline.eval.reporting import ageing, compared, confidence, pages, samples, versions
 from driftline.eval.reporting.document import shown
-from driftline.eval.reporting.files.exports import EXPORTED, write_exports
+from driftline.eval.reporting.files.exports import EXPORTED, FORMATS, write_exports
 from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of
@@ -165,10 +165,13 @@ def report(
     out: str | Path,
     title: str = TITLE,
     streams: Sequence[Stream] = (),
+    figures: Path | None = None,
+    formats: Sequence[str] = FORMATS,
 ) -> Path:
     """Write the report of what `evaluate` returned, or of folders of rows, into `out`; returns the path of index.html.
 
-    streams: as for `write`. Raises MissingFile for a folder without rows.
+    streams, formats: as for `write`. figures: a folder for the charts, as `save_charts` writes them. Raises MissingFile
+    for a folder without rows.
     """
     sources = [results] if isinstance(results, Mapping | str | Path) else results
     documents: list[Document] = []
@@ -179,7 +182,17 @@ def report(
             streams = streams if on is None or on.sha256 in {s.sha256 for s in streams} else [*streams, on]
         else:
             documents += results_of([Path(source)], streams)
-    return write(documents, Path(out), title, streams=streams)
+    page = write(documents, Path(out), title, streams=streams, formats=formats)
+    if figures is not None:
+        save_charts(documents, figures, streams)
+    return page
+
+
+def save_charts(documents: Sequence[Document], out: Path, streams: Sequence[Stream]) -> list[Path]:
+    """Write the charts of all pages for paper, as SVG, PDF and PNG of both widths; returns the paths."""
+    from driftline.eval.reporting.files.figures import charts_of, save_figures
+
+    return save_figures(list(charts_of(documents, streams)), out)
 
 
 def write(
@@ -193,13 +206,15 @@ def write(
     thumbnails: Thumbnails | None = None,
     traces: Traces | None = None,
     opening: Section | None = None,
+    formats: Sequence[str] = FORMATS,
 ) -> Path:
-    """Write index.html with the overview, a page for each protocol, learner and stream, and scores.csv, scores.tex,
+    """Write index.html with the overview, a page for each protocol and stream, and scores.csv, scores.tex,
     results.json into `out`; returns the path of index.html. It also shows the results of a single stream.
 
     before, after: more sections of index.html. streams: evaluated streams, for the names of their steps and the
     contents of their pages. thumbnails: pictures of samples by id, where a stream has features only. traces: where
-    samples come from, by id. opening: comes first, in place of the answer and chart of one result. Raises BadConfig if
+    samples come from, by id. opening: comes first, in place of the answer and chart of one result.
+    formats: csv, latex. Raises BadConfig if
     `out` has files of these names that no report wrote.
     """
     check_own(out, ["index.html", *EXPORTED], SCRIPT)
@@ -242,7 +257,7 @@ def write(
     for name, page in pages.pages(environment(), full, plain, title, streams_of, across, single).items():
         write_text(out / name, page)
     write_text(out / "index.html", index)
-    write_exports(documents, out)
+    write_exports(documents, out, formats)
     return out / "index.html"
 
 

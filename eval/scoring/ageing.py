@@ -62,8 +62,6 @@ class Ageing:
     """(T, T) R; NaN: not tested"""
     slope: Band
     """() change of a model's accuracy per unit of time after its training"""
-    slope_of: Band
-    """(C,) the same for each class"""
     half_life: HalfLife
     """of accuracy above chance, or the time to a stated loss"""
     half_life_of: tuple[HalfLife, ...]
@@ -157,10 +155,7 @@ def _ageing(
         band(by_lag(exact, lags, fresh, twins), by_lag(draws, lags, fresh, twins), layout)
         for exact, draws in ((r, drawn), (r_of, drawn_of))
     )
-    slopes, slopes_of = (
-        band(slope(exact, ages, first), slope(draws, ages, first), layout)
-        for exact, draws in ((r, drawn), (r_of, drawn_of))
-    )
+    slopes = band(slope(r, ages, first), slope(drawn, ages, first), layout)
     shown = pairs[base:] if twins else [np.diagonal(tested, k) for k in later.tolist()]
     counts = np.array([of_lag.sum() for of_lag in shown], np.int64)
     on_same = curves(r, drawn, r_of, drawn_of, ages, later, counts, layout)
@@ -182,7 +177,6 @@ def _ageing(
             curve=on_same[k],
             matrix=matrix[k].of_share(),
             slope=slopes[k],
-            slope_of=slopes_of[k],
             half_life=halves[k],
             half_life_of=tuple(halves_of[k * of_class : (k + 1) * of_class]),
             causes=Causes(*(getattr(parts, part.name)[k] for part in fields(Causes))),

@@ -1,4 +1,4 @@
-"""Do models become overconfident as they age? Confidence against accuracy, by age; risk against coverage.
+"""Do models become overconfident as they age? Confidence against accuracy, by age.
 
 A confidence is a learner's probability that its answer is right; everything here is of the answer alone (top label).
 The calibration error is the root of the mean squared difference of confidence and accuracy over bins, less its bias:
@@ -23,14 +23,12 @@ from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
 
 BINS = 15  # of equal width, as in Guo et al. 2017
-CONFIDENCES = 255  # steps in which confidences are stored
 GROUPS = 50  # of the jackknife
-COVERAGES = np.linspace(0.05, 1, 20)  # of the risk–coverage curve
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """One learner's calibration by lag. K lags, M bins, Q coverages."""
+    """One learner's calibration by lag. K lags, M bins."""
 
     timeline: Timeline
     """unit of `age`"""
@@ -49,18 +47,12 @@ class Calibration:
     samples, less its bias; 0 at least"""
     brier: Band
     """(K,) mean squared difference of confidence and being right"""
-    aurc: Floats
-    """(K,) area under the risk–coverage curve: mean risk over all coverages"""
     confidence: Floats
     """(K, M) mean confidence in each bin; NaN: empty"""
     accuracy: Floats
     """(K, M) accuracy in each bin"""
     n: npt.NDArray[np.int64]
     """(K, M) answers in each bin, of all seeds and pairs of steps"""
-    coverage: Floats
-    """(Q,) share of the answers that are kept, the most confident first"""
-    risk: Floats
-    """(K, Q) share of wrong answers among them"""
 
 
 def calibration(runs: Sequence[Run], stream: Stream | None = None) -> list[Calibration | None]:
@@ -99,12 +91,9 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
         gap=gap,
         ece=ece,
         brier=brier,
-        aurc=np.array([one.aurc for one in by_age]),
         confidence=np.stack([one.confidence for one in by_age]),
         accuracy=np.stack([one.accuracy for one in by_age]),
         n=np.stack([one.n for one in by_age]),
-        coverage=COVERAGES,
-        risk=np.stack([one.risk for one in by_age]),
     )
 
 
@@ -114,11 +103,9 @@ class _Lag:
 
     measures: list[Band]
     """gap, ece, brier"""
-    aurc: float
     confidence: Floats
     accuracy: Floats
     n: npt.NDArray[np.int64]
-    risk: Floats
 
 
 def _of_lag(tests: Sequence[tuple[int, int, Answers]], seeds: int, clusters: Array | None) -> _Lag:
@@ -142,10 +129,7 @@ def _of_lag(tests: Sequence[tuple[int, int, Answers]], seeds: int, clusters: Arr
     filled = np.where(all_[0] > 0, all_[0], np.nan)
     gap, ece, brier = (_band(measure, k == 1, counts, sums, hits, squares) for k, measure in enumerate(MEASURES))
     ece = Band(*(np.sqrt(np.maximum(end, 0.0)) for end in (ece.value, ece.low, ece.high)))
-    risk, aurc = risk_coverage(confidence, right)
-    return _Lag(
-        [gap, ece, brier], aurc, all_[1] / filled, all_[2] / filled, all_[0].astype(np.int64), risk=risk
-    )  # fmt: skip
+    return _Lag([gap, ece, brier], all_[1] / filled, all_[2] / filled, all_[0].astype(np.int64))
 
 
 def _numbered(values: Array) -> tuple[Array, npt.NDArray[np.int64]]:
@@ -160,22 +144,6 @@ def _numbered(values: Array) -> tuple[Array, npt.NDArray[np.int64]]:
 def bin_of(confidence: Array) -> npt.NDArray[np.int64]:
     """Number of the bin of each confidence; a border belongs to the bin below, as in Guo et al. 2017."""
     return np.clip(np.ceil(np.asarray(confidence, np.float64) * BINS - 1e-6).astype(np.int64) - 1, 0, BINS - 1)
-
-
-def risk_coverage(confidence: Array, right: Array) -> tuple[Floats, float]:
-    """Share of wrong answers among the most confident ones, at `COVERAGES`, and its mean over all coverages (AURC)
-    [Geifman & El-Yaniv 2017]. Answers of equal confidence are kept in no order: each counts as their mean."""
-    steps = np.rint(np.asarray(confidence, np.float64) * CONFIDENCES)
-    if np.abs(steps - np.asarray(confidence, np.float64) * CONFIDENCES).max(initial=0) < 1e-3:  # as they are stored
-        levels, first = _numbered((CONFIDENCES - steps).astype(np.int64))
-    else:
-        levels, first = np.unique(-np.asarray(confidence), return_inverse=True)
-    size = np.bincount(first, minlength=len(levels))
-    wrong = np.bincount(first, ~np.asarray(right, bool), len(levels)) / size
-    covered = np.arange(1, len(first) + 1)
-    risks = np.cumsum(np.repeat(wrong, size)) / covered
-    at = np.maximum(1, np.rint(COVERAGES * len(covered)).astype(np.int64)) - 1
-    return risks[at], float(risks.mean())
 
 
 MEASURES: tuple[Callable[..., Floats], ...] = (  # of sums by bin: gap, squared calibration error and Brier score

@@ -74,8 +74,6 @@ class Resampling:
     seed: int = 0
     groups: Array | None = None
     """cluster of each sample by position in the stream; None: each sample is its own"""
-    half: bool = False
-    """weights are 1 in a random half of the clusters and 0 in the other, instead of Poisson(1)"""
     blocks: dict[int, npt.NDArray[np.uint8]] = field(default_factory=dict, repr=False)
     """weights that were drawn, by block of clusters"""
 
@@ -89,7 +87,7 @@ class Resampling:
         for block in np.unique(number).tolist():
             if block not in self.blocks:
                 rng, shape = np.random.default_rng([self.seed, 1, block]), (BLOCK, self.replicates)
-                drawn = rng.random(shape) < 0.5 if self.half else rng.poisson(1.0, shape)
+                drawn = rng.poisson(1.0, shape)
                 self.blocks[block] = drawn.astype(np.uint8)
             part = number == block
             out[part] = self.blocks[block][place[part]]

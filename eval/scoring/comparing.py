@@ -1,4 +1,4 @@
-"""Learners against each other: paired tests, groups that do not differ, and how stable the ranking is.
+"""Learners against each other: paired tests, and groups that do not differ.
 
 Everything is computed on the tests that decide the protocol's primary score, in which each sample is tested once. Two
 learners are compared on the same samples, seed by seed.
@@ -15,13 +15,12 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.protocol import Roles, stored_protocol
 from driftline.eval.rows import Row, Run, groups
-from driftline.eval.scoring.bands import LEVEL, Array, Band, Floats, band, half_width_of, of_other_seeds
-from driftline.eval.scoring.cells import Resampling, draws_for, spread_out, weighted_sums
+from driftline.eval.scoring.bands import LEVEL, Array, Band, Floats, half_width_of, of_other_seeds
+from driftline.eval.scoring.cells import Resampling, draws_for, spread_out
 from driftline.eval.scoring.significance import EQUAL, LEAST_SEEDS, holm
 from driftline.stream_builder.stream import Stream
 
 ALPHA = 0.05
-HALVES = 200  # divisions of the test samples at random
 Tests = Sequence[Sequence[Sequence[Row]]]  # learner, seed, test
 PARTS, NUMBERS = 1000, 2**22  # clusters of a jackknife, and these times tests, at most; more are joined at random
 
@@ -49,12 +48,6 @@ class Comparison:
     ties: tuple[tuple[int, ...], ...]
     """longest runs of learners, in that order, of which no two differ (`adjusted` ≥ 0.05); the first holds the best. ()
     if no pair is testable"""
-    rank: Band
-    """(L,) rank by score, 1 the best, ties shared"""
-    stability: float
-    """mean Kendall τ between the rankings on two random halves of the test samples; NaN for one learner"""
-    same_best: float
-    """share of the halvings in which both halves have the same best learner; NaN for one learner"""
 
 
 def compare(
@@ -76,16 +69,11 @@ def compare(
     if apart is None:
         return None
     tests = [[roles.decisive(run.rows) for run in group] for group in learners]
-    together = _together(tests)
-    drawn = _drawn(roles, tests, together, resampling)  # (B, S) each
-    total = np.stack([(d * resampling.seeds(d.shape[1])).sum(1) for d in drawn], -1)  # (B, L)
     order = np.argsort(-apart.score.value, kind="stable")
-    stability, same_best = _stability(_halves(roles, tests, together, resampling))
     p_outcomes = _p_of_outcomes(tests, apart.same, resampling.groups)
     return Comparison(
         score=apart.score, difference=apart.difference, p_score=apart.p, p_outcomes=p_outcomes, adjusted=apart.adjusted,
         adjusted_outcomes=holm(p_outcomes), order=order, ties=_ties(order, apart.adjusted),
-        rank=band(ranks_of(apart.score.value), ranks_of(total)), stability=stability, same_best=same_best,
     )  # fmt: skip
 
 
@@ -226,44 +214,6 @@ def _counts(rows: Sequence[Row]) -> tuple[Floats, Floats]:
     return np.array([row.n_correct for row in rows], float), np.array([row.n for row in rows], float)
 
 
-Together = Sequence[tuple[Array, Array, Sequence[tuple[int, int, int]]]]  # see `_together`
-
-
-def _together(tests: Tests) -> Together:
-    """Tests of the same samples: these (N,), ones and the tests' right answers (1 + K, N), learner, seed and test."""
-    places: dict[bytes, list[tuple[int, int, int]]] = {}
-    for a, group in enumerate(tests):
-        for s, rows in enumerate(group):
-            for r, row in enumerate(rows):
-                places.setdefault(np.asarray(row.answers and row.answers.sample).tobytes(), []).append((a, s, r))
-    shared = []
-    for same in places.values():
-        first = tests[same[0][0]][same[0][1]][same[0][2]].answers
-        assert first is not None  # `compare` has made sure
-        values = np.stack([np.ones(len(first), np.uint8), *(_right(tests[a][s][r]) for a, s, r in same)])
-        shared.append((np.asarray(first.sample), values, same))
-    return shared
-
-
-def _drawn(
-    roles: Roles, tests: Tests, together: Together, resampling: Resampling, others: bool = False
-) -> list[Floats]:
-    """(B, S) for each learner: its score under the weights of each replicate or, of halves, on the `others`."""
-    sums: dict[tuple[int, int, int], tuple[Array, Array]] = {}
-    for sample, values, same in together:
-        weighted = weighted_sums(resampling, sample, values)  # (B, 1 + K)
-        weighted = values.sum(1) - weighted if others else weighted
-        sums |= {place: (weighted[:, 1 + k], weighted[:, 0]) for k, place in enumerate(same)}
-    out = []
-    for a, group in enumerate(tests):
-        scores = []
-        for s, rows in enumerate(group):
-            right, n = (np.stack([sums[a, s, r][part] for r in range(len(rows))], -1) for part in (0, 1))
-            scores.append(roles.pooled(right.astype(np.float64), n.astype(np.float64)))
-        out.append(np.stack(scores, -1))
-    return out
-
-
 def _p_of_outcomes(tests: Tests, same_seeds: Array, clusters: Array | None) -> Floats:
     """Of right answers that only one of two learners has, mean over seeds: their sum over clusters against the root of
     their sum of squares, which changes of sign would give; Student's t with as many degrees of freedom as clusters in
@@ -306,28 +256,3 @@ def _ties(order: npt.NDArray[np.int64], adjusted: Floats) -> tuple[tuple[int, ..
         if not runs or j > runs[-1][1]:
             runs.append((i, j))
     return tuple(tuple(int(a) for a in order[i:j]) for i, j in runs)
-
-
-def ranks_of(scores: Floats) -> Floats:
-    """(..., L) ranks of scores, 1 the highest; ties share their mean. NaN beside a score that is NaN: not known."""
-    above = scores[..., None, :] - scores[..., :, None]
-    ranks = 0.5 + (above > 0).sum(-1) + (above == 0).sum(-1) / 2
-    return np.where(np.isnan(scores).any(-1, keepdims=True), np.nan, ranks)
-
-
-def _halves(roles: Roles, tests: Tests, together: Together, resampling: Resampling) -> Floats:
-    """(2, H, L) scores, means over seeds, on both halves of the clusters, at random."""
-    half = Resampling(HALVES, resampling.seed, resampling.groups, half=True)
-    both = [_drawn(roles, tests, together, half, others) for others in (False, True)]
-    return np.stack([np.stack([of_seeds.mean(1) for of_seeds in scores], -1) for scores in both])
-
-
-def _stability(halves: Floats) -> tuple[float, float]:
-    """Mean τ, without ties, and the share with the same best, of halvings with samples on both sides."""
-    halves = halves[:, ~np.isnan(halves).any((0, 2))]
-    if halves.shape[-1] < 2 or not halves.size:
-        return float("nan"), float("nan")
-    i, j = np.triu_indices(halves.shape[-1], 1)
-    signs = np.sign(halves[..., i] - halves[..., j])
-    best = halves.argmax(-1)
-    return float((signs[0] * signs[1]).mean()), float((best[0] == best[1]).mean())

@@ -32,14 +32,12 @@ from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, set_output
 from driftline.pipelines.cli.curation import curation_app
 from driftline.pipelines.cli.doctor import doctor_app
 from driftline.pipelines.cli.eval import eval_app
-from driftline.pipelines.cli.figure import figure_app
 from driftline.pipelines.cli.growing import living_app
 from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
 from driftline.pipelines.cli.imports import add_plugins
 from driftline.pipelines.cli.listing import list_app
 from driftline.pipelines.cli.models import models_app
 from driftline.pipelines.cli.report import report_app
-from driftline.pipelines.cli.results import results_app
 from driftline.pipelines.cli.runs import runs_app
 from driftline.pipelines.cli.stream import stream_app
 from driftline.pipelines.cli.submission import submit_app
@@ -89,9 +87,7 @@ app.add_typer(stream_app, name="stream", rich_help_panel="Stream")
 app.add_typer(eval_app)
 app.add_typer(report_app)
 app.add_typer(age_app)
-app.add_typer(figure_app, name="figure", rich_help_panel="Evaluate")
 app.add_typer(submit_app)
-app.add_typer(results_app)
 app.add_typer(doctor_app)
 app.add_typer(models_app, name="models", rich_help_panel="Start")
 app.add_typer(list_app)

@@ -37,7 +37,6 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "networks": ("driftline.eval.nets:NETS", "eval --set net=NAME, eval --set network=NAME"),
     "samplers": ("driftline.eval.memory.samplers:SAMPLERS", "eval --set sampler=NAME"),
     "presets": ("driftline.eval.experiment.presets:PRESETS", "init --preset, eval --preset"),
-    "result-formats": ("driftline.eval.reporting.files.result_formats:FORMATS", "results --format"),
     "baselines": ("driftline.eval.leaderboard.baselines:shipped", "stream from-baseline; leaderboard --baselines"),
 }
 FAMILIES = {  # how a learner takes its data: its declared need → heading, the least demanding first

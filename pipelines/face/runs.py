@@ -237,24 +237,6 @@ def encode(path: Place, *, encoder: Names, out: str | Path, bits: int = 16, devi
     return {Path(one["out"]).name: Stream.load(one["out"]) for one in document.get("streams", [document])}
 
 
-def figure(
-    runs: Place, name: Names = (), *, out: str | Path, width: str | None = None, title: str | None = None,
-    against: str | Path | None = None, run: str | Path | None = None, stream: Sequence[str | Path] = (),
-    learners: Names = (), settings: Mapping[str, Any] | None = None,
-) -> Answer:  # fmt: skip
-    """Charts for a paper as SVG, PDF and PNG. name: titles, as in "retention"; default: all. width: "column" or "text";
-    default: both."""
-    return _answered("figure save", locals(), 2)
-
-
-def results(
-    runs: str | Path | Sequence[str | Path], *, out: str | Path, by: str, format: Names = (),
-    dataset: str | None = None, stream: Sequence[str | Path] = (),
-) -> Answer:  # fmt: skip
-    """Write rows for Every Eval Ever or Hugging Face's boards."""
-    return _answered("results", locals())
-
-
 def leaderboard(
     submission: str | Path | Sequence[str | Path] = (), *, out: str | Path | None = None, check: bool = False,
     stream: Sequence[str | Path] = (), baselines: bool = False, again: int | None = None,

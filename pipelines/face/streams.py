@@ -222,14 +222,20 @@ def report(
     *,
     title: str = "driftline report",
     stream: Sequence[str | Path | Stream] = (),
+    figures: str | Path | None = None,
+    format: Names = (),
     plugin: Names = (),
 ) -> Path:
     """Write the pages of what `evaluate` returned, or of folders of rows, into `out`; returns the path of index.html.
-    stream: the evaluated streams, which add steps, drift and images."""
+    stream: the evaluated streams, which add steps, drift and images. figures: a folder for the charts. format: csv,
+    latex; default: both."""
+    from driftline.eval.reporting.files.exports import checked_formats
     from driftline.eval.reporting.report import report as written
     from driftline.pipelines.cli.common import admit
     from driftline.stream_builder.stream import Stream
 
     admit([plugin] if isinstance(plugin, str) else list(plugin))
     streams = [stream] if isinstance(stream, str | Path | Stream) else stream
-    return written(results, out, title, [s if isinstance(s, Stream) else Stream.load(s) for s in streams])
+    loaded = [s if isinstance(s, Stream) else Stream.load(s) for s in streams]
+    formats = checked_formats([format] if isinstance(format, str) else list(format))
+    return written(results, out, title, loaded, None if figures is None else Path(figures), formats)

@@ -19,6 +19,7 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Figure, Section
 from driftline.eval.plotting.timeline import timeline
+from driftline.eval.reporting.files.exports import FORMATS
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.step_names import named_steps
@@ -40,6 +41,7 @@ def journey_report(
     truth: Mapping[str, str] | None = None,
     extra: Sequence[Section] = (),
     title: str = "",
+    formats: Sequence[str] = FORMATS,
 ) -> Path:
     """Write the site of `driftline.eval.reporting` with the run's sections; returns the path of its first page.
 
@@ -66,7 +68,7 @@ def journey_report(
     title = title or f"driftline: {release.name}"
     return write(
         current, out, title, notice, before, after, streams=[stream], traces=lambda ids: origins(release, ids),
-        thumbnails=lambda ids: thumbnails(release, set(ids)),
+        thumbnails=lambda ids: thumbnails(release, set(ids)), formats=formats,
     )  # fmt: skip
 
 

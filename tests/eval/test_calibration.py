@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from support.helpers import drifting
 
 from driftline.curate.core.errors import IncompatibleStream
@@ -19,12 +17,10 @@ from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
 from driftline.eval.scoring.calibration import (
     BINS,
-    COVERAGES,
     Calibration,
     _calibration,
     bin_of,
     calibration,
-    risk_coverage,
 )
 from driftline.eval.scoring.comparing import compare
 
@@ -118,25 +114,6 @@ class TestMeasures:
         assert bin_of(np.array([value], np.float32)).tolist() == [expected]
 
 
-class TestRisk:
-    @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40))
-    def test_is_the_mean_over_all_orders_of_equal_confidences(self, answers: list[tuple[int, bool]]) -> None:
-        confidence, right = np.array([c / 5 for c, _ in answers]), np.array([r for _, r in answers])
-        risk, area = risk_coverage(confidence, right)
-        rng = np.random.default_rng(0)
-        areas = []
-        for _ in range(300):
-            order = np.lexsort((rng.random(len(right)), -confidence))
-            areas.append(np.mean(np.cumsum(~right[order]) / np.arange(1, len(right) + 1)))
-        assert area == pytest.approx(np.mean(areas), abs=0.06)
-        assert risk[-1] == pytest.approx((~right).mean())
-
-    def test_perfect_order(self) -> None:
-        risk, _ = risk_coverage(np.linspace(1, 0, 100), np.arange(100) < 80)
-        assert (risk[COVERAGES <= 0.8] == 0).all()
-        assert risk[-1] == pytest.approx(0.2)
-
-
 def test_by_age() -> None:
     young, old = drawn(2000, 0.0), drawn(2000, 0.2, 1)
     found = of(answered(*young), answered(*old, 1))
@@ -158,7 +135,6 @@ def test_of_real_runs_beside_learners_without_confidence() -> None:
     assert nap.lags.tolist() == [0, 1, 2, 3], "it never learns again"
     assert nap.timeline.unit == "days"
     assert (nap.ece.value >= 0).all()
-    assert (nap.aurc <= 1).all()
 
 
 @pytest.mark.parametrize("function", [ageing, calibration, compare])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kendalltau, ttest_rel
+from scipy.stats import ttest_rel
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig
@@ -20,7 +20,7 @@ from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling
-from driftline.eval.scoring.comparing import Comparison, _stability, compare, ranks_of
+from driftline.eval.scoring.comparing import Comparison, compare
 from driftline.eval.scoring.significance import holm
 from driftline.eval.scoring.slices import MOST, OTHER, UNKNOWN, column_of, slices
 from driftline.stream_builder.stream import SPLITS
@@ -193,19 +193,17 @@ class TestStepsOfOneSample:
         return comparison
 
     @pytest.mark.filterwarnings("error::RuntimeWarning")
-    def test_it_makes_intervals_wider_and_no_rank_unknown(self) -> None:
+    def test_it_makes_intervals_wider(self) -> None:
         one, many = self.on("clear-iid", 40, 1, 30, 20), self.on("clear-iid", 40, 25, 30, 20)
         assert (one.score.high - one.score.low > 1.4 * (many.score.high - many.score.low)).all()
         gap = one.difference.high - one.difference.low
         assert gap[0, 1] > 1.4 * (many.difference.high - many.difference.low)[0, 1]
         assert one.p_score[0, 1] > many.p_score[0, 1]
-        assert one.rank.low.min() >= 1
-        assert 0 < one.stability <= 1
 
     @pytest.mark.filterwarnings("error::RuntimeWarning")
     def test_the_worst_of_two_tests_is_that_which_was_drawn(self) -> None:
         comparison = self.on("ocrr", 40, 30, 20, 1)
-        assert np.isfinite([comparison.score.low, comparison.score.high, comparison.rank.low]).all()
+        assert np.isfinite([comparison.score.low, comparison.score.high]).all()
         assert (comparison.score.high - comparison.score.low > 0.2).all()
 
     def test_one_sample_in_all_proves_nothing_and_is_not_certain(self) -> None:
@@ -218,12 +216,6 @@ class TestStepsOfOneSample:
         assert comparison.difference.value[0, 1] == 1
         assert np.isnan(comparison.adjusted[0, 1])
 
-    def test_halvings_without_samples_on_one_side_are_left_out(self) -> None:
-        scores = np.array([[[1.0, 0.0], [np.nan, np.nan]], [[1.0, 0.0], [0.0, 1.0]]])
-        assert _stability(scores) == (1.0, 1.0)
-        assert np.isnan(_stability(scores[:, 1:])).all()
-        assert np.isnan(ranks_of(scores)[0, 1]).all()
-
 
 class TestRanking:
     def test_groups_that_do_not_differ(self) -> None:
@@ -231,25 +223,6 @@ class TestRanking:
         assert found.ties[0] == tuple(found.order[:2].tolist())
         assert set(found.ties[0]) == {1, 2}
         assert found.ties[1] == (0,)
-
-    def test_rank_has_an_interval(self) -> None:
-        found = compared(drawn({"low": 0.5, "high": 0.9, "as high": 0.9}, 1, 500))
-        assert found.rank.value[0] == found.rank.low[0] == found.rank.high[0] == 3
-        assert (found.rank.low[1], found.rank.high[1]) == (1, 2)
-
-    def test_stability(self) -> None:
-        clear = compared(drawn({"a": 0.2, "b": 0.5, "c": 0.8}, 1, 2000))
-        assert clear.stability == clear.same_best == 1
-        alike = compared(drawn(dict.fromkeys("abcdef", 0.7), 1, 300))
-        assert abs(alike.stability) < 0.5
-
-    @given(st.lists(st.permutations(list(range(5))), min_size=2, max_size=2))
-    def test_stability_is_kendalls_tau(self, halves: list[list[int]]) -> None:
-        scores = np.array(halves, float)[:, None, :]
-        assert _stability(scores)[0] == pytest.approx(kendalltau(*halves).statistic)
-
-    def test_tied_ranks_share_their_mean(self) -> None:
-        assert ranks_of(np.array([0.5, 0.9, 0.9, 0.1])).tolist() == [3, 1.5, 1.5, 4]
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))

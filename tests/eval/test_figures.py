@@ -18,8 +18,7 @@ from PIL import Image
 from support.console import answer
 from support.helpers import correlated, drifting
 
-from driftline.curate.core.errors import BadConfig, UnknownName
-from driftline.eval.plotting.charts import lines, points, ranked, slopes
+from driftline.eval.plotting.charts import lines, points, slopes
 from driftline.eval.plotting.colours import GREY
 from driftline.eval.plotting.files import save_widths
 from driftline.eval.plotting.frames import GAP, MARKERS, WIDTHS
@@ -28,7 +27,6 @@ from driftline.eval.plotting.timeline import BINS, FOOT, HIGH, SHADES, TOP, time
 from driftline.eval.protocol import Result, Score
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.reporting.document import shown
-from driftline.eval.reporting.files.figures import charts_of, save_figures
 from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import results_of, write
@@ -225,10 +223,10 @@ def test_the_timeline_shows_every_photo_in_the_shade_of_its_bucket() -> None:
 
 
 def test_a_reports_charts_are_saved_with_legend_names_bands_and_dates(tmp_path: Path) -> None:
-    """At both widths; one by its title, and an unknown title is refused with those that are there."""
+    """At both widths."""
     runs, out, stream = tmp_path / "runs", tmp_path / "out", yearly(drifting(steps=4))
     evaluate(stream, "clear-iid", ["nearest-mean", "finetune"], seeds=[0, 1], out=runs)
-    saved = answer("figure", "save", str(runs), "--out", str(out), "--json")["figures"]
+    saved = answer("report", str(runs), "--out", str(tmp_path / "page"), "--figures", str(out), "--json")["figures"]
     assert sorted(map(str, out.iterdir())) == sorted(saved)
     assert {Path(one).suffix for one in saved} == {".svg", ".pdf", ".png"}
     for width in ("column", "text"):
@@ -237,14 +235,6 @@ def test_a_reports_charts_are_saved_with_legend_names_bands_and_dates(tmp_path: 
         assert svg.count("<polygon") == 2
         (matrix,) = (Path(one).read_text() for one in saved if one.endswith(f"matrix-finetune-{width}.svg"))
         assert all(matrix.count(f">{year}</text>") == 2 for year in range(2004, 2008)), "of rows and columns"
-    more = ("--width", "column", "--title", "On <one> stream", "--out", str(tmp_path / "one"), "--json")
-    one = answer("figure", "save", str(runs), "cost-against-accuracy", *more)["figures"]
-    assert [Path(path).name.rpartition("-")[2] for path in one] == ["column.svg", "column.pdf", "column.png"]
-    assert ">On &lt;one&gt; stream</text>" in Path(one[0]).read_text()
-    with pytest.raises(UnknownName, match="no chart 'cost'.*Available: .*cost-against-accuracy"):
-        save_figures(list(charts_of(results_of([runs]))), out, ["cost"])
-    with pytest.raises(BadConfig, match=r"width of a chart is 'colum'.*Available: column, text.*Did you mean 'column'"):
-        save_figures(list(charts_of(results_of([runs]))), out, widths=["colum"])
 
 
 def yearly(stream: Stream) -> Stream:
@@ -264,7 +254,6 @@ DRAWN = {
     "slopes": slopes({"a": (0.1, 0.2), "b": (0.3, 0.1)}, "online", "near future"),
     "points": points({f"learner {i}": (10.0 + i, 0.5) for i in range(25)}, ["learner 1"], "bytes"),
     "panels": panels(dict.fromkeys("pqrstuvwxyzabcdefghij", TWO), "age"),
-    "ranked": ranked({f"learner {i}": 1.0 + i for i in range(25)}, [(0, 4)], 3.0),
 }
 
 
@@ -273,7 +262,8 @@ DRAWN = {
 def test_a_chart_on_paper_is_as_wide_as_it_must_be_and_its_text_is_7_to_9_pt(
     name: str, width: str, tmp_path: Path
 ) -> None:
-    svg, pdf, png = (path.read_bytes() for path in save_widths(DRAWN[name], tmp_path, name, [width]))
+    saved = [path for path in save_widths(DRAWN[name], tmp_path, name) if path.stem == f"{name}-{width}"]
+    svg, pdf, png = (path.read_bytes() for path in saved)
     inches = WIDTHS[width].inches
     root = ElementTree.fromstring(svg.decode())
     assert root.attrib["width"] == f"{inches}in"
@@ -305,7 +295,8 @@ def test_saved_charts_name_the_classes_of_a_stream_that_is_at_hand(tmp_path: Pat
     titles = {}
     for more in ([], ["--stream", str(tmp_path / "s")]):
         out = tmp_path / f"out{len(more)}"
-        saved = answer("figure", "save", str(tmp_path / "runs"), "--out", str(out), "--json", *more)["figures"]
+        places = (str(tmp_path / "runs"), "--out", str(tmp_path / "page"), "--figures", str(out))
+        saved = answer("report", *places, "--json", *more)["figures"]
         (svg,) = (Path(one).read_text() for one in saved if one.endswith("accuracy-of-each-class-text.svg"))
         titles[len(more)] = set(re.findall(r"font-size='12' fill='currentColor'>([^<]*)<", svg))
     assert titles == {0: {"0", "1", "2"}, 2: {"cup", "car", "cat"}}

@@ -145,29 +145,11 @@ class TestCase37AClassThatABucketDoesNotTest:
         runs = evaluate(stream_without({1: [2], 2: [2], 3: [2]}), "clear-iid", ["nearest-mean"]).runs
         (aged,) = ageing(runs)
         assert aged is not None
-        assert np.isnan(aged.slope_of.value).tolist() == [False, False, True]
         assert [half.why for half in aged.half_life_of] == ["", "", "no later tests"]
         assert np.isnan(aged.half_life_of[2].value)
         never = ageing(evaluate(stream_without({t: [0] for t in range(STEPS)}), "clear-iid", ["nearest-mean"]).runs)[0]
         assert never is not None
         assert never.half_life_of[0].why == "no later tests"
-
-    def test_its_slope_is_that_of_the_buckets_that_test_it(self) -> None:
-        """Least squares by numpy, with an own level for each model, over the tests that have samples of it."""
-        (aged,) = ageing(evaluate(stream_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs)
-        assert aged is not None
-        assert aged.timeline is not None
-        at = np.asarray(aged.timeline.at)
-        rows, values = [], []
-        results = evaluate(stream_without({2: [2]}), "clear-iid", ["nearest-mean"]).runs[0].rows
-        for row in results:
-            later = int(row.tested_on) >= row.learned_to >= 0
-            if later and len(row.class_n) > 2 and row.class_n[2]:
-                level = np.eye(STEPS)[row.learned_to]
-                rows.append([at[int(row.tested_on)] - at[row.learned_to], *level])
-                values.append(row.class_correct[2] / row.class_n[2])
-        expected = np.linalg.lstsq(np.array(rows), np.array(values), rcond=None)[0][0]
-        assert float(aged.slope_of.value[2]) == pytest.approx(expected)
 
     def test_a_seed_that_lacks_it_does_not_stop_the_others(self) -> None:
         """With splits drawn by the seed, the last class may have no tests: then its counts are shorter."""

@@ -24,7 +24,7 @@ from driftline.eval.protocol import PROTOCOLS, Protocol, Result, Score, protocol
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.protocols.near_future.protocol import NearFuture
 from driftline.eval.reporting.document import recalls
-from driftline.eval.reporting.files.exports import COLUMN_TEXTS
+from driftline.eval.reporting.files.exports import SCORE_COLUMNS
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import Row
 from driftline.eval.rows import find as rows_of
@@ -284,7 +284,7 @@ class TestResults:
     def test_a_frame_has_a_row_for_each_learner_score_and_seed(self, stream: Stream) -> None:
         found = evaluate(stream, FirstOnly, ["majority", "nearest-mean"], [0, 1, 4])
         frame = found.frame()
-        assert frame.columns.tolist() == [*COLUMN_TEXTS["scores"], "skipped"]
+        assert frame.columns.tolist() == [*SCORE_COLUMNS, "skipped"]
         assert len(frame) == 2 * 2 * 3
         mean = frame[(frame["learner"] == "nearest-mean") & (frame["score"] == "last")]
         assert mean["value"].tolist() == found["results"][1]["scores"]["last"]["values"]

@@ -17,7 +17,7 @@ from support.pages import chromium_browser, open_report
 
 from driftline.eval import rows
 from driftline.eval.learners import LEARNERS as LEARNERS_BY_NAME
-from driftline.eval.reporting.pages import learner_page, slug
+from driftline.eval.reporting.pages import slug
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.stream_page import sections
 from driftline.eval.rows import Run, digest
@@ -82,9 +82,9 @@ def pages_of(folder: Path) -> dict[str, Page]:
     return {path.name: Page(path.read_text(encoding="utf-8")) for path in folder.glob("*.html")}
 
 
-def test_there_is_a_page_for_each_protocol_learner_and_stream(made: tuple[Path, list[Stream]]) -> None:
+def test_there_is_a_page_for_each_protocol_and_stream(made: tuple[Path, list[Stream]]) -> None:
     names = {path.name for path in (made[0] / "out").glob("*.html")}
-    assert {"index.html", "protocol-clear-iid.html", "protocol-near-future.html", "learner-er.html"} <= names
+    assert {"index.html", "protocol-clear-iid.html", "protocol-near-future.html"} <= names
     assert sum(name.startswith("stream-") for name in names) == 2
 
 
@@ -107,20 +107,6 @@ def test_every_page_needs_one_file_beside_it(made: tuple[Path, list[Stream]]) ->
         assert 'src: "report.js"' in text, "read when the first pictures are painted"
         assert "<more>" not in text
         assert not re.search(r"\{[a-z.]+\}", text.partition("</style>")[2]), "a name in braces was not filled in"
-
-
-def test_a_number_leads_to_its_runs_settings_and_hash(made: tuple[Path, list[Stream]]) -> None:
-    out = made[0] / "out"
-    overview = (out / "index.html").read_text()
-    link = re.search(r"href='(learner-er\.html)#(r-[0-9a-f]+)'", overview)
-    assert link is not None
-    page = (out / link[1]).read_text()
-    section = page[page.index(f'id="{link[2]}"') :].partition("</details>")[0]
-    runs = [run for run in rows.find([made[0] / "runs"]) if run.about["learner"].startswith("er")]
-    hashes = re.findall(r"<code>([0-9a-f]{12})</code>", section)
-    assert len(hashes) == 2
-    assert set(hashes) <= {digest(run) for run in runs}
-    assert "<dt>memory</dt>" in section
 
 
 def test_equal_runs_have_equal_hashes_and_others_do_not(made: tuple[Path, list[Stream]]) -> None:
@@ -163,8 +149,7 @@ def test_streams_of_one_name_are_kept_apart(tmp_path: Path) -> None:
 
 def test_hostile_names_stay_in_the_folder() -> None:
     assert "/" not in slug("stream", "../../etc/passwd")
-    assert slug("learner", "a/b") != slug("learner", "a.b")
-    assert learner_page("er(memory=30)") == learner_page("er")
+    assert slug("stream", "a/b") != slug("stream", "a.b")
 
 
 @pytest.fixture(scope="module")
@@ -178,14 +163,13 @@ OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]
 
 @pytest.mark.proof("browser")
 def test_axe_finds_nothing_that_shuts_people_out(made: tuple[Path, list[Stream]], browser: Any) -> None:
-    """In the dark only what looks at colours runs again. Pages of learners have one template: that of two settings is
-    looked at."""
+    """In the dark only what looks at colours runs again."""
     from axe_playwright_python.sync_playwright import Axe
 
     page = browser.new_page()
     found = {}
-    pages = [p for p in sorted((made[0] / "out").glob("*.html")) if "learner-" not in p.name or p.stem == "learner-er"]
-    assert {path.name.partition("-")[0] for path in pages} == {"index.html", "learner", "protocol", "stream"}
+    pages = sorted((made[0] / "out").glob("*.html"))
+    assert {path.name.partition("-")[0] for path in pages} == {"index.html", "protocol", "stream"}
     for path in pages:
         page.emulate_media(color_scheme="light")
         open_report(page, path)
@@ -321,9 +305,7 @@ def test_a_learner_that_crashes_on_one_stream_leaves_the_others_alone(tmp_path: 
     page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
     row = page[page.index(">Fragile</th>") :].partition("</tr>")[0]
     assert "It crashed: ZeroDivisionError: eight, test_report_pages.py line" in row
-    assert re.search(r"<a class='n'[^>]*>\d+\.\d</a>", row)
-    learner = (tmp_path / "out" / "learner-Fragile.html").read_text()
-    assert f"{protocol} on drifting: It crashed" in learner
+    assert re.search(r"<td[^>]*>\d+\.\d ", row)
 
 
 def test_who_was_skipped_once_and_runs_now_is_not_listed(tmp_path: Path) -> None:
@@ -338,18 +320,6 @@ def test_who_was_skipped_once_and_runs_now_is_not_listed(tmp_path: Path) -> None
     assert [r["learner"] for r in document["results"]] == ["Late"]
 
 
-def test_a_result_with_other_scores_than_the_rest_is_shown(tmp_path: Path) -> None:
-    evaluate(drifting(), "clear-iid", ["majority"], [0, 1], out=tmp_path / "runs")
-    (one,) = results_of([tmp_path / "runs"])
-    (result,) = one["results"]
-    fewer = {name: score for name, score in result["scores"].items() if name != "forward"}
-    other = {**one, "stream": {"name": "other", "sha256": "other"}, "results": [{**result, "scores": fewer}]}
-    write([one, other], tmp_path / "out")
-    page = (tmp_path / "out" / "learner-majority.html").read_text()
-    assert "majority on other</h3>" in page
-    assert '<th scope="col">forward transfer</th>' in page
-
-
 def test_tables_that_scroll_take_the_keyboard_and_no_heading_is_empty() -> None:
     root = Path(__file__).parents[2]
     texts = {
@@ -359,14 +329,6 @@ def test_tables_that_scroll_take_the_keyboard_and_no_heading_is_empty() -> None:
         for path in (root / package).rglob(kind)
     }
     assert [path.name for path, text in texts.items() if re.search(r"class=[\"']scroll[\"']>|<th></th>", text)] == []
-
-
-def test_a_learners_page_has_its_numbers_before_its_settings_which_are_folded(made: tuple[Path, list[Stream]]) -> None:
-    page = next((made[0] / "out").glob("learner-er*.html")).read_text()
-    table, fold = page.index('<th scope="col">seed</th>'), page.index("<summary>Settings of these runs</summary>")
-    assert table < fold < page.index("<dt>epochs</dt>")
-    assert "<code>rms</code> divides features by one constant" in page
-    assert "`" not in page[page.index("What each setting means") :], "values of settings are set as code"
 
 
 def test_the_page_of_a_stream_has_the_dates_of_its_steps() -> None:

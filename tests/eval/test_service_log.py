@@ -18,12 +18,12 @@ import pytest
 from scipy.stats import binomtest
 from support.console import driftline
 from support.helpers import benchmark, drifting
+from support.logs import write_logs
 
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval import outcomes
 from driftline.eval.protocols.served import Served
-from driftline.eval.reporting.files.logs import write_logs
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing

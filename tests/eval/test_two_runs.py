@@ -14,11 +14,10 @@ from support.console import answer, driftline, handed
 from support.helpers import drifting
 from support.pages import chromium_browser, open_report, violations
 
-from driftline.eval.reporting.files.exports import schema, scores_tex
+from driftline.eval.reporting.files.exports import scores_tex
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.two_runs import _table, two_runs
 from driftline.eval.run import evaluate
-from driftline.pipelines.run.state import folder_of
 from driftline.stream_builder.stream import Stream
 
 YEAR = 31_557_600  # seconds
@@ -136,25 +135,14 @@ def test_a_release_is_not_compared_with_rows(runs: Path, tmp_path: Path) -> None
     assert "is a release" in done.stderr
 
 
-def test_the_exports_have_every_number_and_a_schema(runs: Path, tmp_path: Path) -> None:
+def test_the_exports_have_every_score(runs: Path, tmp_path: Path) -> None:
     documents = results_of([runs / "a"])
     write(documents, tmp_path)
-    told = json.loads((tmp_path / "schema.json").read_text())
-    assert told == schema()
-    for name, columns in told.items():
-        table = pq.read_table(tmp_path / name)
-        assert [(f.name, str(f.type)) for f in table.schema] == [(c["name"], c["type"]) for c in columns]
     rows = pq.read_table(tmp_path / "scores.parquet").to_pylist()
     for result in documents[0]["results"]:
         for score, values in result["scores"].items():
             own = [r["value"] for r in rows if r["learner"] == result["learner"] and r["score"] == score]
             assert own == values["values"]
-    cells = pq.read_table(tmp_path / "cells.parquet").to_pylist()
-    matrix = documents[0]["results"][0]["matrix"]
-    own = [c for c in cells if c["learner"] == documents[0]["results"][0]["learner"]]
-    assert {(c["trained_to"], c["tested_on"]): c["accuracy"] for c in own} == {
-        (i, j): cell for i, row in enumerate(matrix) for j, cell in enumerate(row)
-    }
 
 
 def test_ties_are_letters_in_latex(runs: Path) -> None:
@@ -174,23 +162,6 @@ def test_the_command_knows_the_streams_that_are_named_and_a_title(runs: Path, tm
 def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: Path) -> None:
     words = ("compare", runs / "a", runs / "b", "--out", tmp_path, "--plugin", "mine:Own")
     assert list(handed("driftline.eval.protocol.protocol_named", *words).values()) == ["mine:Own"]
-
-
-def test_charts_are_saved_with_the_names_and_dates_of_the_stream_that_is_named(runs: Path, tmp_path: Path) -> None:
-    stream = drifting(steps=3, n=120, noise=2.0).save(tmp_path / "S")
-    words = ("figure", "save", runs / "a", "retention", "--stream", tmp_path / "S", "--out", tmp_path / "out")
-    charts = handed("driftline.eval.reporting.files.figures.charts_of", *words)
-    assert [each.sha256 for each in charts["streams"]] == [stream.sha256]
-
-
-def test_charts_of_a_comparison_and_of_a_run_are_saved(runs: Path, tmp_path: Path) -> None:
-    words = ("figure", "save", runs / "a", "--out", tmp_path / "out")
-    both = handed("driftline.eval.reporting.two_runs.documents_of_both", *words, "--against", runs / "b")
-    assert both["paths"] == [runs / "a", runs / "b"]
-    (bucketed := folder_of(tmp_path / "run", "bucket")).mkdir(parents=True)
-    (bucketed / "members.parquet").touch()
-    timeline = handed("driftline.pipelines.reporting.run_report.over_time", *words, "--run", tmp_path / "run")
-    assert timeline["folder"] == bucketed
 
 
 @pytest.mark.parametrize(("words", "reuse"), [((), "same"), (("--reuse", "any"), "any")])

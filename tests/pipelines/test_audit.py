@@ -15,7 +15,7 @@ from support.console import document
 from support.helpers import release_of
 from support.pages import chromium_browser, violations
 
-from driftline.curate.core.atomic_io import sha256_bytes, write_json
+from driftline.curate.core.atomic_io import sha256_bytes
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
@@ -31,7 +31,7 @@ from driftline.pipelines.reporting.audit import (
     prepared,
     uploaders,
 )
-from driftline.pipelines.reporting.audit_page import Shown, figures, lines, page, pictures
+from driftline.pipelines.reporting.audit_page import Shown, lines, page, pictures
 from driftline.stream_builder.stream import Split, Step, Stream
 
 BUCKETS = [{"index": b, "name": str(b), "start": None, "end": None} for b in (1, 2)]
@@ -217,14 +217,6 @@ def test_axe_finds_nothing_on_the_page(release: Release, tmp_path: Path) -> None
             tab.goto((tmp_path / "audit.html").as_uri())
             assert violations(tab) == {}
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_the_charts_of_an_audit_are_saved_from_its_folder(release: Release, tmp_path: Path) -> None:
-    findings = audit_release(release)
-    write_json(tmp_path / "audit" / "audit.json", findings)
-    saved = document("figure", "save", tmp_path / "audit", "--width", "text", "--out", tmp_path / "out")["figures"]
-    names = {Path(one).stem.removesuffix("-text") for one in saved}
-    assert names == figures(findings).keys() != set()
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:

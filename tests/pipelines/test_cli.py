@@ -268,8 +268,7 @@ class TestHelp:
         "words",
         [
             "eval x --protocol clear-iid --learners nap --out", "report x --out", "compare x y --out",
-            "figure save x --out", "results x --by us --out", "audit x --out", "demo --out",
-            "batch x --format mturk --out", "release x --format urls --out",
+            "audit x --out", "demo --out", "batch x --format mturk --out", "release x --format urls --out",
         ],
     )  # fmt: skip
     def test_nothing_is_written_into_a_stream(self, words: str, tmp_path: Path) -> None:
@@ -287,7 +286,7 @@ class TestHelp:
             assert text in message(driftline(*words.split(), "--out", tmp_path / name), 2)
 
     def test_no_summary_is_cut_and_each_fits_into_a_line(self) -> None:
-        for group in ((), ("stream",), ("figure",)):
+        for group in ((), ("stream",)):
             text = driftline(*group, "--help").stdout
             assert "…" not in text
             assert "..." not in text.partition("\n\n")[2]

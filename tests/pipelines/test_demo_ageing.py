@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.logs import write_logs
 
 import driftline as dl
 from driftline.curate.core.atomic_io import write_json
@@ -15,7 +16,6 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import EncoderSpec, Vectors
 from driftline.curate.release import Release
-from driftline.eval.reporting.files.logs import write_logs
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import Ageing, ageing

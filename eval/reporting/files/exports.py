@@ -1,4 +1,4 @@
-"""Results for other programs: tidy CSV and Parquet with a schema, and LaTeX tables."""
+"""Results for other programs: tidy CSV and Parquet, and LaTeX tables."""
 
 from __future__ import annotations
 
@@ -8,82 +8,49 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
+from driftline.curate.core.atomic_io import csv_text, write_bytes, write_parquet, write_text
+from driftline.curate.core.errors import BadConfig, available
 from driftline.curate.core.outside.escaping import latex, no_formula
 from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
 from driftline.eval.reporting import spread
-from driftline.eval.reporting.ageing import half_life_text
 from driftline.eval.reporting.compared import letters
-from driftline.eval.reporting.document import names_of
 from driftline.eval.scoring.ranking import entry_of, ranked
 
 PUBLISHED = "published"  # in place of a seed
 COLUMNS = ("stream", "protocol", "learner", "score", "seed", "value")
 CLASS_COLUMNS = ("stream", "protocol", "learner", "class", "n", "recall")
 EXPORTED = (
-    "scores.csv", "scores.tex", "scores.parquet", "cells.parquet", "half_lives.parquet", "schema.json", "results.json",
-    "results.json.gz",
+    "scores.csv", "scores.tex", "scores.parquet", "results.json", "results.json.gz",
 )  # fmt: skip
-COLUMN_TEXTS = {
-    "scores": {
-        "stream": "name of the stream",
-        "stream_sha256": "hash of the stream's content",
-        "protocol": "name of the protocol",
-        "learner": "name of the learner, with the settings that differ",
-        "settings": "all settings of learner and protocol, JSON",
-        "score": "name of the score",
-        "unit": "share: 0 to 1; other units as named",
-        "higher_is_better": "direction of the score",
-        "seed": "of the run",
-        "value": "of the score; null: never reached",
-        "run": "digest of the run's identity and counts; null: not known",
-    },
-    "cells": {
-        "stream": "name of the stream",
-        "stream_sha256": "hash of the stream's content",
-        "protocol": "name of the protocol",
-        "learner": "name of the learner, with the settings that differ",
-        "trained_to": "last step that the model learned, from 0",
-        "tested_on": "step of the test samples, from 0",
-        "trained_to_name": "name or date of that step",
-        "tested_on_name": "name or date of that step",
-        "accuracy": "share of right answers, mean over seeds",
-    },
-    "half_lives": {
-        "stream": "name of the stream",
-        "stream_sha256": "hash of the stream's content",
-        "protocol": "name of the protocol",
-        "learner": "name of the learner, with the settings that differ",
-        "class": "name of the class; null: all classes",
-        "unit": "of the times: years, months, days or steps",
-        "half_life": "time until half of the accuracy above chance is gone; null: more than `tested`, or see `why`",
-        "low": "lower end of its 95 % interval; null: more than `tested`, or see `why`",
-        "high": "upper end of its 95 % interval; null: more than `tested`, or see `why`",
-        "tested": "longest time that was tested; nothing is said about later times",
-        "reached": "share of the bootstrap replicates in which it is reached",
-        "why": "why there is none; empty: there is one, or it lies beyond `tested`",
-        "text": "the half-life with its interval in words",
-    },
-}
+FORMATS = ("csv", "latex")
+SCORE_COLUMNS = (
+    "stream", "stream_sha256", "protocol", "learner", "settings", "score", "unit", "higher_is_better", "seed", "value",
+    "run",
+)  # fmt: skip
+TYPES = {"higher_is_better": "bool", "seed": "int64", "value": "double"}  # of pyarrow; others are string
 LARGE = 4 * 2**20  # bytes of results.json that are compressed
-TYPES = {  # of pyarrow; others are string
-    "higher_is_better": "bool", "seed": "int64", "value": "double", "trained_to": "int32", "tested_on": "int32",
-    "accuracy": "double", **dict.fromkeys(("half_life", "low", "high", "tested", "reached"), "double"),
-}  # fmt: skip
 
 
-def write_exports(documents: Sequence[Document], out: Path) -> None:
-    """Write scores.csv, scores.parquet, cells.parquet, half_lives.parquet, schema.json, scores.tex and results.json, or
-    results.json.gz in its place if it is large."""
+def checked_formats(names: Sequence[str]) -> Sequence[str]:
+    """These names of `FORMATS`, all of none. Raises BadConfig for another name."""
+    for name in names:
+        if name not in FORMATS:
+            raise BadConfig(f"--format is {name!r}.", available(name, FORMATS))
+    return names or FORMATS
+
+
+def write_exports(documents: Sequence[Document], out: Path, formats: Sequence[str]) -> None:
+    """Write scores.csv, scores.parquet, scores.tex and results.json, or results.json.gz in its place if it is large.
+    formats: of `FORMATS`."""
     import pyarrow as pa
 
-    write_text(out / "scores.csv", scores_csv(documents))
-    write_text(out / "scores.tex", scores_tex(documents))
-    tables = {"scores": score_records(documents), "cells": _cells(documents), "half_lives": _half_lives(documents)}
-    for name, rows in tables.items():
-        fields = [pa.field(column, pa.type_for_alias(TYPES.get(column, "string"))) for column in COLUMN_TEXTS[name]]
-        write_parquet(out / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema=pa.schema(fields)))
-    write_json(out / "schema.json", schema())
+    if "csv" in formats:
+        write_text(out / "scores.csv", scores_csv(documents))
+    if "latex" in formats:
+        write_text(out / "scores.tex", scores_tex(documents))
+    fields = [pa.field(column, pa.type_for_alias(TYPES.get(column, "string"))) for column in SCORE_COLUMNS]
+    rows = list(score_records(documents))
+    write_parquet(out / "scores.parquet", pa.Table.from_pylist(rows, schema=pa.schema(fields)))
     # Indented by hand, down to results: Python's own indenting takes ten times as long.
     data = ("[" + ",".join(map(_document_json, documents)) + "\n]\n").encode()
     plain, packed = out / "results.json", out / "results.json.gz"
@@ -112,17 +79,6 @@ def _short(value: Any) -> Any:
     return [_short(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def schema() -> dict[str, Any]:
-    """Columns of the Parquet files: name, type, meaning."""
-    return {
-        f"{name}.parquet": [
-            {"name": column, "type": TYPES.get(column, "string"), "description": text}
-            for column, text in columns.items()
-        ]
-        for name, columns in COLUMN_TEXTS.items()
-    }
-
-
 def score_records(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
     """One row for each score of each run, also of balanced accuracy and macro-F1, the best learner first."""
     for document in documents:
@@ -137,33 +93,6 @@ def score_records(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
                 for seed, value, run in zip(result["seeds"], values, runs, strict=False):
                     own = {"learner": place.name, "settings": settings, "seed": int(seed), "value": value, "run": run}
                     yield about | own | kind
-
-
-def _cells(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
-    """One row for each cell of each learner's matrix that was tested."""
-    for document in documents:
-        about, names = _about(document), names_of(document, None)
-        for place in ranked(document):
-            for i, row in enumerate(place.result.get("matrix") or ()):
-                for j, accuracy in enumerate(row):
-                    if accuracy is not None:
-                        at = {"trained_to": i, "tested_on": j}
-                        named = {"trained_to_name": names[i], "tested_on_name": names[j]}
-                        yield about | {"learner": place.name, "accuracy": accuracy} | at | named
-
-
-def _half_lives(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
-    """One row for each learner, and for each learner and class, that was tested after its training."""
-    for document in documents:
-        if not (times := document.get("ageing")):
-            continue
-        about, at = _about(document) | {"unit": times["unit"]}, {id(r): i for i, r in enumerate(document["results"])}
-        for place in ranked(document):
-            if facts := times["results"][at[id(place.result)]]:
-                halves = [(None, facts["half_life"]), *zip(times["classes"], facts["half_life_by_class"], strict=False)]
-                for name, half in halves:
-                    own = {"learner": place.name, "class": name, "half_life": half["value"]}
-                    yield about | half | own | {"text": half_life_text(half, times["unit"])}
 
 
 def _about(document: Document) -> dict[str, str]:

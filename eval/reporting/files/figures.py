@@ -15,7 +15,6 @@ from driftline.eval.plotting.charts import Figure, Picture
 from driftline.eval.protocol import Document
 from driftline.eval.reporting import stream_page
 from driftline.eval.reporting.document import shown
-from driftline.eval.reporting.overview import mean_ranks
 from driftline.eval.reporting.pages import linked
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
@@ -23,41 +22,30 @@ from driftline.stream_builder.stream import Stream
 Chart = tuple[str, str, Figure]  # title in letters of a file's name, the file's name, chart
 
 
-def save_figures(
-    charts: Sequence[Chart], out: Path, titles: Sequence[str] = (), widths: Sequence[str] = (), title: str = ""
-) -> list[Path]:
-    """Write charts into `out` as SVG, PDF and PNG, for columns and for the width of the text; returns the paths.
-    titles: only these, as in "cost-against-accuracy". widths: of `WIDTHS`, only these. title: above each chart.
-
-    Raises IncompatibleStream if there is no chart, UnknownName if none has the name."""
-    return [
-        path
-        for _, stem, figure in _chosen(charts, titles)
-        for path in files.save_widths(figure.picture, out, stem, widths, title)
-    ]
+def save_figures(charts: Sequence[Chart], out: Path) -> list[Path]:
+    """Write charts into `out` as SVG, PDF and PNG, for columns and for the width of the text; returns the paths. Raises
+    IncompatibleStream if there is no chart."""
+    chosen = _chosen(charts, "")
+    return [path for _, stem, figure in chosen for path in files.save_widths(figure.picture, out, stem)]
 
 
 def chart(documents: Sequence[Document], name: str = "", streams: Sequence[Stream] = ()) -> Figure:
-    """The first chart, or the one of this title. Raises as `save_figures`."""
-    return _chosen(list(charts_of(documents, streams)), [name] if name else [])[0][2]
+    """The first chart, or the one of this title. Raises IncompatibleStream, and UnknownName if none has the name."""
+    return _chosen(list(charts_of(documents, streams)), name)[0][2]
 
 
-def _chosen(charts: Sequence[Chart], titles: Sequence[str]) -> list[Chart]:
+def _chosen(charts: Sequence[Chart], name: str) -> list[Chart]:
     if not charts:
         raise IncompatibleStream("These results have no chart.", "", "Evaluate two learners, or on several steps.")
     names = list(dict.fromkeys(title for title, _, _ in charts))
-    for name in titles:
-        if name not in names:
-            every = [*names, *files.OF_NETWORKS]
-            raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, every), available(name, every))
-    return [one for one in charts if not titles or one[0] in titles]
+    if name and name not in names:
+        raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, names), available(name, names))
+    return [one for one in charts if not name or one[0] == name]
 
 
 def charts_of(documents: Sequence[Document], streams: Sequence[Stream] = ()) -> Iterator[Chart]:
     """The charts of all pages of a report."""
     streams_of = {stream.sha256: stream for stream in streams}
-    if figure := mean_ranks(documents):
-        yield "mean-ranks", "mean-ranks", figure
     full_of_streams = {}
     for part in (part for document in linked(documents) for part in parts(document)):
         stream = part["stream"]

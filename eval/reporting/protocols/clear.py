@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, Score, primary_of, scores_of
 from driftline.eval.reporting import spread
-from driftline.eval.reporting.markup import Cell, link_of, render, table
+from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.protocols import Page
 from driftline.eval.scoring.ranking import Place, ranked
 
@@ -52,7 +52,7 @@ def _cell(place: Place | None, first: Score, second: Score) -> Cell | str:
     if place is None:
         return "–"
     upper, lower = spread(first, place.result), spread(second, place.result)
-    return Cell(upper, below=lower, link=link_of(place.result), kind="best" if place.best else "")
+    return Cell(upper, below=lower, kind="best" if place.best else "")
 
 
 class Streaming(Page):

@@ -42,7 +42,7 @@ def write(aged: Aged, out: Path, title: str = "", alarm: str | None = None) -> P
 def save(aged: Aged, out: Path) -> list[Path]:
     """Write the charts for paper, each as SVG, PDF and PNG for a column and for the whole width; returns the files."""
     named = [(name, name, one) for one in figures(aged) for name in [letters(one.title.lower())]]
-    return save_figures(named, out, [], [], "")
+    return save_figures(named, out)
 
 
 def figures(aged: Aged) -> list[Figure]:
