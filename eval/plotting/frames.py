@@ -134,8 +134,7 @@ def grid(frame: Frame, values: Sequence[float], of: Callable[[float], str], size
 
 
 def ticks(frame: Frame, values: Sequence[float], name: str, dates: Mapping[float, str] | None = None) -> list[str]:
-    """As many of the values, or of their dates, as there is space for, and the name of the axis. A phone has space for
-    every other one."""
+    """As many of the values, or of their dates, as there is space for, and the name of the axis."""
     places: list[tuple[float, str]] = []
     last, foot = -1e9, frame.top + frame.height
     for value in values:
@@ -144,9 +143,8 @@ def ticks(frame: Frame, values: Sequence[float], name: str, dates: Mapping[float
         if x - space - last > 16:
             places.append((min(x, frame.sheet.width - space - 2) if frame.sheet.below else x, shown))
             last = x + space
-    odd = ["tick", "tick odd" if len(places) > 4 else "tick"]
-    parts = [text(x, foot + 16, shown, "middle", class_=odd[k % 2]) for k, (x, shown) in enumerate(places)]
-    return [*parts, text(frame.left + frame.width / 2, foot + 36, name, "middle", 12, class_="tick")]
+    parts = [text(x, foot + 16, shown, "middle") for x, shown in places]
+    return [*parts, text(frame.left + frame.width / 2, foot + 36, name, "middle", 12)]
 
 
 def references(frame: Frame, levels: Mapping[str, float], marks: Mapping[str, float]) -> list[str]:
@@ -205,8 +203,7 @@ Named = tuple[float, str, int | None, str]  # y of a line's end, name, what deci
 
 
 def whole(parts: Sequence[str], names: Sequence[Named], description: str, frame: Frame) -> str:
-    """The whole of a chart with its names, in the order of their lines: at the right, which a narrow screen shows
-    below, or below."""
+    """The whole of a chart with its names, in the order of their lines: at the right, or below."""
     foot, ordered = frame.top + frame.height + FOOT, sorted(names, key=lambda entry: entry[:2])
     if frame.sheet.below:
         beside, height = names_below(ordered, frame.sheet, foot + 8)
@@ -214,8 +211,7 @@ def whole(parts: Sequence[str], names: Sequence[Named], description: str, frame:
     spots = _apart([y for y, *_ in ordered], foot - 8)
     x = frame.left + frame.width + (16 if frame.sheet.inches else 8)
     beside = [named(name, x, y, shown, i, frame.sheet) for y, (_, name, i, shown) in zip(spots, ordered, strict=True)]
-    narrow = {} if frame.sheet.inches else {"data_narrow": frame.left + frame.width + 40}  # half of a last date
-    return svg_of([*parts, *beside], description, foot, frame.sheet.width, **narrow)
+    return svg_of([*parts, *beside], description, foot, frame.sheet.width)
 
 
 def names_below(names: Sequence[Named], sheet: Sheet, top: float) -> tuple[list[str], float]:

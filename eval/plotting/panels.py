@@ -37,7 +37,7 @@ def panels(groups: Mapping[str, Series], x_name: str, joined: bool = True) -> Pi
         parts, row = [], 0
         for k, (title, group) in enumerate(groups.items()):
             place = f"translate({k % across * wide} {k // across * HIGH})"
-            parts.append(tag("g", *_panel(title, group, frame, names, row, joined), class_="panel", transform=place))
+            parts.append(tag("g", *_panel(title, group, frame, names, row, joined), transform=place))
             row += sum(len(along) for along, _ in group.values())
         height: float = -(-len(groups) // across) * HIGH + 6
         if sheet.inches:
@@ -52,10 +52,7 @@ def panels(groups: Mapping[str, Series], x_name: str, joined: bool = True) -> Pi
             ]
             height += 6 + -(-len(names) // across) * 18
         label = f"Accuracy in per cent by {x_name}. {'; '.join(ends[:60])}"
-        size = (
-            {"width": sheet.width} if sheet.inches else {"width": across * wide + 12, "data_panels": f"{wide} {HIGH}"}
-        )
-        return svg_of([*parts, *beside], label, height, **size)
+        return svg_of([*parts, *beside], label, height, sheet.width if sheet.inches else across * wide + 12)
 
     return Picture(draw, ["series", x_name, "per cent", "panel"], rows)
 

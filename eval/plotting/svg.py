@@ -43,7 +43,7 @@ def corners(path: Path) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
 
 
-def svg_of(parts: Sequence[str], description: str, height: float, width: float, **more: object) -> str:
+def svg_of(parts: Sequence[str], description: str, height: float, width: float) -> str:
     """A whole picture. description: what it shows, in words."""
     size = {"viewBox": f"0 0 {width:.0f} {height:.0f}", "style": f"width:100%;max-width:{width + 36:.0f}px;height:auto"}
-    return tag("svg", *parts, **size, role="img", aria_label=description, **more)
+    return tag("svg", *parts, **size, role="img", aria_label=description)

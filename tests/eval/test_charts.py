@@ -56,7 +56,7 @@ def page_of(folder: Path, *charts: Figure) -> str:
 
 def opened(browser: Any, address: str, width: int = 900) -> Any:
     """The page when its script has run."""
-    page = browser.new_page(viewport={"width": width, "height": 700}, accept_downloads=True)
+    page = browser.new_page(viewport={"width": width, "height": 700})
     page.goto(address)
     page.wait_for_selector("footer button", state="attached")
     return page
@@ -170,21 +170,6 @@ def test_a_name_is_hidden_and_the_address_remembers_it(browser: Any, tmp_path: P
 
 
 @pytest.mark.proof("browser")
-def test_a_chart_is_saved_as_csv_svg_and_png(browser: Any, tmp_path: Path) -> None:
-    page = opened(browser, page_of(tmp_path, Figure("A title", "", CHARTS["slopes"])))
-    found = {}
-    for kind in ("CSV", "SVG", "PNG"):
-        with page.expect_download() as download:
-            page.get_by_role("button", name=kind, exact=True).click()
-        found[kind] = Path(download.value.path()).read_bytes()
-        assert download.value.suggested_filename == f"A-title.{kind.lower()}"
-    assert found["CSV"].decode().splitlines()[:2] == ["series,score,per cent", "a,online,10"]
-    assert found["SVG"].startswith(b"<svg")
-    assert found["PNG"].startswith(b"\x89PNG")
-    page.close()
-
-
-@pytest.mark.proof("browser")
 def test_without_scripts_the_picture_is_there(browser: Any, tmp_path: Path) -> None:
     address = page_of(tmp_path, Figure("t", "", CHARTS["lines"]))
     context = browser.new_context(java_script_enabled=False)
@@ -215,11 +200,10 @@ def test_the_pointer_shows_the_numbers_and_the_band_of_one_line(browser: Any, tm
 
 @pytest.mark.proof("browser")
 @pytest.mark.parametrize("name", CHARTS)
-def test_a_phone_shows_a_chart_in_its_width_with_legible_names(browser: Any, tmp_path: Path, name: str) -> None:
+def test_a_phone_scrolls_a_chart_inside_the_page(browser: Any, tmp_path: Path, name: str) -> None:
     page = opened(browser, page_of(tmp_path, Figure("t", "", CHARTS[name])), width=390)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-    plot, svg = (page.locator(one).first.bounding_box() for one in (".plot", ".plot > svg"))
-    assert svg["width"] <= plot["width"] + 1
+    svg = page.locator(".plot > svg").first.bounding_box()
     boxes = page.locator(".name text").evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
     assert boxes
     for box in boxes:

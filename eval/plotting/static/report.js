@@ -25,73 +25,10 @@
   };
   const hidden = new Set(JSON.parse(state.get("hide") || "[]").map(String));
 
-  // ---- files to save --------------------------------------------------------------------------------------------
-  const save = (name, type, content) => {
-    const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
-    make("a", { href: url, download: name }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
-  };
-  const fileName = (title) => title.normalize("NFKD").replace(/[^A-Za-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 60) || "chart";
-  const csv = (columns, rows) => {
-    const cell = (value) => {
-      const text = value === null || value === undefined ? "" : String(value);
-      const safe = typeof value === "string" && /^[=+\-@\t\r\n]/.test(text) ? `'${text}` : text; // no formula
-      return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-    };
-    return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
-  };
-  const svgText = (plot) => {
-    const svg = plot.querySelector("svg").cloneNode(true);
-    const box = plot.querySelector("svg").getBoundingClientRect();
-    const [, , width, height] = (svg.getAttribute("viewBox") || `0 0 ${box.width} ${box.height}`).split(/\s+/).map(Number);
-    for (const [key, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height })) svg.setAttribute(key, value);
-    svg.removeAttribute("style");
-    svg.style.color = "#14181a";
-    svg.style.fontFamily = "system-ui, sans-serif";
-    const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    for (const [key, value] of Object.entries({ width: "100%", height: "100%", fill: "#ffffff" })) paper.setAttribute(key, value);
-    svg.prepend(paper);
-    return { text: new XMLSerializer().serializeToString(svg), width, height };
-  };
-  const savePng = (plot, title) => {
-    const { text, width, height } = svgText(plot);
-    const image = new Image();
-    image.onload = () => {
-      const canvas = make("canvas", { width: Math.round(2 * width), height: Math.round(2 * height) });
-      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-      canvas.toBlob((blob) => save(`${fileName(title)}.png`, "image/png", blob));
-    };
-    image.src = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
-  };
-
   // ---- charts ---------------------------------------------------------------------------------------------------
   const charts = [];
   const owned = (chart) => [...chart.svg.querySelectorAll("[data-n]")];
   const names = (chart) => [...new Set([...chart.svg.querySelectorAll(".series")].map((one) => one.dataset.n))];
-  const box = (svg, ...size) => svg.setAttribute("viewBox", `0 0 ${size.join(" ")}`);
-
-  // A phone gets as many panels in a row as it has space for, or the names below the chart instead of beside it.
-  const fit = ({ plot, svg, was }) => {
-    const wide = plot.clientWidth;
-    if (!wide) return; // in a part that is not open
-    if (svg.dataset.panels) {
-      const [across, high] = svg.dataset.panels.split(" ").map(Number), panels = svg.querySelectorAll(".panel");
-      const columns = wide < 640 ? Math.max(1, Math.floor(wide / 170)) : Math.max(1, Math.min(5, Math.floor(wide / 200)));
-      panels.forEach((panel, k) => panel.setAttribute("transform", `translate(${(k % columns) * across} ${Math.floor(k / columns) * high})`));
-      const top = Math.ceil(panels.length / columns) * high + 16, labels = [...svg.querySelectorAll(".name")];
-      labels.forEach((name, k) => name.setAttribute("transform", `translate(${30 + (k % columns) * across} ${top + Math.floor(k / columns) * 18})`));
-      box(svg, columns * across + 12, top + Math.ceil(labels.length / columns) * 18);
-      svg.style.maxWidth = `${columns * across + 48}px`;
-      svg.style.minWidth = "0";
-    } else if (svg.dataset.narrow) {
-      const narrow = wide < 560, labels = [...svg.querySelectorAll(".name")];
-      svg.classList.toggle("narrow", narrow);
-      labels.forEach((name, k) => name.setAttribute("transform", narrow ? `translate(10 ${was.height + 20 + 24 * k}) scale(1.6)` : was.labels[k]));
-      if (narrow) svg.setAttribute("viewBox", `-8 0 ${Number(svg.dataset.narrow) + 8} ${was.height + 24 * labels.length + 14}`);
-      else svg.setAttribute("viewBox", was.box);
-    }
-  };
-
   const paintChips = () => {
     for (const chip of document.querySelectorAll(".chip")) chip.setAttribute("aria-pressed", String(!hidden.has(chip.dataset.name)));
     for (const chart of charts.filter((one) => one.chips)) for (const part of owned(chart)) part.style.display = hidden.has(part.dataset.n) ? "none" : "";
@@ -155,22 +92,17 @@
         make("thead", {}, make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)))),
         make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value === null ? "–" : String(value))))))));
   const tools = (chart) => {
-    const { about, plot } = chart;
+    const { about } = chart;
     const details = make("details", { class: "data" }, make("summary", {}, "Data"));
     details.addEventListener("toggle", () => {
       if (details.open && details.children.length === 1) details.append(table(about.columns, about.rows.slice(0, 2000)));
     });
-    return make("div", { class: "tools" }, details,
-      button("CSV", () => save(`${fileName(about.title)}.csv`, "text/csv", csv(about.columns, about.rows)), { title: "Save the data of this chart" }),
-      button("SVG", () => save(`${fileName(about.title)}.svg`, "image/svg+xml", svgText(plot).text), { title: "Save this picture" }),
-      button("PNG", () => savePng(plot, about.title), { title: "Save this picture" }));
+    return make("div", { class: "tools" }, details);
   };
 
   for (const island of islands("chart-data")) {
     const about = JSON.parse(island.textContent), plot = island.previousElementSibling, svg = plot.querySelector("svg");
-    const height = Number(svg.getAttribute("viewBox").split(" ")[3]);
-    const was = { box: svg.getAttribute("viewBox"), height, labels: [...svg.querySelectorAll(".name")].map((name) => name.getAttribute("transform")) };
-    const chart = { about, plot, svg, was, chips: false };
+    const chart = { about, plot, svg, chips: false };
     const all = names(chart);
     if (all.length > 1) {
       chart.chips = true;
@@ -180,12 +112,9 @@
     plot.addEventListener("pointermove", (event) => hover(chart, event));
     plot.addEventListener("pointerdown", (event) => hover(chart, event));
     plot.addEventListener("pointerleave", () => leave(chart));
-    fit(chart);
     charts.push(chart);
   }
   paintChips();
-  addEventListener("resize", () => charts.forEach(fit));
-  addEventListener("toggle", () => charts.forEach(fit), true);
   addEventListener("scroll", () => charts.forEach(leave), { passive: true, capture: true });
   addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details.data, details.part")) details.open = details.matches(".part"); });
 
