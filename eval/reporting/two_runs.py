@@ -23,7 +23,6 @@ from driftline.eval.scoring.cells import Resampling, groups_of
 from driftline.eval.scoring.comparing import ALPHA, compare
 from driftline.eval.scoring.ranking import bound, labels, mean_of
 from driftline.eval.scoring.significance import LEAST_SEEDS
-from driftline.eval.scoring.versions import Version, refusal, version_of
 from driftline.stream_builder.stream import Stream
 
 NAMES = ("A", "B")
@@ -58,12 +57,8 @@ def documents_of_both(
             for path, of in zip(paths, grouped, strict=True)
         )
         problem = f"{paths[0]} and {paths[1]} have no protocol on the same stream in common."
-        if reason := refusal(*(_versions(runs) for runs, _ in sides)):
-            raise BadConfig(
-                f"{problem} They are on versions of one release that differ: {reason}", "",
-                f"driftline report {paths[0]} {paths[1]} compares the scores that these versions share.",
-            )  # fmt: skip
-        raise BadConfig(problem, f"They have {have}.", "Compare runs on one stream: equal names are not enough.")
+        way_out = "Compare runs on one stream; driftline report compares what versions of one release share."
+        raise BadConfig(problem, f"They have {have}.", way_out)
     by_digest = {stream.sha256: stream for stream in streams}
     documents: list[Document] = []
     differences = []
@@ -75,12 +70,6 @@ def documents_of_both(
         documents.append(document | {"skipped": [], "unread": [text for _, wrong in sides for text in wrong]})
         differences += _differences(runs, document, by_digest.get(key[0]), left_out)
     return documents, differences
-
-
-def _versions(runs: Sequence[Run]) -> list[Version]:
-    """The versions of releases that runs are on."""
-    versions = (version_of(run.about.get("release")) for run in runs)
-    return list(dict.fromkeys(version for version in versions if version is not None))
 
 
 def _of_common_seeds(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], dict[str, list[int]]]:

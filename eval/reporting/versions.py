@@ -62,7 +62,6 @@ def _pair(a: Document, one: Version, b: Document, two: Version) -> tuple[str, st
     common, rows = shared(one, two), compared(a, one, b, two)
     names = ", ".join(one.steps[i][0] for i in common.same) or "none"
     text = f"The same buckets: {names}."
-    text += f" Not compared: {'; '.join(common.reasons)}." if common.reasons else ""
     if not rows:
         text += " No score may be compared: no learner has a matrix with a shared cell, on the same seeds, in both."
     cells = [[row["learner"], row["cells"], f"{100 * row['a']:.1f}", f"{100 * row['b']:.1f}"] for row in rows]

@@ -7,7 +7,7 @@ unlabelled samples, those of steps 0 … i must be the same, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,6 @@ class Shared:
     """number of first steps that are the same"""
     pools: int
     """number of first steps of which the unlabelled samples are the same, too"""
-    reasons: tuple[str, ...]
-    """why scores on the other steps may not be compared"""
 
     def cells(self, unlabelled: bool) -> list[tuple[int, int]]:
         """(trained up to, tested on) of the scores that may be compared. unlabelled: of a learner that uses such."""
@@ -78,29 +76,4 @@ def shared(a: Version, b: Version) -> Shared:
     same = tuple(i for i in range(common) if a.steps[i][1:3] == b.steps[i][1:3])
     learned = next((i for i in range(common) if i not in same), common)
     pools = next((i for i in range(learned) if a.steps[i][3] != b.steps[i][3]), learned)
-    reasons = [f"{a.steps[i][0]}: {_difference(a, b, i)}" for i in range(common) if i not in same]
-    if learned < common:
-        reasons.append(f"whatever was learned from {a.steps[learned][0]} on")
-    if pools < learned:
-        reasons.append(f"learners that use unlabelled data, from {a.steps[pools][0]} on: these differ")
-    longer = max(a, b, key=lambda version: len(version.steps))
-    reasons += [f"{name}: only in {longer.version}" for name, *_ in longer.steps[common:]]
-    return Shared(same, learned, pools, tuple(reasons))
-
-
-def _difference(a: Version, b: Version, i: int) -> str:
-    parts = [name for k, name in ((1, "training"), (2, "test")) if a.steps[i][k] != b.steps[i][k]]
-    return f"other {' and '.join(parts)} data"
-
-
-def refusal(a: Sequence[Version], b: Sequence[Version]) -> str:
-    """Sentences about runs on different versions of one release; "" if there are none."""
-    sentences = []
-    for one in a:
-        for two in b:
-            if one.name == two.name and one.version != two.version:
-                common = shared(one, two)
-                names = ", ".join(one.steps[i][0] for i in common.same) or "none"
-                reasons = f" Not comparable: {'; '.join(common.reasons)}." if common.reasons else ""
-                sentences.append(f"{one} and {two.version}: the same buckets: {names}.{reasons}")
-    return " ".join(dict.fromkeys(sentences))
+    return Shared(same, learned, pools)

@@ -568,7 +568,6 @@ class TestPools:
         assert b is not None
         common = shared(a, b)
         assert (common.learned, common.pools) == (2, 1)
-        assert any("unlabelled data, from 2011 on" in reason for reason in common.reasons)
         names = ("finetune", "self-training", "acme:Own")
         document: Any = {"protocol": "clear-iid", "results": [learned((2, 2)) | {"learner": n} for n in names]}
         cells = {row["learner"]: row["cells"] for row in compared(document, a, document, b)}

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from driftline.curate.core.errors import BadConfig
 from driftline.eval.reporting.report import results_of, write
-from driftline.eval.reporting.two_runs import two_runs
 from driftline.eval.reporting.versions import compared, section
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.versions import refusal, shared, version_of
+from driftline.eval.scoring.versions import shared, version_of
 from driftline.stream_builder.stream import Stream
 
 
@@ -40,17 +38,14 @@ def told(version: str, hashes: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "same", "learned", "reasons"),
+    ("a", "b", "same", "learned"),
     [
-        ("abc", "abc", (0, 1, 2), 3, ()),
-        ("abc", "abcd", (0, 1, 2), 3, ("3: only in 2",)),
-        ("abc", "axc", (0, 2), 1, ("1: other training and test data", "whatever was learned from 1 on")),
-        ("ab", "xb", (1,), 0, ("0: other training and test data", "whatever was learned from 0 on")),
+        ("abc", "abc", (0, 1, 2), 3), ("abc", "abcd", (0, 1, 2), 3), ("abc", "axc", (0, 2), 1), ("ab", "xb", (1,), 0),
     ],
-)
-def test_what_two_versions_share(a: str, b: str, same: Any, learned: int, reasons: Any) -> None:
+)  # fmt: skip
+def test_what_two_versions_share(a: str, b: str, same: Any, learned: int) -> None:
     found = shared(told("1", a), told("2", b))
-    assert (found.same, found.learned, found.reasons) == (same, learned, reasons)
+    assert (found.same, found.learned) == (same, learned)
     assert found.cells(unlabelled=False) == [(i, j) for i in range(learned) for j in same]
 
 
@@ -80,7 +75,6 @@ def test_a_site_holds_two_versions_and_compares_what_they_share(runs: Path, tmp_
     text = write([a, b], tmp_path).read_text()
     assert "Versions of one release" in text
     assert "clear-iid: photos 1.0.0 and 1.1.0" in text
-    assert "Not compared: 2013: only in 1.1.0." in text
 
 
 def test_only_cells_before_the_first_difference_are_compared(runs: Path) -> None:
@@ -89,7 +83,6 @@ def test_only_cells_before_the_first_difference_are_compared(runs: Path) -> None
     assert row["cells"] == 2
     matrix = next(r for r in a["results"] if r["learner"] == "nearest-mean")["matrix"]
     assert row["a"] == row["b"] == (matrix[0][0] + matrix[0][2]) / 2
-    assert "2011: other training data; whatever was learned from 2011 on" in section([a, b])
 
 
 def test_splits_that_are_drawn_from_all_buckets_are_not_compared(tmp_path: Path) -> None:
@@ -97,14 +90,3 @@ def test_splits_that_are_drawn_from_all_buckets_are_not_compared(tmp_path: Path)
         evaluate(stream, "clear-iid", ["nearest-mean"], [0], {"splits": "random"}, tmp_path / name)
     text = section(results_of([tmp_path]))
     assert "No score may be compared" in text
-
-
-def test_rows_on_two_versions_are_refused_with_the_reason(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadConfig, match=r"photos 1\.0\.0 and 1\.1\.0: the same buckets: 2010, 2011, 2012") as raised:
-        two_runs([runs / "v1", runs / "v2"], tmp_path)
-    assert "2013: only in 1.1.0" in str(raised.value)
-    assert "driftline report" in str(raised.value)
-
-
-def test_features_of_one_version_are_no_versions() -> None:
-    assert refusal([told("1", "ab")], [told("1", "xy")]) == ""
