@@ -305,7 +305,7 @@ def test_a_learner_that_crashes_on_one_stream_leaves_the_others_alone(tmp_path: 
     page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
     row = page[page.index(">Fragile</th>") :].partition("</tr>")[0]
     assert "It crashed: ZeroDivisionError: eight, test_report_pages.py line" in row
-    assert re.search(r"<td[^>]*>\d+\.\d ", row)
+    assert re.search(r"<td[^>]*>\d+\.\d<", row)
 
 
 def test_who_was_skipped_once_and_runs_now_is_not_listed(tmp_path: Path) -> None:
