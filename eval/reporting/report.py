@@ -22,6 +22,7 @@ from driftline.eval.protocol import Document, stored_protocol
 from driftline.eval.reporting import ageing, compared, confidence, pages, samples, versions
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.files.exports import EXPORTED, FORMATS, write_exports
+from driftline.eval.reporting.files.figures import charts_of, save_figures
 from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of
@@ -170,8 +171,8 @@ def report(
 ) -> Path:
     """Write the report of what `evaluate` returned, or of folders of rows, into `out`; returns the path of index.html.
 
-    streams, formats: as for `write`. figures: a folder for the charts, as `save_charts` writes them. Raises MissingFile
-    for a folder without rows.
+    streams, formats: as for `write`. figures: a folder for the charts of all pages. Raises MissingFile for a folder
+    without rows.
     """
     sources = [results] if isinstance(results, Mapping | str | Path) else results
     documents: list[Document] = []
@@ -184,15 +185,8 @@ def report(
             documents += results_of([Path(source)], streams)
     page = write(documents, Path(out), title, streams=streams, formats=formats)
     if figures is not None:
-        save_charts(documents, figures, streams)
+        save_figures(list(charts_of(documents, streams)), figures)
     return page
-
-
-def save_charts(documents: Sequence[Document], out: Path, streams: Sequence[Stream]) -> list[Path]:
-    """Write the charts of all pages for paper, as SVG, PDF and PNG of both widths; returns the paths."""
-    from driftline.eval.reporting.files.figures import charts_of, save_figures
-
-    return save_figures(list(charts_of(documents, streams)), out)
 
 
 def write(

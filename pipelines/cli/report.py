@@ -132,7 +132,8 @@ def report(
     --stream.
     """
     from driftline.eval.reporting.files.exports import checked_formats
-    from driftline.eval.reporting.report import TITLE, results_of, save_charts, write
+    from driftline.eval.reporting.files.figures import charts_of, save_figures
+    from driftline.eval.reporting.report import TITLE, results_of, write
     from driftline.stream_builder.stream import Stream
 
     guarded_out(out, "report")
@@ -155,10 +156,11 @@ def report(
 
         context = context_of_last(run_folder, None, True)
         page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out, title=title, formats=chosen)
-    saved = []
+    saved: list[Path] = []
     if figures is not None:
-        saved = save_charts(results_of(paths, streams), figures, streams)
-        saved += _plots(several(networks), paths, streams, figures, sets or (), as_json)
+        saved = _plots(several(networks), paths, streams, figures, sets or (), as_json)
+        charts = list(charts_of(results_of(paths, streams), streams))
+        saved += save_figures(charts, figures) if charts or not saved else []
     result = {"out": str(out), "report": str(page)} | ({"figures": list(map(str, saved))} if saved else {})
     show(as_json, result, "\n".join([f"report: {page}", *(f"figure: {path}" for path in saved)]))
 
