@@ -105,15 +105,15 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_bytes(path: Path, data: bytes, secret: bool = False) -> None:
-    """Write `data` to `path`, completely or not at all. secret: as of `writing`."""
-    with writing(path, secret=secret) as file:
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path`, completely or not at all."""
+    with writing(path) as file:
         file.write(data)
 
 
-def write_text(path: Path, text: str, secret: bool = False) -> None:
-    """Write UTF-8 text to `path`, completely or not at all. secret: as of `writing`."""
-    write_bytes(path, text.encode(), secret)
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text to `path`, completely or not at all."""
+    write_bytes(path, text.encode())
 
 
 def private(folder: Path) -> None:
@@ -123,9 +123,19 @@ def private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def write_json(path: Path, value: Any, secret: bool = False) -> None:
-    """Write `value` as indented JSON with sorted keys: the same value gives the same bytes. secret: as of `writing`."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", secret)
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON with sorted keys: the same value gives the same bytes."""
+    write_text(path, _json_text(value))
+
+
+def write_secret(path: Path, value: Any) -> None:
+    """Write text, or another value as `write_json` does, that only its owner reads."""
+    with writing(path, secret=True) as file:
+        file.write((value if isinstance(value, str) else _json_text(value)).encode())
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], end: str = "\n", quote_all: bool = False) -> str:

@@ -6,7 +6,7 @@ import base64
 import csv
 import mimetypes
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName, did_you_mean
+from driftline.curate.core.errors import BadConfig, MissingFile
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.outside.s3 import client as s3_client
 from driftline.curate.core.parsing import rows_of
@@ -183,11 +183,6 @@ def opinions_of(context: Context, batch: OpenBatch) -> dict[str, list[dict[str, 
         if row["fault"] is None and row["id"] in item_of:
             by_item.setdefault(item_of[row["id"]], []).append(row)
     return by_item
-
-
-def unknown_judge(name: str, judges: Sequence[str]) -> UnknownName:
-    """The error for a judge that the run does not have."""
-    return UnknownName(f"Unknown judge {name!r}.", did_you_mean(name, judges), f"Available: {', '.join(judges)}.")
 
 
 def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3) -> dict[str, str]:

@@ -20,14 +20,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
-from driftline.curate.core.atomic_io import write_json
-from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, shortened
+from driftline.curate.core.atomic_io import write_secret
+from driftline.curate.core.errors import BadInput, DriftlineError, shortened
 from driftline.curate.core.outside.names import is_count, one_form
 from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.validation.answers.answers import JUDGE, worker_key
+from driftline.curate.validation.answers.answers import worker_key
 from driftline.curate.validation.asking.batches import NONE, expected_of, question_page
 from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
-from driftline.pipelines.annotation.batches import answers_so_far, grids_of, open_batch, opinions_of, unknown_judge
+from driftline.pipelines.annotation.batches import answers_so_far, grids_of, open_batch
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.web.local_server import LOOPBACK, guarded
 from driftline.pipelines.web.page import local_app
@@ -49,38 +49,18 @@ def answer_store_of(context: Context) -> AnswerStore:
     return AnswerStore(path, facts, context.config.seed, elsewhere, worker_key(context.root))
 
 
-def suggestions(context: Context, judge: str) -> dict[str, str]:
-    """item → what a judge says of it, for annotators to see.
-
-    Raises UnknownName for a judge that the run does not have, BadConfig where judges decide labels: their audit needs
-    people who did not see what judges say.
-    """
-    settings = context.config.validation
-    if judge not in (judges := [one.name for one in settings.judges]):
-        raise unknown_judge(judge, judges)
-    if settings.skip_people != "never":
-        raise BadConfig(
-            f"--suggest was given with validation.skip_people: {settings.skip_people}.",
-            "Expected people who do not see the answers of judges: the audit compares both.",
-            "Leave out --suggest, or set skip_people: never.",
-        )
-    rows, name = opinions_of(context, open_batch(context)), JUDGE + judge
-    return {item: ", ".join(row["labels"]) for item, some in rows.items() for row in some if row["worker"] == name}
-
-
 def application(
     context: Context,
     port: int,
     host: str = LOOPBACK,
-    suggest: str | None = None,
     say: Callable[[str], object] = str,
 ) -> tuple[ASGIApp, str]:
     """(app, path to open, which contains a secret).
 
-    host: a name or address, besides loopback, under which the page may be opened. suggest: a judge whose answer
-    annotators see one by one; the results file says where. say: called with the number of open images.
+    host: a name or address, besides loopback, under which the page may be opened. say: called with the number of open
+    images.
     """
-    pages = Pages(context, suggest)
+    pages = Pages(context)
     say(pages.waiting())
 
     @asynccontextmanager
@@ -111,9 +91,8 @@ def application(
 class Pages:
     """What the page shows, and what it stores. A method answers the path of its name."""
 
-    def __init__(self, context: Context, suggest: str | None = None) -> None:
-        self.context, self.suggest = context, suggest
-        self.suggested = {} if suggest is None else suggestions(context, suggest)
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self.store = answer_store_of(context)
         batch = open_batch(context)
         self.images, self.before = batch.images(), len(batch.before)
@@ -157,7 +136,7 @@ class Pages:
             **({"grid": (), "marked": (), "answers": 0} | values),
         )  # fmt: skip
 
-    def _asked(self, coming: list[str], annotator: str, note: str, view: str = "label") -> str:
+    def _asked(self, coming: list[str], annotator: str, note: str = "", view: str = "label") -> str:
         """The MTurk page with the first coming item's image, a form that posts to this server, and the next image
         preloaded. note: what others say of the image."""
         item, *after = coming
@@ -197,11 +176,7 @@ class Pages:
         if not coming:
             self.exported()
             return self._rendered("done", annotator, answers=self.store.total())
-        note = ""
-        if coming[0] in self.suggested:
-            note = f"{self.suggest} suggests: {self.suggested[coming[0]]}"
-            self.store.show(annotator, coming[0], note)
-        return self._asked(coming, annotator, note)
+        return self._asked(coming, annotator)
 
     def conflicts(self, annotator: str) -> str:
         """Adjudication: images on which annotators differ, one by one, with their answers."""
@@ -246,7 +221,7 @@ class Pages:
 
     def _noted(self, form: Form, note: Callable[[str, str, str], None]) -> Response:
         note(form.annotator, form.text("item"), form.text("comment"))
-        write_json(self.store.path.with_suffix(".comments.json"), self.store.comments(), secret=True)
+        write_secret(self.store.path.with_suffix(".comments.json"), self.store.comments())
         return form.back()
 
     async def undo(self, request: Request) -> Response:

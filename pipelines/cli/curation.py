@@ -62,7 +62,6 @@ def annotate(
     port: Port = 8766,
     export: Annotated[bool, option("--export", None, "Write the answers so far into DIR/answers and exit.")] = False,
     host: Host = "127.0.0.1",
-    suggest: Annotated[str | None, option("--suggest", "JUDGE", "Show annotators what this judge says.")] = None,
     open_page: Open = False,
     sets: Sets = None,
     as_json: Json = False,
@@ -90,7 +89,7 @@ def annotate(
         say_address(as_json, open_page)(url)
         print(*waiting, sep="\n", file=sys.stderr)
 
-    serve(lambda taken: application(context, taken, host, suggest, waiting.append), port, say, host)
+    serve(lambda taken: application(context, taken, host, waiting.append), port, say, host)
 
 
 @command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Label")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import read_json, read_object, remove_tree, write_json, write_parquet
+from driftline.curate.core.atomic_io import read_json, read_object, remove_tree, write_parquet, write_secret
 from driftline.curate.core.errors import BadInput, Busy, MissingFile
 from driftline.curate.core.outside.databases import connect
 from driftline.curate.core.system.calls import sync_folder
@@ -56,7 +56,7 @@ def forget(context: Context, yes: bool = False) -> dict[str, Any]:
         if yes:
             _close_pages(context)
             if places:
-                write_json(root / INTENT, entry, secret=True)
+                write_secret(root / INTENT, entry)
             resume(context)
     counts = {key: entry[key] for key in ("answers", "people", "images")}
     return {"files": places, **counts, "deleted": yes, "before": briefly(root)[0], "other_runs": others}
@@ -133,7 +133,7 @@ def _empty_tally(context: Context) -> None:
     write_parquet(tallied / "answers.parquet", ANSWERS.empty_table(), secret=True)
     report = read_json(tallied / "agreement.json")
     judged = {"judged": report["judged"]} if "judged" in report else {}
-    write_json(tallied / "agreement.json", {"answers": 0, "deleted": deletions(context.root)} | judged, secret=True)
+    write_secret(tallied / "agreement.json", {"answers": 0, "deleted": deletions(context.root)} | judged)
     (tallied / REJECTIONS).unlink(missing_ok=True)
     StageState(Tally(context)).amend()
 

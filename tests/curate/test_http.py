@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import socket
@@ -28,7 +27,6 @@ from driftline.curate.core.outside.http import (
     Temporary,
     one_address,
     repeat,
-    repeat_async,
     seconds_after,
 )
 from driftline.curate.core.outside.json_api import JsonApi
@@ -116,30 +114,19 @@ def test_pauses_double_up_to_a_bound_with_a_quarter_of_chance_and_no_further_one
 
 
 @pytest.mark.parametrize("fails", [0, 2, 3])
-def test_both_faces_repeat_alike(fails: int) -> None:
-    def failing() -> Callable[[], str]:
-        left = iter([True] * fails)
+def test_what_may_pass_is_tried_three_times(fails: int) -> None:
+    left = iter([True] * fails)
 
-        def once() -> str:
-            if next(left, False):
-                raise Temporary("busy")
-            return "done"
+    def once() -> str:
+        if next(left, False):
+            raise Temporary("busy")
+        return "done"
 
-        return once
-
-    async def later(once: Callable[[], str]) -> str:
-        return once()
-
-    def outcome(run: Callable[[], str]) -> str:
-        try:
-            return run()
-        except Temporary as failure:
-            return str(failure)
-
-    one, two = failing(), failing()
-    waited = outcome(lambda: repeat(one, QUICK))
-    assert waited == outcome(lambda: asyncio.run(repeat_async(lambda: later(two), QUICK)))
-    assert waited == ("busy" if fails == 3 else "done")
+    if fails < 3:
+        assert repeat(once, QUICK) == "done"
+    else:
+        with pytest.raises(Temporary, match="busy"):
+            repeat(once, QUICK)
 
 
 @pytest.mark.parametrize(("method", "status", "times"), [("GET", 503, 3), ("POST", 503, 1), ("POST", 429, 3)])
@@ -222,7 +209,6 @@ OWN = {  # modules that send requests without `Client`, each with its reason
     "core/outside/s3.py": "boto3 signs, resumes and pauses",
     "publishing/s3.py": "boto3",
     "fetch/native.py": "images from many hosts at once: aiohttp",
-    "judging/endpoint.py": "many requests in flight: aiohttp, with Policy",
     "encoders/weights.py": "only reads the settings of proxies",
 }
 

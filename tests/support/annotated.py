@@ -12,7 +12,7 @@ from pathlib import Path
 
 from support.helpers import album, photo_config
 
-from driftline.curate.core.atomic_io import csv_text, write_json, write_text
+from driftline.curate.core.atomic_io import csv_text, write_secret, write_text
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.answer_store import COLUMNS
@@ -45,7 +45,7 @@ def answer(root: Path, *changes: str) -> int:
             assignment = f"CanaryAssignment-{item}"
             lines.append((item, assignment, PEOPLE[1], "Submitted", "", 3, batch["batch"], item, label, "no", ""))
         store.flag(PEOPLE[0], item, "CanaryComment")
-        write_json(store.path.with_suffix(".comments.json"), store.comments(), secret=True)
+        write_secret(store.path.with_suffix(".comments.json"), store.comments())
     write_text(root / "answers" / f"crowd-{batch['batch']}.csv", csv_text(COLUMNS, lines))
     return len(lines)
 

@@ -1,21 +1,20 @@
 """Requests to servers of other people: deadlines, repetitions, pauses as long as a server asks, nothing secret said.
 
-One policy has two faces: `repeat` for clients that wait, `repeat_async` for those on an event loop. Redirects are not
-followed here: who follows one (`json_api`) looks at the address first, and at the IP address when it connects.
+Redirects are not followed here: who follows one (`json_api`) looks at the address first, and at the IP address when it
+connects.
 
 Not through `Client`: images, thousands at once, each from another host (`fetch`: aiohttp, or img2dataset, which has its
-own requests); judges, many requests in flight (aiohttp); S3 and the Hugging Face Hub, whose libraries sign and resume.
+own requests); S3 and the Hugging Face Hub, whose libraries sign and resume.
 They use `seconds_after` and `Policy` where the library leaves the pauses to its caller.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -110,18 +109,6 @@ def repeat(once: Callable[[], T], policy: Policy) -> T:
             if (pause := policy.pause(attempt, failure)) is None:
                 raise
             time.sleep(pause)
-    raise AssertionError
-
-
-async def repeat_async(once: Callable[[], Awaitable[T]], policy: Policy) -> T:
-    """The same on an event loop."""
-    for attempt in count():
-        try:
-            return await once()
-        except Temporary as failure:
-            if (pause := policy.pause(attempt, failure)) is None:
-                raise
-            await asyncio.sleep(pause)
     raise AssertionError
 
 

@@ -21,6 +21,7 @@ from driftline.curate.core.atomic_io import (
     read_object,
     write_bytes,
     write_json,
+    write_secret,
     write_text,
 )
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
@@ -186,7 +187,7 @@ def write_results(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any
             if tuple(line[name] for name in names) not in written
         ]
     private(path.parent)
-    write_text(path, marketplace_csv(header, [*stored, *rows]), secret=True)
+    write_secret(path, marketplace_csv(header, [*stored, *rows]))
 
 
 def estimate(images: int, settings: ValidationSettings) -> float:

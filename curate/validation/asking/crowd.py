@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.curate.core.atomic_io import csv_text, write_json, write_parquet, write_text
+from driftline.curate.core.atomic_io import csv_text, write_parquet, write_secret
 from driftline.curate.core.errors import Waiting
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.store.answers import Answers, merged
@@ -248,10 +248,10 @@ class Crowd:
             stands = [item for item in asked if item["id"] not in decided]
             write_parquet(out / "standing.parquet", self.standing.people(stands))
         write_parquet(out / "answers.parquet", answers, secret=True)
-        write_json(out / "agreement.json", report, secret=True)
+        write_secret(out / "agreement.json", report)
         if rejections := suggested_rejections(answers, report):
             text = csv_text(("AssignmentId", "Reject"), rejections, end="\r\n")
-            write_text(out / REJECTIONS, text, secret=True)
+            write_secret(out / REJECTIONS, text)
 
 
 def _asked_columns(item: Mapping[str, Any]) -> dict[str, Any]:
