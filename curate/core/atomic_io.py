@@ -128,12 +128,6 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, _json_text(value))
 
 
-def write_secret(path: Path, value: Any) -> None:
-    """Write text, or another value as `write_json` does, that only its owner reads."""
-    with writing(path, secret=True) as file:
-        file.write((value if isinstance(value, str) else _json_text(value)).encode())
-
-
 def _json_text(value: Any) -> str:
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -212,22 +206,31 @@ def check_version(path: Path, writer: str, reader: str, way_out: str) -> None:
 
 
 def write_parquet(
-    path: Path,
-    table: pa.Table,
-    repeated: Sequence[str] | None = None,
-    compression: str = "zstd",
-    secret: bool = False,
+    path: Path, table: pa.Table, repeated: Sequence[str] | None = None, compression: str = "zstd"
 ) -> None:
     """Write a table as Parquet; with one pyarrow version, the same table gives the same bytes.
 
     repeated: columns with few distinct values, stored with a dictionary (default: a dictionary is tried for every
-    column, which costs time and memory). secret: as of `writing`.
+    column, which costs time and memory).
     """
+    with writing(path) as file:
+        columns = True if repeated is None else [name for name in repeated if name in table.column_names]
+        _write_table(table, file, columns, compression)
+
+
+def _write_table(table: pa.Table, file: IO[Any], columns: Any = True, compression: str = "zstd") -> None:
     import pyarrow.parquet as pq
 
-    with writing(path, secret=secret) as file:
-        columns: Any = True if repeated is None else [name for name in repeated if name in table.column_names]
-        pq.write_table(table, file, compression=compression, row_group_size=65_536, use_dictionary=columns)
+    pq.write_table(table, file, compression=compression, row_group_size=65_536, use_dictionary=columns)
+
+
+def write_secret(path: Path, value: Any) -> None:
+    """Write text, a table as Parquet, or another value as JSON, so that only its owner reads it."""
+    with writing(path, secret=True) as file:
+        if hasattr(value, "column_names"):
+            _write_table(value, file)
+        else:
+            file.write((value if isinstance(value, str) else _json_text(value)).encode())
 
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import read_json, read_object, remove_tree, write_parquet, write_secret
+from driftline.curate.core.atomic_io import read_json, read_object, remove_tree, write_secret
 from driftline.curate.core.errors import BadInput, Busy, MissingFile
 from driftline.curate.core.outside.databases import connect
 from driftline.curate.core.system.calls import sync_folder
@@ -130,7 +130,7 @@ def _empty_tally(context: Context) -> None:
     tallied = folder_of(context.root, "tally")
     for word in ("next", "old"):
         remove_tree(beside(tallied, word))
-    write_parquet(tallied / "answers.parquet", ANSWERS.empty_table(), secret=True)
+    write_secret(tallied / "answers.parquet", ANSWERS.empty_table())
     report = read_json(tallied / "agreement.json")
     judged = {"judged": report["judged"]} if "judged" in report else {}
     write_secret(tallied / "agreement.json", {"answers": 0, "deleted": deletions(context.root)} | judged)

@@ -107,7 +107,7 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (forgetting, "freeze"),
     (forgetting, "sync_folder"),
     (forgetting, "delete_answers"),
-    (forgetting, "write_parquet"),
+    (forgetting, "_empty_tally"),
     (StageState, "amend"),
 )
 

@@ -247,7 +247,7 @@ class Crowd:
             decided = {item["id"] for item in self._open(asked)}
             stands = [item for item in asked if item["id"] not in decided]
             write_parquet(out / "standing.parquet", self.standing.people(stands))
-        write_parquet(out / "answers.parquet", answers, secret=True)
+        write_secret(out / "answers.parquet", answers)
         write_secret(out / "agreement.json", report)
         if rejections := suggested_rejections(answers, report):
             text = csv_text(("AssignmentId", "Reject"), rejections, end="\r\n")
