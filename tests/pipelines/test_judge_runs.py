@@ -22,6 +22,7 @@ from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.state import folder_of
 
 
+@pytest.mark.proof("journey")
 def test_a_judge_decides_what_an_audit_confirms_and_no_image_is_paid_twice(tmp_path: Path) -> None:
     root = tmp_path / "run"
     album(root / "photos", 6)
