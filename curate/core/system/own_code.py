@@ -1,21 +1,21 @@
 """The code of a class or function of one's own, as a digest that changes with every file that can change what it does.
 
 The files are the module of a class and the modules beside it that it imports; of an installed package, the version.
-What cannot be read as text or data, as a class of a notebook's cell, has no digest (`Untold`).
+What cannot be read as text or data, as a class or function of a notebook's cell, has no digest (`Untold`): it runs
+again.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
@@ -53,10 +53,6 @@ def code_of(thing: type | Callable[..., Any]) -> str:
         raise Untold(name)
     if getattr(module, "__file__", None) is None and module.__name__ not in sys.builtin_module_names:
         raise Untold(name)  # of a notebook's cell, or typed in
-    return _module(module)
-
-
-def _module(module: ModuleType) -> str:
     if module.__name__.partition(".")[0] == HOME:
         return HOME
     if distribution := _distribution(module):
@@ -152,47 +148,25 @@ def value_of(value: Any) -> Any:
         return [type(value).__name__, *(sorted(parts, key=str) if isinstance(value, set | frozenset) else parts)]
     if isinstance(value, Mapping):
         return {str(key): value_of(part) for key, part in value.items()}
-    if "numpy" in sys.modules and isinstance(value, sys.modules["numpy"].ndarray):  # the state of a run needs no numpy
-        return [str(value.dtype), value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, functools.partial):
         return ["partial", value_of(value.func), value_of(value.args), value_of(value.keywords)]
     if isinstance(value, type):
         return [value.__qualname__, code_of(value)]
-    if isinstance(value, ModuleType):
-        return [value.__name__, _module(value)]
-    if isinstance(value, MethodType):
-        return [value_of(value.__self__), value_of(value.__func__)]
     if isinstance(value, FunctionType):
         return _function(value)
-    if isinstance(value, BuiltinFunctionType):
-        return [value.__qualname__, _distribution(sys.modules[value.__module__]) if value.__module__ else ""]
-    if hasattr(value, "state_dict") and hasattr(value, "named_parameters"):  # a torch module
-        state = {name: value_of(part.detach().cpu().float().numpy()) for name, part in value.state_dict().items()}
-        return [repr(value), code_of(type(value)), state]
     if hasattr(value, "get_params"):  # an estimator of scikit-learn
         return [type(value).__qualname__, code_of(type(value)), value_of(value.get_params(deep=False))]
     raise Untold(f"{type(value).__module__}.{type(value).__qualname__}")
 
 
 def _function(function: FunctionType) -> list[Any]:
-    """Its module's files, its own instructions, its defaults, and what it encloses. A function of a notebook's cell is
-    known by these alone, and by the global names that it uses."""
+    """Its module's files, its own instructions, its defaults, and what it encloses."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     enclosed = {name: cell.cell_contents for name, cell in cells}
-    try:
-        place: Any = code_of(function)
-    except Untold:
-        used = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
-        place = value_of(used)
     values = [function.__defaults__ or (), function.__kwdefaults__ or {}, enclosed]
-    return [function.__qualname__, place, _instructions(function.__code__), *map(value_of, values)]
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    return [function.__qualname__, code_of(function), _instructions(function.__code__), *map(value_of, values)]
 
 
 def _instructions(code: CodeType) -> list[Any]:
