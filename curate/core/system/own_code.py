@@ -53,6 +53,10 @@ def code_of(thing: type | Callable[..., Any]) -> str:
         raise Untold(name)
     if getattr(module, "__file__", None) is None and module.__name__ not in sys.builtin_module_names:
         raise Untold(name)  # of a notebook's cell, or typed in
+    return _module(module)
+
+
+def _module(module: ModuleType) -> str:
     if module.__name__.partition(".")[0] == HOME:
         return HOME
     if distribution := _distribution(module):
@@ -154,6 +158,8 @@ def value_of(value: Any) -> Any:
         return ["partial", value_of(value.func), value_of(value.args), value_of(value.keywords)]
     if isinstance(value, type):
         return [value.__qualname__, code_of(value)]
+    if isinstance(value, ModuleType):
+        return [value.__name__, _module(value)]
     if isinstance(value, FunctionType):
         return _function(value)
     if hasattr(value, "get_params"):  # an estimator of scikit-learn
