@@ -69,7 +69,7 @@ def test_defaults_are_clears(tmp_path: Path) -> None:
         (
             "  path: data.tsv",
             "  pth: data.tsv",
-            r"line 4, collection\.pth: unknown key 'pth' of the source yfcc\. Did you mean 'path'\? Available: .*side",
+            r"line 4, collection\.pth: unknown key 'pth' of the source yfcc\. Did you mean 'path'\? Available: .*source",
         ),
         ("  path: data.tsv\n", "", r"collection\.path: missing\. Expected a path"),
         ("data.tsv", "data.tsv\n  label: parent", r"line 5, collection\.label: unknown key 'label' of the source yfcc"),
