@@ -20,7 +20,6 @@ class Samples(Schema):
     n: Count
     sha256: Digest
     encoded: Edge = 1
-    eight_bits: Literal["float16", "float32"] | None = None
 
 
 class Labelled(Samples):

@@ -5,10 +5,8 @@
     step_00000/train_x.npy …        arrays of each step and split: x, y, ids; time, group, test_in, label_time if known
     class_texts/x.npy, y.npy, prompts.npy   vectors of texts about the classes, if there are any
     step_00000/train_x.json …       lazy images instead of x: names in files/, and train_where.npy with locations
-    step_00000/train_x.npy, train_scale.npy   vectors in 8 bits: int8, and float32 scales (bits=8)
 
-Arrays are memory-mapped, so opening takes the same time for a thousand samples and for 39 million; vectors in 8 bits
-are decoded when a stream is opened.
+Arrays are memory-mapped, so opening takes the same time for a thousand samples and for 39 million.
 """
 
 from __future__ import annotations
@@ -17,10 +15,9 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +39,6 @@ from driftline.curate.core.outside.documents import Schema, read_document
 from driftline.curate.core.outside.names import inside
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.document import LazyDocument, StreamDocument
-from driftline.stream_builder.eight_bits import check_vectors, least_cosine, open_coded, write_coded
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.step import OPTIONAL, Array, Split, Step
 from driftline.stream_builder.validate import check_steps
@@ -64,50 +60,36 @@ def write(
     prior: Any,
     facts: Mapping[str, Any],
     class_texts: ClassTexts | None = None,
-    bits: Literal[8, 16] = 16,
 ) -> None:
-    """Write the fields of a stream into a new folder; `stream.json` is written last.
-
-    bits: 8 stores vectors as `eight_bits.coded` makes them; the facts say the least cosine to the given ones. Raises
-    BadArray for images and texts in 8 bits.
-    """
+    """Write the fields of a stream into a new folder; `stream.json` is written last."""
     check_steps([(s.index, s.name) for s in steps], str(folder))
-    for split in (split for step in steps for split in step.splits.values() if bits == 8):
-        check_vectors(split.x)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stream.json").unlink(missing_ok=True)
     sweep(folder)
     records: list[dict[str, Any]] = []
     files = folder / FILES
     there = _plain_files(files)
-    cosines = [1.0]
 
-    def store(x: Any, stem: Path) -> tuple[Any, dict[str, Any]]:
-        """Write samples; returns them as they will be read, and how they are stored."""
-        if bits == 8:
-            read = write_coded(x, stem)
-            cosines.append(least_cosine(x, read))
-            return read, {"eight_bits": read.dtype.name}
+    def store(x: Any, stem: Path) -> dict[str, Any]:
+        """Write samples; returns how they are stored."""
         _write_x(x, stem, files, there)
-        return x, {"encoded": x.size} if isinstance(x, LazyImages) else {}
+        return {"encoded": x.size} if isinstance(x, LazyImages) else {}
 
     def store_unlabelled(x: Any, stem: Path) -> dict[str, Any]:
-        read, how = store(x, stem)
-        return {"n": len(x), "sha256": _hash_x(read), **how}
+        return {"n": len(x), "sha256": _hash_x(x), **store(x, stem)}
 
     for step in _stored_steps(steps, oracle):
         step_folder = folder / STEP_FOLDER.format(step.index)
         record: dict[str, Any] = {"index": step.index, "name": step.name, "splits": {}}
         for kind, split in step.splits.items():
-            x, how = store(split.x, step_folder / kind)
+            how = store(split.x, step_folder / kind)
             write_array(step_folder / f"{kind}_y.npy", split.y.astype(np.int64))
             write_array(step_folder / f"{kind}_ids.npy", np.asarray(split.ids, dtype=np.str_))
             columns: dict[str, Array] = {name: column.astype(KINDS[name]) for name, column in split.columns().items()}
             for name_of, column in columns.items():
                 write_array(step_folder / f"{kind}_{name_of}.npy", column)
             flags = dict.fromkeys(columns, True)
-            digest = _hash(replace(split, x=x))
-            record["splits"][kind] = {"n": len(split), "time": False, **flags, "sha256": digest, **how}
+            record["splits"][kind] = {"n": len(split), "time": False, **flags, "sha256": _hash(split), **how}
         if step.unlabelled is not None:
             record["unlabelled"] = store_unlabelled(step.unlabelled, step_folder / "unlabelled")
         records.append(record)
@@ -118,7 +100,7 @@ def write(
         "classes": list(classes),
         "steps": records[: len(steps)],
         "prior": of_prior,
-        "facts": {**facts, **({"eight_bit_cosine": round(min(cosines), 6)} if bits == 8 else {})},
+        "facts": dict(facts),
         **({} if oracle is None else {"oracle": records[-1]}),
         **({} if class_texts is None else {"class_texts": _write_texts(class_texts, folder / "class_texts")}),
     }
@@ -309,8 +291,6 @@ def _stored_files(files: Sequence[Path], folder: Path, there: set[str]) -> list[
 
 
 def _open_x(stem: Path, size: Mapping[str, Any], folder: Path, plain: Collection[str]) -> Any:
-    if dtype := size.get("eight_bits"):
-        return open_coded(stem, size["n"], dtype, AGAIN)
     if "encoded" not in size:
         return _samples(stem.with_name(f"{stem.name}_x.npy"), size["n"])
     source = stem.with_name(f"{stem.name}_x.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -123,13 +123,11 @@ class Stream(Sequence[Step]):
         """The same stream with a hash; one that was never saved gets another than it will have then."""
         return self if self.sha256 else replace(self, sha256=storage.hash_in_memory(self))
 
-    def save(self, folder: str | Path, facts: Mapping[str, Any] | None = None, bits: Literal[8, 16] = 16) -> Stream:
+    def save(self, folder: str | Path, facts: Mapping[str, Any] | None = None) -> Stream:
         """Write the stream into a new folder; returns it, opened there, with its hash. facts: instead of its own.
 
-        bits: 8 stores vectors in 8 bits a number, with a scale for each. The facts that are written also say what
-        `shared_with_training` and `ties` measure, and the least cosine of a vector in 8 bits to its original. Raises
-        BadArray for images and texts in 8 bits, and BadConfig for a folder that holds another stream; the same may be
-        written again.
+        The facts that are written also say what `shared_with_training` and `ties` measure. Raises BadConfig for a
+        folder that holds another stream; the same may be written again.
         """
         facts, shared = dict(facts or self.facts), self.shared_with_training()
         facts |= {} if shared is None else {"shared_with_training": round(shared, 4)}
@@ -138,7 +136,7 @@ class Stream(Sequence[Step]):
         def put(place: Path) -> None:
             storage.write(
                 place, self.name, classes=self.classes, steps=self.steps, oracle=self.oracle, prior=self.prior,
-                facts=facts, class_texts=self.class_texts, bits=bits,
+                facts=facts, class_texts=self.class_texts,
             )  # fmt: skip
 
         storage.check_kept(Path(folder), put)

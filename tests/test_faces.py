@@ -88,7 +88,7 @@ OF_SHELLS = {  # command → options that a function has no use for, with the re
     "stream compose": {"--out", "--seeds"},  # a stream is saved by its method
     "eval": {"--protocol", "--learners", "--seeds", "--encoder"},  # positional; dl.encode
     "report": {"--run", "--networks", "--set"},  # a run's own page, and what networks learned: the command
-    "stream from-": {"--out", "--bits", "--columns"},  # of each such command
+    "stream from-": {"--out", "--columns"},  # of each such command
     **{f"stream from-{name}": {"--paper", "--trained-until"} for name in ("arrays", "clear")},  # facts of Stream.save
 }
 FUNCTIONS = [n for n, (home, _) in declared("driftline").items() if n.startswith("from_") or "pipelines.face" in home]

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.cli.common import Json, command, log_of, several
 from driftline.pipelines.cli.out import guarded_out
-from driftline.pipelines.cli.stream_options import OUTPUT, Bits, EncoderDevice, facts_of, option, tell
+from driftline.pipelines.cli.stream_options import OUTPUT, EncoderDevice, facts_of, option, tell
 
 if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
@@ -34,7 +34,6 @@ def stream_encode(
         option("--encoder", "[NAME=]SPEC", "KIND:MODEL:WEIGHTS (driftline list encoders). Repeatable."),
     ],
     device: EncoderDevice = "auto",
-    bits: Bits = "16",
     as_json: Json = False,
 ) -> None:
     """Encode a stream's samples with other encoders.
@@ -45,9 +44,8 @@ def stream_encode(
     places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
     stream, source = opened(path)
     log = log_of(None, as_json)
-    stored: Literal[8, 16] = 8 if bits == "8" else 16
     saved = [
-        facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log, bits=stored), place)
+        facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log), place)
         for place, (name, spec) in places.items()
     ]
     tell(as_json, saved, out=out)
@@ -94,11 +92,10 @@ def opened(place: Path) -> tuple[Stream, str]:
 
 def encoded_at(
     stream: Stream, source: str, name: str, encoder: str, where: Path, device: str, run_log: RunLog,
-    bits: Literal[8, 16] = 16, cache: bool = False,
+    cache: bool = False,
 ) -> Stream:  # fmt: skip
     """The stream, encoded, with the name `STREAM, name`; stored in the folder `where`. source: hash of the samples.
-    bits: of a stored number. cache: of an older model, or older samples, nothing is kept there. Else they raise
-    BadConfig."""
+    cache: of an older model, or older samples, nothing is kept there. Else they raise BadConfig."""
     from driftline.curate.core.atomic_io import fingerprint
     from driftline.curate.core.outside.images import PREPARATION
     from driftline.curate.encoders import spec_of
@@ -108,7 +105,7 @@ def encoded_at(
 
     spec = spec_of(encoder, device)
     loaded = spec.load()
-    key = fingerprint([source, encoder, loaded.fingerprint, PREPARATION, *([bits] if bits == 8 else [])])
+    key = fingerprint([source, encoder, loaded.fingerprint, PREPARATION])
     there = Stream.load(where) if (where / "stream.json").is_file() else None
     if there is not None and there.facts.get("made_from") == key:
         return there
@@ -121,4 +118,4 @@ def encoded_at(
     facts = {**encoded.facts, "features": name, "made_from": key, **provenance}
     if there is not None:
         shutil.rmtree(where)
-    return replace(encoded, name=f"{stream.name}, {name}").save(where, facts, bits)
+    return replace(encoded, name=f"{stream.name}, {name}").save(where, facts)

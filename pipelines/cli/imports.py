@@ -26,7 +26,7 @@ OPTIONS: dict[str, Any] = {  # parameter, or command and parameter → its optio
     **{role: Annotated[str | None, option(flag_of(role), "COLUMN", f"Column of {of}.")] for role, of in ROLES.items()},
     "columns": shared.Columns, "root": shared.Root, "size": shared.Size, "period": shared.Period,
     "test_share": shared.TestShare, "order": shared.Order, "grouping": shared.Grouping, "seed": shared.Seed,
-    "paper": shared.Paper, "trained_until": shared.TrainedUntil, "bits": shared.Bits,
+    "paper": shared.Paper, "trained_until": shared.TrainedUntil,
     "features": Annotated[Path | None, option("--features", "FILE", VECTORS)],
     "table": Annotated[Path | None, option("--table", "FILE", "CSV or Parquet with ids, labels and file names.")],
     "config": Annotated[str | None, option("--config", "NAME", "A configuration of the data set.")],
@@ -80,7 +80,6 @@ OURS = {
             "seed": 0,
             "paper": None,
             "trained_until": None,
-            "bits": "16",
         },
         function=f"{BUILDERS}.arrays:from_arrays",
     ),
@@ -160,14 +159,14 @@ def _add(name: str, about: Import, own: Mapping[str, Any] | None = None) -> None
         options = with_columns(options.pop("columns", None), options)
         count_of(options.get("period", 1))
         facts = paper_facts(options.pop("paper", None), options.pop("trained_until", None))
-        bits, function = options.pop("bits", "16"), _function(name)
+        function = _function(name)
         work = out.parent / f".partial-{out.name}-files"  # beside the stream: its files become hard links
         remove_tree(work)
         if "work" in inspect.signature(function).parameters:
             options["work"] = work
         try:
             stream = function(source, **options)
-            tell(as_json, [save(stream, out, facts, bits)], about.protocol)
+            tell(as_json, [save(stream, out, facts)], about.protocol)
         finally:
             remove_tree(work)
         if not as_json:

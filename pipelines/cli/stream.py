@@ -45,9 +45,7 @@ StreamFolder = Annotated[Path, typer.Argument(metavar="STREAM", help="A stream f
 UNITS = {  # of a measure
     "covariate": "1 is the distance of the last step's own training data",
     "conditional": "1 is the distance of the last step's own training data, class by class",
-    **dict.fromkeys(("w2", "sliced", "entropic"), "in units of the samples"),
-    "mmd": "0 for equal distributions",
-    "c2st": "share right of a classifier that separates both, 0.5 for equal distributions",
+    **dict.fromkeys(("w2", "sliced"), "in units of the samples"),
     "priors": "part of the class frequencies that differs from the last step's, 0 to 1",
 }
 EXPORT = "driftline stream export STREAM --format imagefolder --out exports"

@@ -14,7 +14,6 @@ from driftline.pipelines.cli.stream_options import (
     DATA,
     DRAWS,
     PERIOD,
-    Bits,
     DataDir,
     Download,
     EncoderDevice,
@@ -79,7 +78,6 @@ def stream_from_release(
     paper: Paper = None,
     trained_until: TrainedUntil = None,
     seed: Seed = 0,
-    bits: Bits = "16",
     as_json: Json = False,
 ) -> None:
     """Turn a release into a stream: a step for each bucket.
@@ -93,7 +91,7 @@ def stream_from_release(
         template=template or (), text_encoder=text_encoder, device=device, paper=paper, trained_until=trained_until,
         seed=seed,
     )  # fmt: skip
-    tell(as_json, [save(stream, out, bits=bits)], *(["near-future"] if period is not None else []))
+    tell(as_json, [save(stream, out)], *(["near-future"] if period is not None else []))
 
 
 @command(

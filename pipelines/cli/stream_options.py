@@ -79,15 +79,11 @@ Paper = Annotated[
     option("--paper", "NAME", "Data of a paper, as in clear10/moco-yfcc-b0: reports show its values.", PAPER),
 ]
 Out = Annotated[Path, option("--out", "DIR", "Folder of the stream.", OUTPUT)]
-Bits = Annotated[
-    Literal["8", "16"],
-    option("--bits", None, "Bits of a stored number; of 8 the output says how exact they are.", OUTPUT),
-]
 
 
-def save(stream: Stream, out: Path, facts: dict[str, str] | None = None, bits: str = "16") -> dict[str, Any]:
+def save(stream: Stream, out: Path, facts: dict[str, str] | None = None) -> dict[str, Any]:
     """Save a stream; returns its facts for the user. facts: recorded in addition to the stream's own."""
-    return facts_of(stream.save(out, {**stream.facts, **(facts or {})}, 8 if bits == "8" else 16), out)
+    return facts_of(stream.save(out, {**stream.facts, **(facts or {})}), out)
 
 
 def facts_of(stream: Stream, out: Path) -> dict[str, Any]:
@@ -101,7 +97,6 @@ def facts_of(stream: Stream, out: Path) -> dict[str, Any]:
         "classes": len(stream.classes),
         "shared_with_training": stream.shared_with_training(),
         "made": stream.facts.get("made"),
-        "eight_bit_cosine": stream.facts.get("eight_bit_cosine"),
     }
 
 
@@ -114,10 +109,6 @@ def tell(
     for facts in saved:
         size = f"{facts['steps']} steps, {facts['samples']:,} samples, {facts['classes']} classes"
         lines.append(f"stream {facts['stream']}: {size} in {facts['out']}")
-        if facts["eight_bit_cosine"] is not None:
-            lines.append(
-                f"In 8 bits the cosine of a vector to its original is at least {facts['eight_bit_cosine']:.6f}."
-            )
         if facts["made"] is not None:
             lines.append(f"The file does not say everything, so the stream has {facts['made']}.")
         if facts["shared_with_training"]:

@@ -229,7 +229,7 @@ def export(
     return _answered("release", locals())
 
 
-def encode(path: Place, *, encoder: Names, out: str | Path, bits: int = 16, device: str = "auto") -> dict[str, Stream]:
+def encode(path: Place, *, encoder: Names, out: str | Path, device: str = "auto") -> dict[str, Stream]:
     """Vectors of the samples of a stream, release or run, by each encoder: name → stream, in OUT/name."""
     document = answer("stream encode", locals(), quiet=False)
     from driftline.stream_builder.stream import Stream

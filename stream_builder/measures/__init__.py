@@ -13,9 +13,6 @@ DISTANCES = Registry(
     {
         "w2": "driftline.stream_builder.measures.distances:wasserstein2",
         "sliced": "driftline.stream_builder.measures.distances:sliced",
-        "entropic": "driftline.stream_builder.measures.distances:entropic",
-        "mmd": "driftline.stream_builder.measures.distances:mmd",
-        "c2st": "driftline.stream_builder.measures.distances:c2st",
     },
     group="measures",
 )

@@ -1,7 +1,7 @@
 """Shifts: exact, composable changes of labelled images between the steps of a stream.
 
 A new shift is one file here and one line in `SHIFTS`, or an entry point `driftline.shifts`. One-letter codes are those
-of Seq-to-Final [Yu et al.; spec]; common corruptions have their published names.
+of Seq-to-Final [Yu et al.; spec]; corruptions have names.
 """
 
 from __future__ import annotations
@@ -9,9 +9,15 @@ from __future__ import annotations
 from driftline.curate.core.registry import Registry
 
 COMMON = (
-    "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "gaussian_blur", "defocus_blur", "motion_blur",
-    "zoom_blur", "fog", "brightness", "contrast", "saturate", "jpeg", "pixelate", "elastic_transform",
-)  # fmt: skip
+    "gaussian_noise",
+    "gaussian_blur",
+    "brightness",
+    "contrast",
+    "saturate",
+    "jpeg",
+    "pixelate",
+    "elastic_transform",
+)
 SHIFTS = Registry(
     "shift",
     {
@@ -23,9 +29,6 @@ SHIFTS = Registry(
         "L": "driftline.stream_builder.shifts.label_flip:LabelFlip",
         "s": "driftline.stream_builder.shifts.subpopulation:Subpopulation",
         "p": "driftline.stream_builder.shifts.label_shift:LabelShift",
-        "A": "driftline.stream_builder.shifts.appearance:Appearance",
-        "D": "driftline.stream_builder.shifts.disappearance:Disappearance",
-        "P": "driftline.stream_builder.shifts.prior_drift:PriorDrift",
         **{name: f"driftline.stream_builder.shifts.common:{name}" for name in COMMON},
     },
     group="shifts",

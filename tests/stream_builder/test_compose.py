@@ -203,12 +203,6 @@ class TestSampling:
         with pytest.raises(IncompatibleStream, match="p takes 120% of the even classes' share"):
             compose(dataset(), "p:p:p:p", (40,) * 5, 20, 0)
 
-    def test_classes_appear_and_disappear(self) -> None:
-        made = compose(dataset(per_class=200), "A:A,D", (120, 120, 120), 60, 0)
-        assert [sorted(set(s["train"].y.tolist())) for s in made.steps] == [[0, 1], [0, 1, 2], [1, 2, 3]]
-        with pytest.raises(IncompatibleStream, match="none is left for the source step"):
-            compose(dataset(), "A(2):A(2)", (40,) * 3, 20, 0)
-
     def test_priors_may_be_given_as_a_table(self) -> None:
         table = np.array([[1.0, 1, 0, 0], [0, 0, 1, 3]])
         made = compose(dataset(per_class=200), "C", (80, 80), 40, 0, Composition(priors=table))
@@ -322,10 +316,7 @@ class TestCounters:
             ("t(10):t(20)", "t(10):t(10),t(10)"),
             ("jpeg(1):jpeg(2)", "jpeg:jpeg,jpeg"),
             ("gaussian_noise(2):gaussian_noise(1)", "gaussian_noise,gaussian_noise:gaussian_noise"),
-            ("A(1):A(2)", "A:A,A"),
-            ("D(2):D(1)", "D,D:D"),
             ("p(20):p(10)", "p(10),p(10):p(10)"),
-            ("P(1):P(0.5)", "P,P:P"),
         ],
     )
     def test_a_shift_and_its_multiple_are_rendered_as_one(self, mixed: str, plain: str) -> None:

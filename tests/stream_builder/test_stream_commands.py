@@ -149,7 +149,7 @@ def made_texts(folder: Path) -> Path:
     return folder
 
 
-def test_texts_are_stored_or_encoded_in_16_or_8_bits(tmp_path: Path) -> None:
+def test_texts_are_stored_or_encoded(tmp_path: Path) -> None:
     texts = made_texts(tmp_path / "texts")
     document("stream", "from-dataset", texts, "--out", tmp_path / "plain")
     assert Stream.load(tmp_path / "plain").steps[0]["train"].x.dtype.kind == "U"
@@ -158,8 +158,7 @@ def test_texts_are_stored_or_encoded_in_16_or_8_bits(tmp_path: Path) -> None:
     assert Stream.load(tmp_path / "vectors").x_shape == (64,)
     command = ("stream", "encode", tmp_path / "plain", "--encoder", "n=ngrams:64", "--device", "cpu")
     (stored,) = document(*command, "--out", tmp_path / "16")["streams"]
-    assert (stored["eight_bit_cosine"], stored["out"]) == (None, str(tmp_path / "16" / "n"))
-    assert 0.99 < document(*command, "--bits", 8, "--out", tmp_path / "8")["streams"][0]["eight_bit_cosine"] < 1
+    assert stored["out"] == str(tmp_path / "16" / "n")
 
 
 def test_encoders_are_named_by_the_user_or_by_their_parts_and_refused_before_work(tmp_path: Path) -> None:
@@ -203,11 +202,10 @@ def test_an_option_of_from_arrays_draws_what_the_function_draws(
 def test_what_is_said_of_the_vectors_is_recorded(command: str, arrays: Path, tmp_path: Path) -> None:
     source = arrays if command == "from-arrays" else made_release(tmp_path / "release", each=2).path
     words = ("stream", command, source, "--out", tmp_path / "out", "--trained-until")
-    document(*words, "2021-01", "--bits", 8, "--paper", "clear10/clip", "--seed", 3)
+    document(*words, "2021-01", "--paper", "clear10/clip", "--seed", 3)
     stream = Stream.load(tmp_path / "out")
     assert (stream.facts["encoder_cutoff"], stream.facts["encoder_source"]) == ("2021-01", "--trained-until")
     assert stream.facts["published"] == "clear10/clip"
-    assert 0.99 < stream.facts["eight_bit_cosine"] < 1
     if command == "from-release":
         assert stream.facts["equal_times"] == "in random order, seed 3"
     assert "soon" in inside(*words, "soon").stderr
