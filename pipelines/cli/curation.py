@@ -190,22 +190,13 @@ def release(
     show(as_json, document, text)
 
 
-@command(
-    curation_app, "audit", "driftline audit photos2024 --out audit", panel="Release", needs={"--cosine": "--against"}
-)
+@command(curation_app, "audit", "driftline audit photos2024 --out audit", panel="Release")
 def audit(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A release, a run that published one, or a stream.")],
     out: Annotated[Path | None, option("--out", "DIR", "Folder for audit.html and audit.json.")] = None,
-    against: Annotated[
-        Path | None,
-        option("--against", None, "Another release, or an index of hashes or vectors: find what is in both."),
-    ] = None,
     bits: Annotated[
         int, option("--copy-bits", "N", "Near copies: hash bits (of 64) that may differ.", min=0, max=16)
     ] = 4,
-    cosine: Annotated[
-        float, option("--cosine", None, "Vectors of an index: the same from this cosine on.", min=0, max=1)
-    ] = 0.95,
     as_json: Json = False,
 ) -> None:
     """Audit a release or a stream.
@@ -219,7 +210,7 @@ def audit(
 
     if out is not None:
         guarded_out(out, "audit")
-    findings = findings_of(path, against, bits, cosine)
+    findings = findings_of(path, bits)
     if out is not None:
         write_json(out / "audit.json", findings)
         write_text(out / "audit.html", page(findings, pictures(path, findings)))

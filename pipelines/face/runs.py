@@ -203,11 +203,8 @@ def batch(
     return _answered("batch", locals())
 
 
-def audit(
-    path: Place, *, out: str | Path | None = None, against: str | Path | None = None, copy_bits: int | None = None,
-    cosine: float | None = None,
-) -> Answer:  # fmt: skip
-    """Leaks, drift and cues of a release or stream."""
+def audit(path: Place, *, out: str | Path | None = None, copy_bits: int | None = None) -> Answer:
+    """Near-duplicates, drift and cues of a release or stream."""
     return _answered("audit", locals())
 
 

@@ -1,10 +1,9 @@
-"""Audit of a release or a stream: balance, near-duplicates, leaks, labels to check, drift, label correlation."""
+"""Audit of a release or a stream: balance, near-duplicates, labels to check, drift, label correlation."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
 from driftline.curate.release.settings import COPY_BITS
 from driftline.eval.reporting.step_names import named_steps
-from driftline.pipelines.reporting.leaks import leaks
 from driftline.pipelines.web.dates import labels as bucket_labels
 from driftline.stream_builder.builders.release import release_groups
 from driftline.stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
@@ -29,23 +27,20 @@ from driftline.stream_builder.stream import Stream
 from driftline.stream_builder.ties import drawn, sentence, ties_of
 
 NEIGHBOURS = 10  # of an image, whose labels are compared with its own
-DRAWS = 100  # of the signs of groups, for the noise floor; 95 of them are below it
+DRAWS = 100  # of two halves of each bucket, for the noise floor
 FEWEST = 5  # groups, as if of equal size, from which a bucket's noise can be estimated
 BLOCK = 2048  # rows that are compared at a time
 EXAMPLES = 20  # findings that are listed
 
 
-def audit(path: Path, against: Path | None = None, bits: int = COPY_BITS, cosine: float = 0.95) -> dict[str, Any]:
+def audit(path: Path, bits: int = COPY_BITS) -> dict[str, Any]:
     """Findings about the release (or run folder) or the stream at `path`.
 
-    against: another release, the images in both are counted; or an index of hashes or vectors, the test samples in it
-    are searched (`leaks`). cosine: from which on a vector is the same. bits: of 64, in which hashes of near-duplicates
-    may differ (`copies_by_hash`). Raises MissingFile for a folder that is neither.
+    bits: of 64, in which hashes of near-duplicates may differ (`copies_by_hash`). Raises MissingFile for a folder that
+    is neither.
     """
     if (path / "stream.json").is_file():
-        stream = Stream.load(path)
-        findings = {} if against is None else {"leaks": leaks(stream, against, lambda: np.zeros(0), cosine=cosine)}
-        return audit_stream(stream) | findings
+        return audit_stream(Stream.load(path))
     try:
         release = Release.open(path)
     except MissingFile:
@@ -53,22 +48,17 @@ def audit(path: Path, against: Path | None = None, bits: int = COPY_BITS, cosine
             f"{path} is neither a release, nor a run that published one, nor a stream.",
             "Expected a folder with release.json or stream.json.",
         ) from None
-    if against is None or against.is_dir():
-        return audit_release(release, Release.open(against) if against else None, bits)
-    return audit_release(release, None, bits) | {
-        "leaks": leaks(release, against, lambda: image_hashes(release), bits, cosine)
-    }
+    return audit_release(release, bits)
 
 
-def audit_release(release: Release, other: Release | None = None, bits: int = COPY_BITS) -> dict[str, Any]:
+def audit_release(release: Release, bits: int = COPY_BITS) -> dict[str, Any]:
     """Findings about a release; the functions below say what each number means."""
     table = release.table
     columns = {
         name: table[name].to_pylist() for name in ("id", "bucket", "class", "label", "user", "uploaded", "sha256")
     }
     splits = {name: table[name].to_pylist() for name in release.facts["splits"]}
-    hashed = image_hashes(release)
-    group = near_copies(hashed, bits)
+    group = near_copies(image_hashes(release), bits)
     facts = {"id": columns["id"], "bucket": columns["bucket"], "class": columns["class"]} | splits
     y, uploaded = (np.array(columns[name], np.int64) for name in ("label", "uploaded"))
     ties, copies = ties_of(uploaded), copy_report(group, facts, EXAMPLES)
@@ -102,8 +92,6 @@ def audit_release(release: Release, other: Release | None = None, bits: int = CO
         links = "uploaders and near copies" if any(columns["user"]) else "near copies; no uploader is known"
         findings |= _changes(x, y, bucket, side, linked, links)
         findings["drift"]["features"] = name
-    if other is not None:
-        findings["overlap"] = overlap(release, hashed, other, bits)
     return findings
 
 
@@ -260,56 +248,33 @@ def _changes(
 def distances(
     x: npt.NDArray[np.float32], bucket: npt.NDArray[Any], group: npt.NDArray[np.int64], seed: int = 0
 ) -> dict[str, Any]:
-    """Distance between the mean features of two buckets, and its noise floor, which 95 of DRAWS draws of chance are
-    below: in each draw, every group (an uploader, near copies) leaves the mean of its bucket's other groups to a random
-    side, in all buckets to the same one (wild bootstrap of clusters).
+    """Distance between the mean features of two buckets, and its noise floor, which chance alone passes once in twenty
+    times: in 95 of DRAWS draws the noise of the means is less. The noise of a mean is the difference of two random
+    halves of its bucket's groups (an uploader, near copies), each against the mean of the other groups.
 
-    x: (N, D). bucket, group: (N,). by_distance: buckets apart → the root mean square over its "pairs" of buckets,
-    "distance", and "floor". groups: the fewest and most of a bucket; "equal": the fewest as if of equal size, 1/Σ
-    share². Buckets where that is below FEWEST are "left_out"; if fewer than two are left, all count, and the floor is
+    x: (N, D). bucket, group: (N,). by_distance: buckets apart → the root mean square over its pairs of buckets,
+    "distance", and "floor". groups: the fewest of a bucket, as if of equal size, 1/Σ share². Below FEWEST the floor is
     None: not known.
     """
     numbers, place = np.unique(bucket, return_inverse=True)
-    _, group = np.unique(group, return_inverse=True)
-    signs = rng_for(seed, "audit", "floor").choice(np.array([-1, 1], np.float32), (DRAWS, int(group.max()) + 1))
-    means, noise, counts, equal = [], [], [], []
+    rng, means, noise, groups = rng_for(seed, "audit", "floor"), [], [], []
     for index in range(len(numbers)):
         rows = np.flatnonzero(place == index)
-        share = np.bincount(group[rows]) / len(rows)
-        counts.append(int((share > 0).sum()))
-        equal.append(float(1 / (share**2).sum()))
-        means.append(x[rows].mean(0, dtype=np.float64))
-        weight = 1 / (len(rows) * np.maximum(1 - share[group[rows]], 1e-9))
-        noise.append((signs[:, group[rows]] * weight.astype(np.float32)) @ (x[rows] - means[-1].astype(np.float32)))
-    usable = [index for index, n in enumerate(equal) if n > FEWEST - 1e-9]
-    clear = len(usable) > 1
-    apart: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for a, b in combinations(usable if clear else range(len(numbers)), 2):
-        apart[b - a].append((a, b))
+        _, of_row, counts = np.unique(group[rows], return_inverse=True, return_counts=True)
+        sums = np.zeros((len(counts), x.shape[1]))
+        np.add.at(sums, of_row, x[rows])
+        means.append(sums.sum(0) / len(rows))
+        off = (sums - counts[:, None] * means[-1]) / np.maximum(len(rows) - counts, 1)[:, None]
+        halves = rng.permuted(np.tile(np.arange(len(counts)) % 2 * 2.0 - 1, (DRAWS, 1)), axis=1)
+        noise.append(halves @ off)
+        groups.append(float(len(rows) ** 2 / (counts**2).sum()))
+    clear = min(groups) > FEWEST - 1e-9
     by_distance = {}
-    for d, pairs in sorted(apart.items()):
-        squares = np.mean([((noise[a] - noise[b]) ** 2).sum(1, dtype=np.float64) for a, b in pairs], 0)
+    for d in range(1, len(numbers)):
+        pairs = [(k, k + d) for k in range(len(numbers) - d)]
+        chance = np.mean([((noise[a] - noise[b]) ** 2).sum(1) for a, b in pairs], 0) if clear else None
         by_distance[str(d)] = {
             "distance": float(np.sqrt(np.mean([((means[a] - means[b]) ** 2).sum() for a, b in pairs]))),
-            "floor": float(np.sqrt(np.quantile(squares, 0.95, method="inverted_cdf"))) if clear else None,
-            "pairs": len(pairs),
+            "floor": None if chance is None else float(np.sqrt(np.quantile(chance, 0.95, method="inverted_cdf"))),
         }
-    return {
-        "by_distance": by_distance,
-        "groups": {"fewest": min(counts), "most": max(counts), "equal": min(equal)},
-        "left_out": [int(numbers[i]) for i in range(len(numbers)) if clear and i not in usable],
-    }
-
-
-def overlap(release: Release, hashed: npt.NDArray[np.uint64], other: Release, bits: int) -> dict[str, Any]:
-    """Images that are also in another release: the same bytes, and near-duplicates. hashed: of `release`."""
-    own, theirs = (set(r.table["sha256"].to_pylist()) for r in (release, other))
-    both = np.concatenate([hashed, image_hashes(other)])
-    group = near_copies(both, bits)
-    n = len(hashed)
-    shared = set(group[:n].tolist()) & set(group[n:].tolist())
-    return {
-        "with": other.name,
-        "same_bytes": len(own & theirs),
-        "near_copies": int(np.isin(group[:n], list(shared)).sum()),
-    }
+    return {"by_distance": by_distance, "groups": min(groups)}

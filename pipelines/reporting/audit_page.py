@@ -16,7 +16,6 @@ from driftline.eval.plotting.charts import Figure, Picture
 from driftline.eval.plotting.charts import lines as line_chart
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.browse.release_table import release_collection, stream_collection
-from driftline.pipelines.reporting.leaks import sentence
 from driftline.pipelines.web.rendering import stylesheet, template
 from driftline.pipelines.web.thumbnails import small
 
@@ -159,12 +158,9 @@ def _distance(findings: Mapping[str, Any]) -> Mapping[str, Any]:
 def _floor(findings: Mapping[str, Any]) -> str:
     """The noise floor of the largest distance and its groups, or why it is not known."""
     distance = findings["distance"]
-    groups, floor = distance["groups"], list(distance["by_distance"].values())[-1]["floor"]
-    text = f"drawn by group ({distance['links']}), {groups['fewest']:,} to {groups['most']:,} a bucket"
-    if floor is None:
-        return f"not known: {text}, which count as {groups['equal']:.1f} of equal size in one of them"
-    names = ", ".join(findings["bucket_names"].get(str(n), str(n)) for n in distance["left_out"])
-    return f"{floor:.3g}, {text}" + (f"; without {names}: too few groups" if names else "")
+    floor = list(distance["by_distance"].values())[-1]["floor"]
+    text = f"groups ({distance['links']}), which count as at least {distance['groups']:.1f} of equal size in a bucket"
+    return f"not known: too few {text}" if floor is None else f"{floor:.3g}, from two halves of the {text}"
 
 
 def _prepared(findings: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -260,12 +256,4 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
     s = findings["label_correlation"]["suggested_shift"]
     sentences.append(f"label correlation: suggested shift S = {'none found' if s is None else s}")
     sentences.append(f"times: {findings['label_correlation']['ties_text']}")
-    if "overlap" in findings:
-        o = findings["overlap"]
-        sentences.append(
-            f"overlap with {o['with']}: {o['same_bytes']} images with the same bytes, "
-            f"{o['near_copies']} near-duplicates"
-        )
-    if "leaks" in findings:
-        sentences.append(sentence(findings["leaks"]))
     return sentences

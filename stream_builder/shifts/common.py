@@ -62,8 +62,9 @@ def _functions() -> Any:
 
 
 def _blur(x: Any, sigma: float, unit: float) -> Any:
-    radius = min(ceil(3 * sigma * unit), min(x.shape[2:]) - 1)
-    return _functions().gaussian_blur(x, [2 * radius + 1] * 2, [sigma * unit] * 2) if radius else x
+    sigma *= max(1.0, unit)
+    radius = min(ceil(3 * sigma), min(x.shape[2:]) - 1)
+    return _functions().gaussian_blur(x, [2 * radius + 1] * 2, [sigma] * 2) if radius else x
 
 
 def _pixelate(x: Any, share: float, unit: float) -> Any:

@@ -61,43 +61,36 @@ def passed(worlds: Iterator[World]) -> float:
 
 class TestNoiseFloor:
     @pytest.mark.parametrize("name", SIZES)
-    def test_chance_alone_passes_it_once_in_twenty_times_at_most(self, name: str) -> None:
-        """Of 150 worlds without drift, more than 19 pass with a chance of 1 in 20,000 if one in twenty does."""
-        assert passed(world(name, seed) for seed in range(WORLDS)) <= 19 / WORLDS
+    @pytest.mark.parametrize("seeds", [25, pytest.param(WORLDS, marks=pytest.mark.proof("statistics"))])
+    def test_chance_alone_passes_it_once_in_twenty_times_at_most(self, name: str, seeds: int) -> None:
+        """If one in twenty passes, more than 19 of 150 worlds without drift do with a chance of 1 in 20,000, and more
+        than 6 of 25 with one of 1 in 10,000."""
+        assert passed(world(name, seed) for seed in range(seeds)) <= (19 / WORLDS if seeds == WORLDS else 6 / 25)
 
-    @pytest.mark.parametrize("name", ["ten images an uploader", "heavy-tailed uploaders", "growing noise"])
-    def test_drawn_by_image_it_would_call_chance_drift(self, name: str) -> None:
+    def test_drawn_by_image_it_would_call_chance_drift(self) -> None:
         def single(seed: int) -> World:
-            x, bucket, _ = world(name, seed)
+            x, bucket, _ = world("ten images an uploader", seed)
             return x, bucket, np.arange(len(x))
 
-        assert passed(single(seed) for seed in range(30)) > 0.9
+        assert passed(single(seed) for seed in range(20)) > 0.9
 
     @pytest.mark.parametrize("name", ["one image an uploader", "ten images an uploader", "heavy-tailed uploaders"])
     def test_drift_passes_it(self, name: str) -> None:
-        assert passed(world(name, seed, speed=2.0) for seed in range(20)) == 1
+        assert passed(world(name, seed, speed=2.0) for seed in range(10)) == 1
 
+    @pytest.mark.proof("statistics")
     def test_it_is_the_distance_that_chance_has(self) -> None:
         """Groups of equal size: the floor is the 95 % quantile of the distances of 150 worlds, within a tenth."""
-        by = [distances(*world("ten images an uploader", seed))["by_distance"]["1"] for seed in range(WORLDS)]
+        by = [distances(*world("ten images an uploader", seed))["by_distance"]["3"] for seed in range(WORLDS)]
         floors, chance = [at["floor"] for at in by], np.quantile([at["distance"] for at in by], 0.95)
         assert np.mean(floors) == pytest.approx(chance, rel=0.1)
 
-    def test_groups_in_another_order_change_nothing(self) -> None:
-        x, bucket, group = world("heavy-tailed uploaders", 0)
-        order = rng_for(1).permutation(len(x))
-        one, other = distances(x, bucket, group), distances(x[order], bucket[order], group[order])
-        assert other["by_distance"]["2"] == pytest.approx(one["by_distance"]["2"], rel=1e-5)
-
-    def test_a_bucket_of_few_groups_is_left_out_and_two_of_one_uploader_each_have_no_floor(self) -> None:
+    def test_with_fewer_than_five_groups_in_a_bucket_it_is_not_known(self) -> None:
         x, bucket, group = world("ten images an uploader", 0)
-        first = np.where(bucket == 0, 0, group)
-        distance = distances(x, bucket, first)
-        assert (distance["left_out"], distance["by_distance"]["1"]["pairs"]) == ([0], 2)
-        assert distance["groups"] == {"fewest": 1, "most": 20, "equal": 1.0}
-        few = distances(x, bucket, 1000 * bucket + group % 2)
+        assert distances(x, bucket, group)["groups"] == pytest.approx(20)
+        few = distances(x, bucket, np.where(bucket == 0, group % 2, group))
+        assert few["groups"] == pytest.approx(2)
         assert [at["floor"] for at in few["by_distance"].values()] == [None] * 3
-        assert few["by_distance"]["1"]["pairs"] == 3
 
 
 def stream(grouped: bool = True, uploaders: int = 12, each: int = 10) -> Stream:
@@ -134,9 +127,8 @@ class TestAStreamWhoseSidesShareUploaders:
 
     def test_the_floor_says_how_many_groups_it_is_drawn_from(self) -> None:
         text = self.sentences(stream())["distance of mean features"]
-        assert "drawn by group (uploaders and near copies), 12 to 12 a bucket" in text
-        findings = audit_stream(stream(False))
-        assert "(equal samples; uploaders and near copies are not known), 120 to 120" in lines(findings)[-3]
+        assert "(uploaders and near copies), which count as at least 12.0 of equal size in a bucket" in text
+        assert "(equal samples; uploaders and near copies are not known)" in lines(audit_stream(stream(False)))[-3]
         floors = [audit_stream(stream(known))["distance"]["by_distance"]["2"]["floor"] for known in (True, False)]
         assert floors[0] / floors[1] == pytest.approx(np.sqrt(10), rel=0.25)  # ten images of an uploader are like one
 

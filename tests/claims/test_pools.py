@@ -31,7 +31,6 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.reporting.audit import audit
 from driftline.pipelines.reporting.audit_page import lines, page
-from driftline.pipelines.reporting.leaks import sentence
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.stream_builder.builders.release import from_release
@@ -246,41 +245,6 @@ class TestTimeSeen:
         assert facts["trained_until"] == read_json(tmp_path / "moco" / "pretrain.json")["trained_until"]
         assert facts["tests"] == "left out"
         assert facts["dropped"][TEST] > 0
-
-
-class TestLeaks:
-    """Digests of files as fetched are found although the release strips them, and every split is searched."""
-
-    def index(self, release: Release, column: str, place: Path, split: str) -> list[str]:
-        rows = [row for row in release.table.to_pylist() if row[split] == "test"]
-        write_text(place, "\n".join(str(row[column]) for row in rows))
-        return [str(row["id"]) for row in rows]
-
-    @pytest.mark.parametrize("split", ["split_0", "split_2"])
-    @pytest.mark.parametrize("column", ["sha256", "source_sha256"])
-    def test_the_tests_of_each_split_are_found_by_both_digests(
-        self, release: Release, tmp_path: Path, split: str, column: str
-    ) -> None:
-        ids = self.index(release, column, tmp_path / "seen.txt", split)
-        found = audit(release.path, tmp_path / "seen.txt")["leaks"]
-        assert found["found"] == len(ids) == found["splits"][split]["found"]
-        assert found["splits"][split]["tests"] == release.facts["test_images"][split]
-        assert found["tests"] == len(rows_tested(release))
-        of_ids = {row["id"]: row for row in release.table.to_pylist()}
-        assert found["splits"]["split_1"]["found"] == sum(of_ids[i]["split_1"] == "test" for i in ids)
-        assert f"{len(ids):,} in {split}" in sentence(found)
-
-    def test_files_are_stripped_so_that_one_digest_is_not_enough(self, release: Release) -> None:
-        rows = release.table.to_pylist()
-        assert any(row["sha256"] != row["source_sha256"] for row in rows)
-
-    def test_a_stream_is_searched_in_its_other_splits_too(self, release: Release, tmp_path: Path) -> None:
-        from_release(release, split=0).save(tmp_path / "s")
-        rows = [i for i, side in enumerate(release.table["split_2"].to_pylist()) if side == "test"]
-        np.save(tmp_path / "seen.npy", np.asarray(release.features("clip"), np.float32)[rows])
-        found = audit(tmp_path / "s", tmp_path / "seen.npy", cosine=0.999999)["leaks"]
-        assert found["splits"]["split_2"]["found"] == found["splits"]["split_2"]["tests"] == len(rows)
-        assert found["tests"] == len(rows_tested(release))
 
 
 def test_an_audit_shows_what_any_split_divides_not_only_the_first(release: Release, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from support.helpers import release_of
 from support.pages import chromium_browser, violations
 
 from driftline.curate.core.atomic_io import sha256_bytes
-from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
@@ -27,7 +26,6 @@ from driftline.pipelines.reporting.audit import (
     audit_release,
     disagreeing,
     distances,
-    image_hashes,
     prepared,
     uploaders,
 )
@@ -142,13 +140,6 @@ def test_drift_is_accuracy_by_distance_in_time() -> None:
     assert by["1"]["change"] > -0.1
 
 
-def test_images_that_another_release_holds_are_counted(release: Release, tmp_path: Path) -> None:
-    same = audit_release(release, release)["overlap"]
-    assert (same["same_bytes"], same["near_copies"]) == (16, 16)
-    other = audit_release(release, made(tmp_path / "other", world=9))["overlap"]
-    assert other["same_bytes"] == 0
-
-
 def test_a_streams_copies_correlation_and_drift(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     steps = []
@@ -202,7 +193,7 @@ def test_the_distance_of_means_grows_with_the_buckets_apart() -> None:
     for speed in (0.0, 1.0):
         x = (rng.normal(0, 0.1, (400, 3)) + speed * bucket[:, None] * [1, 0, 0]).astype(np.float32)
         at = distances(x, bucket, np.arange(400))["by_distance"]["3"]
-        assert (at["distance"], at["pairs"]) == (pytest.approx(3 * speed, abs=0.1), 1)
+        assert at["distance"] == pytest.approx(3 * speed, abs=0.1)
         assert at["floor"] < 0.05
     assert distances(x, np.zeros(400), np.arange(400))["by_distance"] == {}
 
@@ -238,73 +229,3 @@ def test_an_audit_finds_the_copies_that_the_release_tells_and_no_split_parts_the
     told, found = release.facts["near_copies"], audit_release(release)["near_copies"]
     assert (found["groups"], found["images_in_groups"]) == (told["groups"], told["images_in_groups"])
     assert not any(n for name, n in found["groups_across"].items() if name.startswith("split"))
-
-
-class TestLeaks:
-    """Test samples of which an index has a copy: of hashes, of bytes, of vectors."""
-
-    def found(self, path: Path, index: Path) -> tuple[int, list[str]]:
-        leaks = audit(path, index)["leaks"]
-        return leaks["found"], [example["id"] for example in leaks["examples"]]
-
-    def rows_of_tests(self, release: Release) -> list[int]:
-        sides = zip(*(release.table[name].to_pylist() for name in release.facts["splits"]), strict=True)
-        return [i for i, of_image in enumerate(sides) if "test" in of_image]
-
-    def test_hashes_find_a_copy_that_was_compressed_again(self, release: Release, tmp_path: Path) -> None:
-        leaked = self.rows_of_tests(release)[0]
-        planted = image_hashes(release)[leaked] ^ np.uint64(0b101)  # two bits differ
-        np.save(tmp_path / "seen.npy", np.array([0x123456789ABCDEF0, planted], np.uint64))
-        (tmp_path / "seen.txt").write_text(f"123456789abcdef0\n{int(planted):016x}\n")
-        id_ = release.table["id"].to_pylist()[leaked]
-        for index in ("seen.npy", "seen.txt"):
-            assert self.found(release.path, tmp_path / index) == (1, [id_])
-        assert "leaks: 1 of" in lines(audit(release.path, tmp_path / "seen.npy"))[-1]
-
-    def test_training_images_are_no_leak(self, release: Release, tmp_path: Path) -> None:
-        digests, tests = release.table["sha256"].to_pylist(), self.rows_of_tests(release)
-        training = [digest for i, digest in enumerate(digests) if i not in tests]
-        (tmp_path / "seen.txt").write_text("\n".join([*training, digests[tests[1]]]))
-        assert self.found(release.path, tmp_path / "seen.txt")[0] == 1
-
-    def test_vectors_find_a_sample_of_a_stream(self, tmp_path: Path) -> None:
-        rng = rng_for(0)
-        x = rng.normal(size=(20, 8)).astype(np.float32)
-        split = Split(x, np.zeros(20, np.int64), np.array([f"s{i}" for i in range(20)]))
-        steps = [Step(k, str(k), {"train": split.part(0, 10), "test": split.part(10, 20)}) for k in range(2)]
-        Stream("s", steps, ["a"]).save(tmp_path / "s")
-        np.save(tmp_path / "seen.npy", np.concatenate([rng.normal(size=(50, 8)), 3 * x[:12] + 0.01]).astype(np.float16))
-        leaks = audit(tmp_path / "s", tmp_path / "seen.npy")["leaks"]
-        assert (leaks["found"], leaks["tests"], leaks["by_bucket"]) == (4, 20, {"0": 2, "1": 2})
-
-    @pytest.mark.parametrize(
-        ("write", "message"),
-        [
-            (lambda p: p.write_text("0123\nxyz"), "line 1: '0123' is no hash"),
-            (lambda p: p.with_suffix(".npz").write_bytes(b"PK"), "seen.npz is no index"),
-            (lambda p: np.save(p.open("wb"), np.zeros(3)), "shape .3,. and dtype float64"),
-            (lambda p: np.save(p.open("wb"), np.zeros((3, 5), np.float32)), "has none of this width .clip: .2,"),
-        ],
-    )
-    def test_what_is_no_index_is_named(self, release: Release, tmp_path: Path, write: Any, message: str) -> None:
-        index = tmp_path / ("seen.txt" if "line" in message else "seen.npz" if "npz" in message else "seen.npy")
-        write(index)
-        with pytest.raises(BadInput, match=message):
-            audit(release.path, index)
-
-
-def test_the_command_compares_with_an_index_within_the_bits_and_from_the_cosine_that_are_said(
-    release: Release, tmp_path: Path
-) -> None:
-    sides = zip(*(release.table[name].to_pylist() for name in release.facts["splits"]), strict=True)
-    tested = next(i for i, of_image in enumerate(sides) if "test" in of_image)
-    np.save(tmp_path / "hashes.npy", np.array([image_hashes(release)[tested] ^ np.uint64(0b111)], np.uint64))
-    np.save(tmp_path / "vectors.npy", np.array([[1.0, 0.5]], np.float32))  # its cosine with (1, 0) is 0.89
-    for words, expected in (
-        (("--against", tmp_path / "hashes.npy", "--copy-bits", 2), 0),
-        (("--against", tmp_path / "hashes.npy", "--copy-bits", 3), 1),
-        (("--against", tmp_path / "vectors.npy", "--cosine", 0.95), False),
-        (("--against", tmp_path / "vectors.npy", "--cosine", 0.85), True),
-    ):
-        leaks = document("audit", release.path, *words)["leaks"]["found"]
-        assert (leaks > 0 if isinstance(expected, bool) else leaks) == expected, words

@@ -59,7 +59,7 @@ def test_the_centre_of_mass_of_a_spot_stays(kind: str) -> None:
 
 def test_noise_has_its_deviation_and_jpeg_is_pillows() -> None:
     grey = np.full((32, 48, 48, 3), 128, np.uint8)
-    assert corrupted(grey, "gaussian_noise", 1).std() == pytest.approx(0.04 * 255, rel=0.03)
+    assert corrupted(grey, "gaussian_noise", 1).std() == pytest.approx(0.04 * 255, rel=0.05)
     (image,) = pictures(32, 1)
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "JPEG", quality=40)
