@@ -95,8 +95,6 @@ DATASETS = Registry(
     {
         "cifar10": "driftline.stream_builder.datasets.vision:cifar10",
         "cifar100": "driftline.stream_builder.datasets.vision:cifar100",
-        "mnist": "driftline.stream_builder.datasets.vision:mnist",
-        "fashion-mnist": "driftline.stream_builder.datasets.vision:fashion_mnist",
         "banking77": "driftline.stream_builder.datasets.intents:banking77",
         "clinc150": "driftline.stream_builder.datasets.intents:clinc150",
         "imagenet": "driftline.stream_builder.datasets.folder:imagenet",
@@ -109,45 +107,24 @@ FORMATS = Registry(  # in the order in which they are tried
     {
         "arrays": "driftline.stream_builder.datasets.arrays:FORMAT",
         "release": "driftline.stream_builder.datasets.release:FORMAT",
-        "stream": "driftline.stream_builder.datasets.stream:FORMAT",
         "parquet": "driftline.stream_builder.datasets.parquet:FORMAT",
         "cifar": "driftline.stream_builder.datasets.vision:FORMAT",
-        "tars": "driftline.stream_builder.datasets.tars:FORMAT",
         "texts": "driftline.stream_builder.datasets.texts:FORMAT",
         "folder": "driftline.stream_builder.datasets.folder:FORMAT",
-        "classes": "driftline.stream_builder.datasets.folder:CLASSES",
     },
 )
 
 
-def open_dataset(
-    source: Any,
-    options: Options | None = None,
-    *,
-    x: str | Sequence[str] = "x",
-    label: str = "label",
-    test_share: float = 0.3,
-    seed: int = 0,
-) -> Dataset:
-    """Open a dataset by path, by name, as package.module:Name, or of a data frame with a row a sample.
-
-    x, label, test_share, seed: of a data frame. x: the column of pictures (Pillow's, or arrays (H, W, 3) of uint8, of
-    one size), of texts or of lists of numbers, or columns of numbers. label: the column of classes. A random test_share
-    of each class is tested.
+def open_dataset(source: str | Path, options: Options | None = None) -> Dataset:
+    """Open a dataset by path, by name, or as package.module:Name.
 
     Raises MissingFile, BadInput, UnknownName, BadPlugin; BadArray for wrong shapes, dtypes or labels.
     """
     options = options or Options()
     if options.labels not in (None, "fine", "coarse"):
         raise BadConfig(f"--labels is {options.labels!r}.", "Expected fine or coarse.")
-    name = str(source) if isinstance(source, str | Path) else ""
-    path = Path(name)
-    if not isinstance(source, str | Path):
-        from driftline.stream_builder.datasets.table import train_and_test
-
-        train, tests, classes = train_and_test(source, x, label, test_share, seed)
-        dataset = Dataset("table", Samples(*train), Samples(*tests), classes)
-    elif path.exists():
+    name, path = str(source), Path(source)
+    if path.exists():
         dataset = format_of(path).open(path, options)
     elif "/" in name or name.endswith(".npz"):
         raise MissingFile(f"{path} does not exist.", "Expected a dataset: a folder, a file or a name.")
@@ -175,8 +152,8 @@ def format_of(path: Path) -> Format:
             return FORMATS[name]
     raise MissingFile(
         f"{path} has no known dataset format.",
-        "Expected an .npz file, a table of texts, Parquet files or tars named *train* and *test*, folders train/ and "
-        "test/ (or val/) of class folders, class folders alone, a release, a stream, or CIFAR's own folder.",
+        "Expected an .npz file, a table of texts, Parquet files named *train* and *test*, folders train/ and test/ (or "
+        "val/) of class folders, a release, or CIFAR's own folder.",
     )
 
 

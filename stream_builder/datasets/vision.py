@@ -1,4 +1,4 @@
-"""CIFAR-10, CIFAR-100, MNIST and Fashion-MNIST through torchvision, which verifies their MD5 before reading."""
+"""CIFAR-10 and CIFAR-100 through torchvision, which verifies their MD5 before reading."""
 
 from __future__ import annotations
 
@@ -48,16 +48,6 @@ def cifar100(path: Path, options: Options) -> Dataset:
     return Dataset("cifar100", parts[0], parts[1], list(COARSE))
 
 
-def mnist(path: Path, options: Options) -> Dataset:
-    """MNIST: grey digits of 28 × 28, repeated in three channels."""
-    return _grey("MNIST", "mnist", path, options)
-
-
-def fashion_mnist(path: Path, options: Options) -> Dataset:
-    """Fashion-MNIST: grey clothes of 28 × 28, repeated in three channels."""
-    return _grey("FashionMNIST", "fashion-mnist", path, options)
-
-
 def open_cifar(path: Path, options: Options) -> Dataset:
     """CIFAR's official folder in `path`: `cifar-10-batches-py` or `cifar-100-python`."""
     return (cifar10 if (path / "cifar-10-batches-py").is_dir() else cifar100)(path, options)
@@ -86,12 +76,6 @@ def _load(kind: str, path: Path, options: Options) -> list[Any]:
         raise DriftlineError(
             f"{kind} cannot be downloaded ({error}).", "", "Put its official files into --data-dir."
         ) from None
-
-
-def _grey(kind: str, name: str, path: Path, options: Options) -> Dataset:
-    train, test = _load(kind, path, options)
-    parts = [_samples(np.repeat(part.data.numpy()[..., None], 3, -1), part.targets.numpy()) for part in (train, test)]
-    return Dataset(name, parts[0], parts[1], [str(c) for c in train.classes])
 
 
 def _samples(x: Any, y: Any, subclass: Labels | None = None) -> Samples:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,20 +27,6 @@ def imagenet(folder: Path) -> None:
                 (folder / "imagenet" / side / name / f"{i}.png").write_bytes(buffer.getvalue())
 
 
-def mnist(folder: Path, kind: str = "MNIST") -> None:
-    raw = folder / kind / "raw"
-    raw.mkdir(parents=True, exist_ok=True)
-    for side, n in (("train", 40), ("t10k", 20)):
-        pixels = rng_for(0, side).integers(0, 256, (n, 28, 28)).astype(np.uint8)
-        (raw / f"{side}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, n, 28, 28) + pixels.tobytes())
-        labels = (np.arange(n) % 10).astype(np.uint8)
-        (raw / f"{side}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, n) + labels.tobytes())
-
-
-def fashion_mnist(folder: Path) -> None:
-    mnist(folder, "FashionMNIST")
-
-
 def banking77(folder: Path) -> None:
     (folder / "banking77").mkdir(exist_ok=True)
     for side, n in (("train", 12), ("test", 6)):
@@ -50,7 +35,7 @@ def banking77(folder: Path) -> None:
 
 
 SAMPLES: dict[str, Callable[[Path], None]] = {
-    "imagenet": imagenet, "mnist": mnist, "fashion-mnist": fashion_mnist, "banking77": banking77,
+    "imagenet": imagenet, "banking77": banking77,
 }  # fmt: skip
 ELSEWHERE = {"cifar10", "cifar100", "clinc150"}  # stream_builder/test_datasets.py, test_real_streams.py, test_texts.py
 

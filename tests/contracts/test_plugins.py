@@ -311,9 +311,9 @@ class TestContracts:
         monkeypatch.delitem(encoder_contract.MODELS, "table")
         with pytest.raises(pytest.fail.Exception, match="'table' needs a model: .* in MODELS"):
             encoder_contract.loaded("table", tmp_path)
-        monkeypatch.delitem(dataset_contract.SAMPLES, "mnist")
-        with pytest.raises(pytest.fail.Exception, match="'mnist' needs files: .* in SAMPLES"):
-            dataset_contract.opened("mnist", tmp_path)
+        monkeypatch.delitem(dataset_contract.SAMPLES, "imagenet")
+        with pytest.raises(pytest.fail.Exception, match="'imagenet' needs files: .* in SAMPLES"):
+            dataset_contract.opened("imagenet", tmp_path)
 
     def test_every_key_of_the_source_is_described(self) -> None:
         source_contract.test_every_key_of_a_source_is_described("acme-album")

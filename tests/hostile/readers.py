@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import sqlite3
-import tarfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -390,22 +389,6 @@ def base_parquet(folder: Path) -> None:
 @reader(base_parquet)
 def dataset_parquet(folder: Path) -> None:
     opened(folder / "base")
-
-
-def base_tars(folder: Path) -> None:
-    for name in ("train", "test"):
-        with tarfile.open(folder / f"{name}.tar", "w") as tar:
-            for i in range(3):
-                for suffix, data in (("jpg", picture(seed=i)), ("cls", str(i % 2).encode())):
-                    info = tarfile.TarInfo(f"{i}.{suffix}")
-                    info.size = len(data)
-                    tar.addfile(info, io.BytesIO(data))
-    (folder / "class_names.txt").write_text("owl\nbat\n")
-
-
-@reader(base_tars)
-def dataset_tars(folder: Path) -> None:
-    opened(folder)
 
 
 @reader(files({f"t/{part}.csv": 'text,label\nhow are you,a\nfine,b\n"x, y",a\n' for part in ("train", "test")}))
