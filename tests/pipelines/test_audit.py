@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.console import document
 from support.helpers import release_of
 from support.pages import chromium_browser, violations
 
