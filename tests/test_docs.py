@@ -46,7 +46,7 @@ PAGES = [ROOT / "README.md", *WRITTEN, ROOT / "CONTRIBUTING.md"]
 EXTEND = ROOT / "docs" / "guides" / "extend.md"
 RUN = [page for page in PAGES if page != TUTORIAL]
 JOURNEY = ROOT / "examples" / "journey.py"  # test_journey_script.py runs it
-OF_A_TEST = "# tests/"  # first line of a block that belongs into a test
+MYBENCH = ROOT / "examples" / "mybench"  # the package of the guide Extend
 OTHER_OPTIONS = {  # torchrun's, docker's, uv's
     "--no-python", "--nproc-per-node", "--network", "--rm", "--read-only", "--tmpfs", "--memory", "--pids-limit",
     "--user", "--frozen", "--no-dev",
@@ -63,9 +63,11 @@ def commands(page: Path) -> list[str]:
 
 
 def save_modules(page: Path, folder: Path) -> None:
-    """A Python block whose first line is `# package/module.py` is that file, unless it is a part of a test."""
+    """A Python block whose first line is `# package/module.py` is that file; Extend has a package of its own."""
+    if page == EXTEND:
+        shutil.copytree(MYBENCH / "mybench", folder / "mybench")
     for block in blocks(page, "python"):
-        if (named := re.match(r"# ([\w/]+\.py)\n", block)) and not block.startswith(OF_A_TEST):
+        if named := re.match(r"# ([\w/]+\.py)\n", block):
             (folder / named[1]).parent.mkdir(exist_ok=True)
             (folder / named[1]).write_text(block, encoding="utf-8")
 
@@ -140,8 +142,7 @@ def test_every_command_and_python_example_runs(page: Path, place: Path) -> None:
     if page != ROOT / "README.md":  # its commands ran when the place was made
         for command in commands(page):
             execute(command, place)
-    examples = [block for block in blocks(page, "python") if not block.startswith(OF_A_TEST)]
-    if code := "\n".join(block for block in examples if block != JOURNEY.read_text(encoding="utf-8")):
+    if code := "\n".join(block for block in blocks(page, "python") if block != JOURNEY.read_text(encoding="utf-8")):
         done = python(code, place)
         assert done.returncode == 0, done.stderr
     assert (place / "report" / "index.html").is_file()
@@ -247,15 +248,14 @@ def test_a_setting_that_does_not_exist_is_seen(text: str) -> None:
     assert wrong_settings(text)
 
 
-def test_the_entry_points_of_the_recipes_name_every_group_and_resolve(tmp_path: Path) -> None:
-    save_modules(EXTEND, tmp_path)
-    (project,) = [tomllib.loads(block) for block in blocks(EXTEND, "toml")]
+def test_the_entry_points_of_the_recipes_name_every_group_and_resolve() -> None:
+    project = tomllib.loads((MYBENCH / "pyproject.toml").read_text(encoding="utf-8"))
     groups = project["project"]["entry-points"]
     registries = [REGISTRIES[kind] for kind in REGISTRIES]
     assert set(groups) == {f"driftline.{r.group}" for r in registries if isinstance(r, Registry) and r.group}
     for target in [target for group in groups.values() for target in group.values()]:
         module, _, name = target.partition(":")
-        text = (tmp_path / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+        text = (MYBENCH / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
         assert re.search(rf"^(class|def) {name}\b", text, re.M), target
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from support.console import document, inside
-from support.helpers import described, drifting
+from support.helpers import described, drifting, example
 from typer.testing import CliRunner
 
 from driftline.curate.core.atomic_io import read_json
@@ -134,6 +135,18 @@ class TestMethods:
         assert (heads[1].predict(TEST.x) == probe.predict(TEST.x)).all()
         middle = (heads[0].mixed().params[0] + heads[1].mixed().params[0]) / 2
         assert np.allclose(heads[0.5].mixed().params[0], middle, atol=1e-6)
+
+    def test_the_adapters_of_the_guide_divide_by_the_mean_and_vote_by_stored_samples(self) -> None:
+        package = example("mybench/mybench/zero_shot")
+        calibrated, tip = begun(package.Calibrated()), begun(package.TipAdapter(shots=1000, alpha=1e6))
+        for learner in (calibrated, tip):
+            learner.learn(TRAIN.x, TRAIN.y)
+        p = softmax(100 * unit(TRAIN.x) @ texts().T, axis=1)
+        mean = (p.sum(0) + 1 / 3) / (len(p) + 1)
+        expected = (softmax(100 * unit(TEST.x) @ texts().T, axis=1) / mean).argmax(1)
+        assert (calibrated.predict(TEST.x) == expected).mean() > 0.99  # float32 may turn a tie
+        votes = np.exp(-5.5 * (1 - unit(TEST.x) @ unit(TRAIN.x).T)) @ np.eye(3)[TRAIN.y]
+        assert (tip.predict(TEST.x) == votes.argmax(1)).mean() > 0.99
 
     def test_a_class_without_texts_is_never_answered(self) -> None:
         assert STREAM.class_texts is not None
