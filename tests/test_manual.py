@@ -55,7 +55,7 @@ def test_links_between_pages_lead_somewhere(manual: Path) -> None:
 def test_every_promise_names_a_test_that_exists() -> None:
     page = ROOT / "docs" / "project" / "promises.md"
     rows = re.findall(r"^- .+: \[`(test_\w+)`\]\(([^)]+)\)$", page.read_text(encoding="utf-8"), re.M)
-    assert len(rows) >= 50
+    assert len(rows) >= 40
     for name, path in rows:
         assert f"def {name}(" in (page.parent / path).resolve().read_text(encoding="utf-8"), name
 
