@@ -86,13 +86,15 @@ LONGEST = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each proof has a known reason and ten minutes, others one. The longest files first, then files with proofs: begun
-    last, one would keep one worker busy while the other has nothing."""
+    """Each proof has a known reason and ten minutes, as what waits for the demo; others have one. The longest files
+    first, then files with proofs: begun last, one would keep one worker busy while the other has nothing."""
     proofs = [item for item in items if item.get_closest_marker("proof")]
     for item in proofs:
         if (reason := " ".join(item.get_closest_marker("proof").args)) not in PROOFS:
             raise pytest.UsageError(f"{item.nodeid}: proof({reason!r}). Expected one of {', '.join(PROOFS)}")
-        item.add_marker(pytest.mark.timeout(600))
+    for item in items:
+        if item.get_closest_marker("proof") or "journey" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(600))
     if len(proofs) > MOST_PROOFS:
         raise pytest.UsageError(f"{len(proofs)} tests are proofs. Expected at most {MOST_PROOFS}: make some cheaper")
     slow = {item.path for item in proofs}

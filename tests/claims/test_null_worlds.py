@@ -42,6 +42,7 @@ def crowns(document: dict[str, Any]) -> list[str]:
     return CROWN.findall(re.sub("<[^>]+>", "", " ".join(shown(parts(joined(document))[0], None)["answer"])))
 
 
+@pytest.mark.proof("statistics")
 @pytest.mark.parametrize("skill", [0.7, 1 / 3])
 def test_of_equal_learners_none_is_crowned(skill: float, tmp_path: Path) -> None:
     """At most one world in twenty has a crown: of 12, more than two once in 50 choices of seeds if the rate were 5 %,

@@ -176,6 +176,7 @@ def test_three_places_give_one_answer_about_one_stream() -> None:
 SHAPES = [(classes, skew) for classes in (2, 5, 20, 80) for skew in (0.0, 0.7, 2.0)]
 
 
+@pytest.mark.proof("statistics")
 def test_of_200_streams_in_random_order_at_least_95_per_cent_have_the_shift_0() -> None:
     """Class counts from 2 to 80, even to heavy-tailed, 100 to 500 labels."""
     wrong = 0
@@ -187,6 +188,7 @@ def test_of_200_streams_in_random_order_at_least_95_per_cent_have_the_shift_0() 
     assert wrong <= 10
 
 
+@pytest.mark.proof("statistics")
 @pytest.mark.parametrize(("stay", "classes", "n"), [(0.5, 10, 1000), (0.9, 4, 2000), (0.9, 40, 2000), (0.97, 10, 6000)])
 def test_the_shift_of_a_correlated_stream_is_where_its_correlation_ends(stay: float, classes: int, n: int) -> None:
     """Labels that stay with probability ρ: k = 1 is ρ^(S+1) (1 − 1/C) above chance at S. In each of five streams of

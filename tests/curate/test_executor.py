@@ -44,17 +44,22 @@ def _ray() -> Iterator[None]:
 
 TESTS = Path(__file__).resolve().parents[1]
 PATH = os.pathsep.join(map(str, (TESTS, TESTS.parent)))  # Ray's workers import `support.work` by name, too
-EXECUTORS = [Executor(), Executor(workers=2), Executor("ray", 2), Executor("slurm", 2)]
+RAY = pytest.param(Executor("ray", 2), marks=pytest.mark.proof("processes"))
+EXECUTORS = [Executor(), Executor(workers=2), RAY, Executor("slurm", 2)]
 SLURM = TESTS / "support" / "slurm"  # sbatch, sacct, scancel, srun: stand-ins that run jobs on this machine
 
 
 @pytest.fixture(autouse=True)
-def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Path:
     """The stand-in's folder: jobs, their states, what was cancelled."""
     folder = tmp_path_factory.mktemp("slurm") / "cluster"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{SLURM}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_SLURM", str(folder))
+    if request.node.get_closest_marker("proof"):
+        request.getfixturevalue("_ray")
     monkeypatch.setenv("DRIFTLINE_SLURM_FOLDER", str(folder.parent / "jobs"))
     monkeypatch.setenv("PYTHONPATH", PATH)
     monkeypatch.setattr("driftline.curate.core.executor.slurm.POLL", 0.05)
@@ -62,20 +67,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     return folder
 
 
-@pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_every_task_has_its_result(executor: Executor) -> None:
     assert dict(executor.run_tasks(square, range(6))) == {n: n * n for n in range(6)}
 
 
-@pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_an_error_of_the_work_is_raised_unchanged(executor: Executor) -> None:
     with pytest.raises(BadInput, match=r"Row 2 is bad\. Expected good\."):
         list(executor.run_tasks(complain, range(4)))
 
 
-@pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize("executor", EXECUTORS[1:])
 def test_a_killed_worker_only_costs_time(executor: Executor, tmp_path: Path) -> None:
     tasks = [(tmp_path / "mark", n) for n in range(8)]
@@ -168,6 +170,7 @@ def test_an_error_ahead_of_the_caller_comes_in_its_turn() -> None:
         next(results)
 
 
+@pytest.mark.proof("kills")
 def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -218,14 +221,14 @@ def test_local_workers_are_distributed_over_the_gpus(monkeypatch: pytest.MonkeyP
     assert {gpus for gpus, _ in found.values()} == {"4", "7"}
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.proof("processes")
 def test_ray_gives_each_task_a_gpu_of_its_own() -> None:
     found = dict(Executor("ray", 2).run_tasks(gpu, [0.5] * 4, gpus=1))
     assert {gpus for gpus, _ in found.values()} == {"0", "1"}
     assert len({pid for _, pid in found.values()}) == 2  # processes are reused, with the models that they have loaded
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.proof("processes")
 def test_search_on_ray_gives_the_same_lists(tmp_path: Path) -> None:
     n, rng = 30_000, np.random.default_rng(3)
     x = rng.integers(-9, 10, (n, 12)).astype(np.float32) + 0.5  # a coarse grid, so that many cosines are equal

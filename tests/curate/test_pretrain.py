@@ -161,6 +161,7 @@ class TestTraining:
             pretrain(pictures(), replace(TINY, precision="bfloat16"), tmp_path, device="cpu")
         assert not list(tmp_path.iterdir())
 
+    @pytest.mark.proof("kills")
     def test_a_killed_training_continues_with_the_same_bytes(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -210,6 +211,7 @@ class TestTraining:
         with pytest.raises(BadConfig, match=what):
             replace(TINY, **change)
 
+    @pytest.mark.proof("processes")
     def test_two_processes_end_with_one_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "in").mkdir()
         for i, x in enumerate(photos(64)):

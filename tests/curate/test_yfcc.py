@@ -271,6 +271,7 @@ def test_a_parquet_subset_gives_the_records_of_the_lines(tmp_path: Path) -> None
     assert read(tmp_path / "subset-0.parquet").equals(read(tmp_path / "dataset.tsv"))
 
 
+@pytest.mark.proof("real data")
 @pytest.mark.shared(twin="tests/curate/test_yfcc.py::test_any_bytes_give_the_records_that_plain_python_gives")
 def test_the_real_rows_go_through_with_the_counts_that_plain_python_finds(shared: Path, tmp_path: Path) -> None:
     for name, expected_rows, width in (("yfcc100m_rows.tsv", 164, 23), ("yfcc100m_25col_500.tsv", 500, 25)):

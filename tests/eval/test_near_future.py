@@ -134,6 +134,7 @@ class TestTheLoop:
             assert alone["results"][0]["scores"] == together["results"][i]["scores"]
             assert alone["results"][0]["matrix"] == together["results"][i]["matrix"]
 
+    @pytest.mark.proof("matrix")
     def test_one_batch_of_one_is_rivers_delayed_progressive_validation(self) -> None:
         """Delay 8 there is S = 7 here; a delay of 1 is S = 0 [spec: near-future, section 1]."""
         from river.dummy import NoChangeClassifier

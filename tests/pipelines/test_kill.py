@@ -26,6 +26,7 @@ def test_sigkill_at_random_moments_and_resume_gives_the_same_bytes(tmp_path: Pat
     assert found["differ"] == []
 
 
+@pytest.mark.proof("kills")
 def test_the_downloader_dies_with_its_parent(tmp_path: Path) -> None:
     """img2dataset runs in a process of its own, which must not outlive a killed run."""
     with socket.socket() as silent:  # accepts connections and never answers
@@ -70,6 +71,7 @@ def jobs_of(parent: int) -> list[int]:
     return found
 
 
+@pytest.mark.proof("processes")
 def test_two_runs_on_one_folder_are_refused(tmp_path: Path) -> None:
     here = rf"Another driftline process \(process {os.getpid()} on \S+ since [0-9 :-]+\) is working on"
     with alone(tmp_path), pytest.raises(Busy, match=here), alone(tmp_path):
