@@ -28,7 +28,7 @@ def left_out(name: str) -> str:
     """Why a learner cannot be tested on single batches of vectors; "" if it can."""
     kind = LEARNERS[name]
     if kind.needs.images:
-        return "it learns from images: eval/test_on_images.py"
+        return "it learns from images"
     return "it learns from texts: eval/test_texts.py" if kind.needs.texts else kind.needs.all_steps
 
 

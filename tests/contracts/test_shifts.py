@@ -45,17 +45,6 @@ class TestShift:
         assert (a == c).all()
         assert (b == d).all()
 
-    def test_some_images_at_a_time_give_the_same_as_all_if_it_says_so(self, name: str) -> None:
-        shift: Shift = SHIFTS[name]()
-        if shift.by_image:
-            x, y = data()
-            rng = rng_for(7)
-            new_x, new_y = shift.apply(x, y, 2, C, rng)
-            parts = [shift.apply(x[low : low + 4], y[low : low + 4], 2, C, rng) for low in range(0, len(x), 4)]
-            assert (new_x == np.concatenate([part for part, _ in parts])).all()
-            assert (new_y == y).all(), "labels are changed by shifts of labels"
-            assert rng.bit_generator.state == rng_for(7).bit_generator.state, "it draws no random numbers"
-
     def test_changes_only_what_it_acts_on(self, name: str) -> None:
         x, y = data()
         shift: Shift = SHIFTS[name]()
@@ -74,12 +63,22 @@ class TestShift:
             assert (shares >= 0).all()
             assert shares.sum() > 0
 
-    def test_a_fractional_shift_grows(self, name: str) -> None:
-        shift: Shift = SHIFTS[name]()
-        if shift.fractional:
-            x, y = data()
-            moved = [np.abs(shift.apply(x, y, t, C, rng_for(1))[0].astype(int) - x).mean() for t in (0, 0.5, 1)]
-            assert moved[0] == 0 < moved[1]
+
+@pytest.mark.parametrize("name", [name for name in SHIFTS if SHIFTS[name]().by_image])
+def test_some_images_at_a_time_give_the_same_as_all_if_it_says_so(name: str) -> None:
+    shift, rng, (x, y) = SHIFTS[name](), rng_for(7), data()
+    new_x, new_y = shift.apply(x, y, 2, C, rng)
+    parts = [shift.apply(x[low : low + 4], y[low : low + 4], 2, C, rng) for low in range(0, len(x), 4)]
+    assert (new_x == np.concatenate([part for part, _ in parts])).all()
+    assert (new_y == y).all(), "labels are changed by shifts of labels"
+    assert rng.bit_generator.state == rng_for(7).bit_generator.state, "it draws no random numbers"
+
+
+@pytest.mark.parametrize("name", [name for name in SHIFTS if SHIFTS[name]().fractional])
+def test_a_fractional_shift_grows(name: str) -> None:
+    shift, (x, y) = SHIFTS[name](), data()
+    moved = [np.abs(shift.apply(x, y, t, C, rng_for(1))[0].astype(int) - x).mean() for t in (0, 0.5, 1)]
+    assert moved[0] == 0 < moved[1]
 
 
 LAYOUTS = [np.zeros((2, 4, 4, 3), np.float32), np.zeros((2, 4, 4), np.uint8), np.zeros((2, 4, 4, 4), np.uint8)]
