@@ -17,7 +17,7 @@ from driftline.curate.release.data_card import card
 from driftline.curate.release.document import AGAIN
 from driftline.curate.release.format import Release
 from driftline.curate.release.versions.changelog import changes_markdown
-from driftline.curate.release.writer import attribution, facts_of_export, seal
+from driftline.curate.release.writer import attribution, seal
 
 IMAGES = 2000  # images per file
 GROUP = 100  # images per row group, which streaming readers fetch at once
@@ -51,7 +51,7 @@ def export(release: Release, out: Path) -> dict[str, int]:
             files.append((f"data/{path.name}", sha256_file(path), path.stat().st_size))
             written += path.stat().st_size
         sizes[split] = (len(rows), written)
-    facts = facts_of_export(release, features=[], unlabelled=None)  # what is not written here is not said here
+    facts = {**release.facts, "features": [], "unlabelled": None}  # what is not written here is not said here
     write_text(out / "README.md", card(facts, "parquet", features, sizes))
     columns = {field.name: str(field.type) for field in schema}
     write_json(out / "croissant.json", croissant(facts, columns, files, facts["provenance"].get("url")))

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from driftline.curate.core.atomic_io import write_json, write_parquet
 from driftline.curate.release.format import Release
-from driftline.curate.release.writer import facts_of_export
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
     """The metadata table without image bytes: ids, URLs, labels, splits, checksums."""
     write_parquet(out / "urls.parquet", release.table.drop_columns(["shard", "member"]))
-    write_json(out / "release.json", facts_of_export(release, features=[], unlabelled=None))
+    write_json(out / "release.json", {**release.facts, "features": [], "unlabelled": None})
     with_url = sum(url is not None for url in release.table["url"].to_pylist())
     return {"images": len(release.table), "with_url": with_url}

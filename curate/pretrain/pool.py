@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
 from driftline.curate.core.errors import BadConfig, IntegrityError, MissingFile
 from driftline.curate.core.outside.images import IMAGE_SUFFIXES
+from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import UNKNOWN, Seen
 from driftline.curate.images.near_duplicates import Hashes, hashes_of
@@ -25,7 +26,6 @@ from driftline.curate.metadata.released_ids import mapped, released_ids
 from driftline.curate.release.document import AGAIN
 from driftline.curate.release.format import Release, in_run
 from driftline.curate.release.pool import COPY, Tested, is_near, left_out
-from driftline.curate.release.versions.appending import unlabelled
 
 Read = Callable[[Collection[str]], Iterator[tuple[str, bytes]]]
 
@@ -178,24 +178,24 @@ def _users(run: Path) -> dict[str, str | None]:
 
 def _of_release(release: Release, bucket: int | None) -> tuple[list[Photo], Read]:
     """The unlabelled images (of the bucket), then the labelled ones."""
-    tars: dict[str, dict[str, str]] = {}  # tar → member's stem → id
-    photos = []
-    for id_, place in unlabelled(release).items():
-        if bucket is None or place.row["bucket"] == bucket:
-            tars.setdefault(place.tar, {})[id_] = id_
-            photos.append(Photo(id_, place.row["user"], place.row["sha256"], place.row["uploaded"]))
-    rows = rows_of(release.table, "id", "user", "sha256", "uploaded", "bucket")
-    photos += [Photo(*values) for *values, b in rows if bucket is None or b == bucket]
+    columns, index = ("id", "user", "sha256", "uploaded", "bucket"), release.path / "unlabelled.parquet"
+    listed = rows_of(read_parquet(index), *columns) if index.is_file() else ()
+    photos = [Photo(*values) for *values, b in listed if values[2] and (bucket is None or b == bucket)]  # held in tars
+    without_label = {photo.id for photo in photos}
+    photos += [Photo(*values) for *values, b in rows_of(release.table, *columns) if bucket is None or b == bucket]
     _check_bucket(bucket, {record["index"] for record in release.buckets}, len(photos))
     sums = release.checksums()
 
     def read(ids: Collection[str]) -> Iterator[tuple[str, bytes]]:
-        for name, members in tars.items():
-            if sums.get(name) != sha256_file(release.path / name):
+        tars = [name for name in sorted(sums) if name.startswith("unlabelled/")] if without_label & set(ids) else []
+        for name in tars:
+            if bucket is not None and not name.startswith(f"unlabelled/bucket_{bucket:02d}-"):
+                continue
+            if sums[name] != sha256_file(release.path / name):
                 raise IntegrityError(f"{release.path / name} does not match its checksum.", "", AGAIN)
             for member, data in read_tar(release.path / name):
                 id_ = member.partition(".")[0]
-                if id_ in members and id_ in ids and not member.endswith((".json", ".cls")):
+                if id_ in without_label and id_ in ids and not member.endswith((".json", ".cls")):
                     yield id_, data
         yield from release.images(bucket, ids)
 

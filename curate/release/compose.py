@@ -25,9 +25,8 @@ from driftline.curate.release.composing.credit import for_credit
 from driftline.curate.release.composing.permitted import LICENCE, Rows, ids_of
 from driftline.curate.release.drift import of_release
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
-from driftline.curate.release.pool import COPY, Tested, left_out
+from driftline.curate.release.pool import Tested
 from driftline.curate.release.unlabelled import ADDRESSES, UNLABELLED, copies_of_tests, reachable, write_unlabelled
-from driftline.curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
 from driftline.curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
 from driftline.curate.release.versions.identity import unlabelled_of
 from driftline.curate.release.writer import write_release
@@ -45,21 +44,13 @@ def compose(
     """
     settings, release, records = collection.settings, out / "release", out / "records"
     choice = choose(collection, seed)
-    accepted, chosen, classes, former = choice.accepted, choice.rows, choice.classes, choice.former
-    splits, copies, dropped, why = choice.splits, choice.copies, choice.dropped, choice.why
+    accepted, chosen, classes = choice.accepted, choice.rows, choice.classes
+    splits, copies, dropped = choice.splits, choice.copies, choice.dropped
     own_ids = collection.own
-    if former is None:
-        tars = [Appended(_pack(chosen, collection, release / "shards", records))]
-    else:
-        old = labelled(former.release)
-        tars = [_append(chosen, old, "shards", collection, why=why, release=release, records=records)]
-    packed = tars[0].packed
-    place = {row["id"]: i for i, row in enumerate(chosen)}  # the tars of an appended release have another order
-    order = [place[row["id"]] for row in packed.rows]
-    splits, copies = {name: [sides[i] for i in order] for name, sides in splits.items()}, copies[order]
+    packed = _pack(chosen, collection, release / "shards", records)
     changes, withdrawn = None, collection.gone
     if collection.previous is not None:
-        changes = changes_since(collection.previous, packed.rows, classes, splits, withdrawn, why)
+        changes = changes_since(collection.previous, packed.rows, classes, splits, withdrawn)
         check_version(settings.version, changes)
     vectors = {"clip": vectors_of(collection.embedded, mapped(ids_of(packed.rows), own_ids))}
     sources, kind = [row["stored_sha256"] for row in packed.rows], "stripped" if settings.strip else "as fetched"
@@ -74,17 +65,14 @@ def compose(
     addresses = _write_addresses(refused, collection, classes, release, tests, seen) if refused else 0
     if settings.unlabelled != "none":
         labelled_ids = {*ids_of(with_own), *ids_of(refused)}
-        n, counts, part = _pack_unlabelled(collection, labelled_ids, why, release, records, tests, seen)
-        further = n, counts, part.packed
-        tars.append(part)
+        further = _pack_unlabelled(collection, labelled_ids, release, records, tests, seen)
     if changes is not None and collection.previous is not None:
         listed = unlabelled_of(release) if further is not None else []
-        changes = with_parts(changes, collection.previous, [row["id"] for row in packed.rows], vectors, listed)
+        changes = with_parts(
+            changes, collection.previous, [row["id"] for row in packed.rows], vectors, listed, withdrawn
+        )
         check_version(settings.version, changes)
-    if former is not None and changes is not None:
-        changes["tars"] = joined(part.tars for part in tars if part.tars)
-    stripped = settings.strip and _was_stripped(former)
-    facts = {**provenance, "stripped": stripped, "drift": of_release(packed.rows, splits["split_0"], vectors)}
+    facts = {**provenance, "stripped": settings.strip, "drift": of_release(packed.rows, splits["split_0"], vectors)}
     facts |= {"addresses": addresses} if addresses else {}
     write_release(
         packed,
@@ -100,12 +88,11 @@ def compose(
         withdrawn=all_withdrawn(collection.previous, withdrawn, mapped(ids_of(accepted), collection.names), settings),
         template=collection.card,
         unlabelled=further,
-        tombstones=[stone for part in tars for stone in part.tombstones],
     )
     for name, spec in collection.backbones.items():
         npy = release / "features" / f"{name}.npy"
         keep_features(collection.store, sources, spec, collection.batch, kind, npy)
-    shutil.rmtree(records, ignore_errors=True)  # a release that only loses images packs none
+    shutil.rmtree(records, ignore_errors=True)
     table = pa.table({"id": pa.array(list(dropped), pa.string()), "reason": pa.array(dropped.values(), pa.string())})
     write_parquet(out / "dropped.parquet", table)
     return len(chosen) + len(dropped), len(chosen), Counter(dropped.values())
@@ -125,51 +112,26 @@ def _further_features(
     return vectors
 
 
-def _was_stripped(former: Former | None) -> bool:
-    """Whether the tars that are kept hold no metadata, either."""
-    return former is None or bool(former.release.facts["provenance"].get("stripped"))
-
-
-def _pack(
-    rows: Rows, collection: Collection, folder: Path, records: Path, first: Mapping[int, int] | None = None
-) -> Packed:
-    """Write the fetched images of `rows` as tars into `folder`. first: bucket → number of its first tar."""
+def _pack(rows: Rows, collection: Collection, folder: Path, records: Path) -> Packed:
+    """Write the fetched images of `rows` as tars into `folder`."""
     rows = [row | {"changes": joined_steps(collection.requested(row["url"] or ""), row["changes"])} for row in rows]
     own_ids = set(mapped(ids_of(rows), collection.own))
     images = FetchedImages.open(collection.fetched, collection.members, own_ids).renamed(collection.names)
     strip = collection.settings.strip
     return pack(
         rows, images, folder=folder, records=records, shard_images=SHARD_IMAGES, strip=strip,
-        executor=collection.executor, run_log=collection.run_log, first=first,
-    )  # fmt: skip
-
-
-def _append(
-    rows: Rows, old: Mapping[str, Old], part: str, collection: Collection, why: Mapping[str, str], release: Path,
-    records: Path,
-) -> Appended:  # fmt: skip
-    """The tars of the previous release, and new ones."""
-    assert collection.previous is not None  # the settings say so
-
-    def pack_new(new: Rows, first: Mapping[int, int]) -> Packed:
-        return _pack(new, collection, release / part, records, first)
-
-    settings = collection.settings
-    return append_tars(
-        rows, old, former=collection.previous, part=part, out=release, pack=pack_new, version=settings.version,
-        why=why, purge=settings.purge,
+        executor=collection.executor, run_log=collection.run_log,
     )  # fmt: skip
 
 
 def _pack_unlabelled(
     collection: Collection,
     labelled: set[str],
-    why: Mapping[str, str],
     release: Path,
     records: Path,
     tests: Tested,
     copies: Names[str],
-) -> tuple[int, Counter[str], Appended]:
+) -> tuple[int, Counter[str], Packed]:
     """Write the unlabelled images; returns their number, reason → photos left out for the tests, and their tars."""
     verdicts, settings = collection.verdicts, collection.settings
     unfit = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
@@ -178,25 +140,15 @@ def _pack_unlabelled(
     n, left = write_unlabelled(
         collection.members, list(collection.table), without, index, settings, tests, copies, collection.names
     )
-    former = collection.previous if settings.append else None
-    old = {} if former is None else unlabelled(former)
     if settings.unlabelled == "index":
-        return n, left, Appended(Packed([], {}))
+        return n, left, Packed([], {})
     listed = [row | shown(row) for row in pq.read_table(index).to_pylist()]
     rows = [row for row in listed if settings.permits(row["licence"], row["licence_url"])]
     others = [row for row in listed if not settings.permits(row["licence"], row["licence_url"])]
-    if former is None:
-        part = Appended(_pack(rows, collection, release / "unlabelled", records / "unlabelled"))
-    else:
-        labelled_ids = mapped(labelled, collection.names)
-        reasons = dict.fromkeys(old.keys() & mapped(copies, collection.names), COPY)
-        reasons |= left_out(tests, ((i, o.row["user"], o.row["source_sha256"]) for i, o in old.items()))
-        reasons |= {**why, **dict.fromkeys(labelled_ids, "labelled")}
-        records /= "unlabelled"
-        part = _append(rows, old, "unlabelled", collection, why=reasons, release=release, records=records)
-    table = for_credit(pa.Table.from_pylist([*part.packed.rows, *others], UNLABELLED), settings.columns)
+    packed = _pack(rows, collection, release / "unlabelled", records / "unlabelled")
+    table = for_credit(pa.Table.from_pylist([*packed.rows, *others], UNLABELLED), settings.columns)
     write_parquet(index, table := reachable(table, settings))
-    return len(table), left, part
+    return len(table), left, packed
 
 
 def _write_addresses(

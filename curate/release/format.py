@@ -10,7 +10,6 @@ shards/             WebDataset tars, bucket_BB-NNNNN.tar: <id>.<ext>, <id>.cls, 
 features/           NAME.npy (N, D) float16, rows as in metadata.parquet
 README.md           data card          ATTRIBUTION.csv    author and licence of each image
 BUCKETS.json        hashes of what each bucket consists of (releases of driftline 0.2 and later)
-TOMBSTONES.csv      images in the tars that are no longer part of the release (only if there are any)
 SHA256SUMS          of every other file; written last
 """
 
@@ -40,7 +39,6 @@ from driftline.curate.images.shards import checked_images
 from driftline.curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
 from driftline.curate.release.versions.identity import FILE as MANIFEST
 from driftline.curate.release.versions.identity import bucket_identities, of_steps, seal_entry, unlabelled_of
-from driftline.curate.release.versions.tombstones import Tombstone, read_tombstones
 
 FORMAT = 2
 METADATA = pa.schema(
@@ -144,14 +142,6 @@ class Release:
                 shards.setdefault(shard, {})[member] = (id_, sha)
         for shard, members in shards.items():
             yield from checked_images(self.path / "shards" / shard, members, AGAIN)
-
-    def tombstones(self) -> list[Tombstone]:
-        """Images in the tars that are no longer part of the release."""
-        return read_tombstones(self.path)
-
-    def dead(self, tar: str) -> frozenset[str]:
-        """Ids that a reader of a whole tar must skip. tar: its path in the release, as in SHA256SUMS."""
-        return frozenset(stone.id for stone in self.tombstones() if stone.tar == tar)
 
     def steps(self, features: str) -> list[dict[str, str]]:
         """Name and short hashes of `train`, `test` and (of images) `unlabelled` of each bucket, for the given features,

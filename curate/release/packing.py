@@ -39,7 +39,6 @@ class FetchedImages:
     """of the shards"""
     members: Mapping[str, tuple[int, str]]
     """id → shard and name there"""
-    """id → (shard, extension)"""
 
     @classmethod
     def open(cls, folder: Path, members: Path, wanted: Collection[str]) -> FetchedImages:
@@ -103,20 +102,17 @@ def pack(
     strip: bool = True,
     executor: Executor | None = None,
     run_log: RunLog | None = None,
-    first: Mapping[int, int] | None = None,
 ) -> Packed:
     """Write `folder/bucket_BB-NNNNN.tar` with at most `shard_images` images of one bucket each.
 
     rows: dicts in release order with id, bucket, uploaded and, for labelled images, class, label and split. records:
-    folder for the records of finished tars (not part of the release). first: bucket → number of its first tar (None:
-    0).
+    folder for the records of finished tars (not part of the release).
     """
     in_bucket: Counter[int] = Counter()
     of_shard: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         bucket = row["bucket"]
-        number = (first or {}).get(bucket, 0) + in_bucket[bucket] // shard_images
-        name = f"bucket_{bucket:02d}-{number:05d}.tar"
+        name = f"bucket_{bucket:02d}-{in_bucket[bucket] // shard_images:05d}.tar"
         in_bucket[bucket] += 1
         of_shard.setdefault(name, []).append(row)
     tasks = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from driftline.curate.core.settings import Day, Form, Positive, Section
 from driftline.curate.release.licences import permits_copies
@@ -79,12 +79,8 @@ class ReleaseSettings(Section):
     withdrawn: str | None = None
     """CSV file with a column id: photos that their owners withdrew; WITHDRAWN.csv lets owners of copies find them"""
     previous: str | None = None
-    """the release before this one: CHANGES.md lists the differences, and the version must agree with them"""
-    append: bool = False
-    """keep the tars of `previous` byte for byte: its images stay where they are, with their sides, and new ones go into
-    new tars; TOMBSTONES.csv lists images in old tars that are no longer part of the release"""
-    purge: bool = False
-    """with append: write the tars that hold withdrawn images again, without them; CHANGES.md names these tars"""
+    """the release before this one: its images keep their labels and sides, CHANGES.md counts the differences, and the
+    version must agree with them"""
     judgement: str | None = None
     """Markdown file with the parts of the card that need a person's judgement"""
     card: str | None = None
@@ -93,19 +89,6 @@ class ReleaseSettings(Section):
     """fail while a part of the card that needs judgement is not written"""
     notice: str = ""
     """a sentence that users must read first"""
-
-    @model_validator(mode="after")
-    def _appends_to_a_release(self) -> ReleaseSettings:
-        if self.append and self.previous is None:
-            raise ValueError(
-                "release.append is true and release.previous is not set. Expected the release to append to"
-            )
-        if self.purge and not self.append:
-            raise ValueError(
-                "release.purge is true and release.append is false. Expected both: other releases hold no "
-                "withdrawn image"
-            )
-        return self
 
     def permits(self, *licence: str | None) -> bool:
         """Whether a photo with this name or address of a licence may be published."""

@@ -17,7 +17,7 @@ from driftline.curate.images.near_duplicates import copy_report
 from driftline.curate.release.composing.credit import for_credit
 from driftline.curate.release.croissant import croissant_tars
 from driftline.curate.release.data_card import card
-from driftline.curate.release.format import FORMAT, METADATA, Release
+from driftline.curate.release.format import FORMAT, METADATA
 from driftline.curate.release.licences import NOT_STATED, licence_list
 from driftline.curate.release.packing import Packed
 from driftline.curate.release.selection import represented
@@ -25,8 +25,6 @@ from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.versions.changelog import changes_markdown, withdrawn_csv
 from driftline.curate.release.versions.identity import FILE as MANIFEST
 from driftline.curate.release.versions.identity import bucket_identities, unlabelled_of
-from driftline.curate.release.versions.tombstones import FILE as TOMBSTONES
-from driftline.curate.release.versions.tombstones import Tombstone, tombstones_csv
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -45,7 +43,6 @@ def write_release(
     withdrawn: Sequence[tuple[str, str, str]] = (),
     template: str | None = None,
     unlabelled: tuple[int, Mapping[str, int], Packed] | None = None,
-    tombstones: Sequence[Tombstone] = (),
 ) -> dict[str, Any]:
     """Write all files of a release except the tars in `out/shards`; returns the content of `release.json`.
 
@@ -53,7 +50,7 @@ def write_release(
     are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
     previous release. withdrawn: rows of WITHDRAWN.csv. template: of the card (None: driftline's). unlabelled: number of
     images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and what tars in
-    `out/unlabelled` hold. tombstones: images in the tars that are not among the rows. SHA256SUMS is written last.
+    `out/unlabelled` hold. SHA256SUMS is written last.
     """
     rows, further = packed.rows, Packed([], {}) if unlabelled is None else unlabelled[2]
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in METADATA]
@@ -92,40 +89,31 @@ def write_release(
         "answers": answers_given(rows),
         "changes": changes,
         "withdrawn": len(withdrawn),
-        "tombstones": len(tombstones),
         "unlabelled": None if unlabelled is None else unlabelled[0],
         "unlabelled_left_out": {} if unlabelled is None else dict(sorted(unlabelled[1].items())),
         "provenance": dict(provenance),
     }
     write_json(out / "release.json", facts)
     write_json(out / MANIFEST, bucket_identities(facts, table, vectors, unlabelled_of(out, held=True)))
-    if tombstones:
-        write_text(out / TOMBSTONES, tombstones_csv(tombstones))
     write_text(out / "ATTRIBUTION.csv", attribution([*rows, *further.rows]))
     write_text(out / "WITHDRAWN.csv", withdrawn_csv(withdrawn))
     if changes is not None:
         write_text(out / "CHANGES.md", changes_markdown(changes, settings.version))
     tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}
-    twice = {row["id"] for row in rows} & {stone.id for stone in tombstones if stone.tar in tars}
-    write_croissant(out, facts, table, tars, not twice)
+    write_croissant(out, facts, table, tars)
     write_text(out / "README.md", card(facts, template=template))
     seal(out, tars | {f"unlabelled/{name}": digest for name, digest in further.sums.items()})
     return facts
 
 
-def write_croissant(
-    out: Path, facts: Mapping[str, Any], table: pa.Table, tars: Mapping[str, str], names_are_unique: bool = True
-) -> None:
-    """Write croissant.json of a release in tars. table: metadata.parquet. tars: path → SHA-256.
-
-    names_are_unique: whether each image of the table is in one tar only.
-    """
+def write_croissant(out: Path, facts: Mapping[str, Any], table: pa.Table, tars: Mapping[str, str]) -> None:
+    """Write croissant.json of a release in tars. table: metadata.parquet. tars: path → SHA-256."""
     kinds = {field.name: str(field.type) for field in table.schema}
     metadata = out / "metadata.parquet"
     sizes = [(name, digest, (out / name).stat().st_size) for name, digest in tars.items()]
     place = sha256_file(metadata), metadata.stat().st_size
     extensions = sorted({member.rpartition(".")[2] for member in table["member"].to_pylist()})
-    write_json(out / "croissant.json", croissant_tars(facts, kinds, place, sizes, extensions, names_are_unique))
+    write_json(out / "croissant.json", croissant_tars(facts, kinds, place, sizes, extensions))
 
 
 def score_quantiles(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
@@ -151,13 +139,6 @@ def answers_given(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]
     """Who answered ("people", "judges") → answers an image → images; empty if nobody was asked."""
     counts = {who: Counter(row[who] for row in rows if row.get(who) is not None) for who in ("people", "judges")}
     return {who: {str(n): of[n] for n in sorted(of)} for who, of in counts.items() if any(of)}
-
-
-def facts_of_export(release: Release, **other: Any) -> dict[str, Any]:
-    """`release.json` of an export that holds no tombstones and not the same tars. other: what differs besides."""
-    facts = release.facts
-    changes = facts.get("changes") and {name: value for name, value in facts["changes"].items() if name != "tars"}
-    return {**facts, "changes": changes, "tombstones": 0, **other}
 
 
 def seal(folder: Path, computed: Mapping[str, str] | None = None) -> None:

@@ -146,7 +146,7 @@ class Publish(Stage):
             "driftline": VERSION,
             "notice": config.release.notice,
             "author": config.release.author,
-            "live": config.release.append or self._grows(),
+            "live": self._grows(),
             "url": config.release.url,
             "published": config.release.date,
             "source": config.collection.source,

@@ -124,14 +124,13 @@ def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, An
     by_bucket = {}
     tars = sorted((release.path / "unlabelled").glob("bucket_*.tar"))
     linked = left_out_of_unlabelled(release) if tars else {}  # nothing, unless the release was published otherwise
-    dead = {tar: release.dead(f"unlabelled/{tar.name}") | linked.keys() for tar in tars}
     for bucket in sorted({_bucket_of(tar) for tar in tars}):
         of_bucket = [tar for tar in tars if _bucket_of(tar) == bucket]
         locations = [
             (number, offset, length)
             for number, tar in enumerate(of_bucket)
             for name, offset, length in tar_members(tar)
-            if not name.endswith((".json", ".cls")) and name.partition(".")[0] not in dead[tar]
+            if not name.endswith((".json", ".cls")) and name.partition(".")[0] not in linked
         ]
         images = LazyImages(tuple(of_bucket), as_locations(locations), size)
         by_bucket[bucket] = images[:] if decode else images

@@ -38,9 +38,8 @@ from driftline.curate.release.composing.permitted import _unalterable
 from driftline.curate.release.croissant import croissant
 from driftline.curate.release.data_card import card
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.comparison import compare_releases, comparison_text
+from driftline.curate.release.versions.comparison import compare_releases
 from driftline.curate.release.versions.identity import FILE, bucket_identities, of_steps, unlabelled_of
-from driftline.curate.release.versions.tombstones import FILE as TOMBSTONES
 from driftline.curate.sources.flickr import Flickr
 from driftline.curate.sources.folder import Folder
 from driftline.curate.sources.wikimedia import Wikimedia
@@ -233,14 +232,6 @@ class TestRecord:
         assert _unalterable(rows, dict.fromkeys(sources(whole), ("CC BY-ND 4.0",)), stages) == altered
         assert _unalterable(rows, dict.fromkeys(sources(whole), ("CC BY 4.0",)), stages) == set()
 
-    def test_an_appended_release_keeps_the_record_of_old_images(self, whole: Path, tmp_path: Path) -> None:
-        folder = Path(shutil.copytree(whole, tmp_path / "run"))
-        before = Release.open(shutil.copytree(Release.open(folder).path, tmp_path / "before"))
-        sets = (f"release.previous={before.path}", "release.append=true", "release.version=1.1.0")
-        after = publish(folder, *sets, "release.per_class=6")
-        old = {i: row["changes"] for i, row in attributed(before.path).items()}
-        assert {i: row["changes"] for i, row in attributed(after.path).items()} == old
-
     def test_the_size_that_a_source_was_asked_for_is_recorded(
         self, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -259,14 +250,14 @@ class TestRecord:
         assert flickr.requested("https://live.staticflickr.com/1/2_3_o.jpg") == ""
         assert flickr.requested("https://live.staticflickr.com/1/2_3_b.jpg") == "requested at no more than 1024 pixels"
 
-    def test_a_release_without_a_record_is_not_appended_to(self, whole: Path, tmp_path: Path) -> None:
+    def test_a_release_without_a_record_is_no_previous_one(self, whole: Path, tmp_path: Path) -> None:
         folder = Path(shutil.copytree(whole, tmp_path / "run"))
         before = Path(shutil.copytree(Release.open(folder).path, tmp_path / "before"))
         pq.write_table(
             pq.read_table(before / "metadata.parquet").drop_columns(["changes"]), before / "metadata.parquet"
         )
         with pytest.raises(IntegrityError, match="lacks the column changes"):
-            publish(folder, f"release.previous={before}", "release.append=true", "release.version=1.1.0")
+            publish(folder, f"release.previous={before}", "release.version=1.1.0")
 
     def test_a_damaged_file_that_is_compressed_again_looks_the_same(self) -> None:
         picture = photo(["bus"], 0.2, rng_for(0, "damaged"))
@@ -461,13 +452,13 @@ class TestFiles:
 
     @pytest.fixture(scope="class")
     def grown(self, whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Release:
-        """An appended release with tombstones, withdrawn images, changes, unlabelled images and votes."""
+        """The next release, with withdrawn images, changes, unlabelled images and votes."""
         place = tmp_path_factory.mktemp("grown")
         folder = Path(shutil.copytree(whole, place / "run"))
         before = Release.open(shutil.copytree(Release.open(folder).path, place / "before"))
         gone = [before.table["id"][0].as_py(), pq.read_table(before.path / "unlabelled.parquet")["id"][0].as_py()]
         write_text(folder / "gone.csv", "id\n" + "\n".join(gone))
-        sets = (f"release.previous={before.path}", "release.append=true", "release.version=1.1.0")
+        sets = (f"release.previous={before.path}", "release.version=1.1.0")
         return publish(folder, *sets, "release.withdrawn=gone.csv")
 
     @pytest.mark.parametrize("name", ["", "huggingface", "webdataset", "imagefolder", "urls"])
@@ -477,7 +468,6 @@ class TestFiles:
             folder = tmp_path / name
             EXPORTS.get(name)(grown, folder)
         assert not [cited for cited in cited(folder) if not list(folder.glob(cited))]
-        assert (TOMBSTONES in cited(folder)) == (name == "")
         if name in ("", "huggingface", "webdataset"):
             assert "WITHDRAWN.csv" in cited(folder)
             assert "CHANGES.md" in cited(folder)
@@ -495,18 +485,7 @@ class TestFiles:
     ) -> None:
         EXPORTS.get(name)(grown, tmp_path / name)
         facts = read_json(tmp_path / name / "release.json")
-        assert (facts["features"], facts["unlabelled"], facts["tombstones"]) == ([], None, 0)
-
-    def test_tars_that_were_written_again_are_not_called_those_of_the_version_before(
-        self, grown: Release, tmp_path: Path
-    ) -> None:
-        EXPORTS.get("webdataset")(grown, tmp_path / "out")
-        old = {sha256_bytes(p.read_bytes()) for p in grown.path.rglob("*.tar")}
-        new = {sha256_bytes(p.read_bytes()) for p in (tmp_path / "out").rglob("*.tar")}
-        assert new != old
-        assert "byte for byte" in (grown.path / "CHANGES.md").read_text()
-        assert "byte for byte" not in (tmp_path / "out" / "CHANGES.md").read_text()
-        Release.open(tmp_path / "out").verify()
+        assert (facts["features"], facts["unlabelled"]) == ([], None)
 
 
 def learned(cells: tuple[int, int]) -> dict[str, Any]:
@@ -537,14 +516,11 @@ class TestPools:
 
     def test_other_bytes_of_one_unlabelled_image_are_seen(self, release: Release, tmp_path: Path) -> None:
         same = compare_releases(release, Release.open(shutil.copytree(release.path, tmp_path / "same")))
-        assert same["unlabelled"] == {}
-        assert same["learned_up_to_with_unlabelled"] == same["learned_up_to"] == ["2010", "2011"]
+        assert [entry["because"] for entry in same["buckets"]] == [[], []]
         other = self.other(release, tmp_path / "other", lambda data: data + b"\0")
         found = compare_releases(release, other)
-        assert found["unlabelled"] == {"2011": {"only_a": 1, "only_b": 1}}
-        assert found["learned_up_to"] == ["2010", "2011"]
-        assert found["learned_up_to_with_unlabelled"] == ["2010"]
-        assert "learners that use them, up to 2010 only" in comparison_text(found)
+        reasons = [entry["because"] for entry in found["buckets"]]
+        assert reasons == [[], ["other unlabelled images, which some learners use"]]
 
     def test_a_manifest_that_does_not_describe_the_pool_is_refused(self, release: Release, tmp_path: Path) -> None:
         folder = Path(shutil.copytree(release.path, tmp_path / "other"))

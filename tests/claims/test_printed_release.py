@@ -25,7 +25,6 @@ from driftline.curate.export.huggingface import export
 from driftline.curate.release import Release
 from driftline.curate.release.packing import Packed, pack
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.tombstones import Tombstone
 from driftline.curate.release.writer import write_release
 
 CLASSES = ["zebra", "ant", "mole"]  # neither alphabetical nor in the order of their counts
@@ -44,11 +43,7 @@ AGREEMENT = {
                "audit": {"images": 53, "confirmed": 47, "precision_low": 0.787}},
 }  # fmt: skip
 CHANGES = {
-    **{f"other_{what}": {"images": 0, "ids": []} for what in ("bucket", "bytes", "time", "licence", "side")},
-    "added": {"images": 29, "ids": []},
-    "removed": {"images": 31, "ids": []},
-    "withdrawn": {"images": 37, "ids": []},
-    "other_class": {"images": 43, "ids": []},
+    "images": {"added": 29, "removed": 31, "withdrawn": 37, "other class": 43},
     "against": {"name": "primes", "version": "2.2.0"},
 }
 
@@ -98,11 +93,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rules = ReleaseSettings(name="primes", version="2.3.0", test_share=0.3)
     copies = np.arange(len(rows))
     copies[[1, 4]], copies[[8, 9]] = 0, 7  # five images in two groups: 0, 1, 4 and 7, 8, 9
-    stone = Tombstone("shards/bucket_03-00000.tar", "gone", "2.2.0", "removed")
     write_release(
         packed, vectors, buckets, CLASSES, sides, provenance, out, rules, copies=copies,
         changes=CHANGES, withdrawn=[("a", "1"), ("b", "1"), ("c", "2")],
-        unlabelled=(1999, {"near_copy_of_tests": 53, "uploader_of_tests": 59}, Packed([], {})), tombstones=[stone],
+        unlabelled=(1999, {"near_copy_of_tests": 53, "uploader_of_tests": 59}, Packed([], {})),
     )  # fmt: skip
     return out
 

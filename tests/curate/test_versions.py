@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from support.helpers import ImagesInMemory, release_of
+from support.helpers import release_of
 
 from driftline.curate.core.atomic_io import read_json
-from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
+from driftline.curate.core.errors import BadConfig, DriftlineError, IntegrityError
 from driftline.curate.release import Release
-from driftline.curate.release.packing import Packed, pack
 from driftline.curate.release.selection import all_splits, split_groups
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.appending import Former, append_tars, labelled
 from driftline.curate.release.versions.comparison import compare_releases, comparison_text
-from driftline.curate.release.versions.tombstones import FILE, Tombstone
+from driftline.curate.release.versions.former import Former
 from driftline.pipelines.cli.report import compare
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
@@ -86,54 +83,7 @@ class TestJoining:
     def test_old_classes_keep_their_labels(self, tmp_path: Path) -> None:
         former = Former.of(made(tmp_path / "a"))
         assert former.classes(["ambulance", "bus", "car"]) == ["bus", "car", "ambulance"]
-        with pytest.raises(BadConfig, match=r"The class 'car' of unnamed 1\.0\.0 is not among retrieve\.concepts"):
-            former.classes(["bus"])
-
-
-@pytest.mark.parametrize(("tar", "names"), [("unlabelled/a.tar", True), ("shards/bucket_01-00000.tar", False)])
-def test_croissant_does_not_describe_images_that_are_in_two_tars(tmp_path: Path, tar: str, names: bool) -> None:
-    rows = photos()
-    images = {row["id"]: (row["id"].encode(), "jpg") for row in rows}
-    vectors, out = np.zeros((len(rows), 2), np.float16), tmp_path / "a"
-    stones = [Tombstone(tar, "1-bus-0", "2.0.0", "relabelled: bus → car")]
-    release_of(rows, images, vectors, BUCKETS, CLASSES, PROVENANCE, out, ReleaseSettings(), tombstones=stones)
-    records = [record["name"] for record in read_json(out / "croissant.json")["recordSet"]]
-    assert records == (["metadata", "files", "images"] if names else ["metadata"])
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"class": "car", "label": 1}, "relabelled: bus → car"),
-        ({"bucket": 2}, "other bucket: 1 → 2"),
-        ({"source_sha256": "1"}, "other bytes"),
-        ({"licence": "ARR"}, "other licence: CC0 → ARR"),
-        ({"title": "another"}, ""),
-    ],
-)
-def test_an_image_that_changed_is_written_again(tmp_path: Path, change: Mapping[str, Any], reason: str) -> None:
-    release = made(tmp_path / "a")
-    old = labelled(release)
-    rows = [{**row, **(change if row["id"] == "1-bus-0" else {})} for row in release.table.to_pylist()]
-    images = ImagesInMemory({row["id"]: (row["id"].encode(), "jpg") for row in rows})
-
-    def pack_new(new: list[dict[str, Any]], first: Mapping[int, int]) -> Packed:
-        assert dict(first) == {1: 1, 2: 1}
-        return pack(new, images, tmp_path / "b" / "shards", tmp_path / "r", 9, False, first=first)  # type: ignore[arg-type]
-
-    result = append_tars(rows, old, release, "shards", tmp_path / "b", pack_new, "2.0.0", {})
-    place = {row["id"]: row["shard"] for row in result.packed.rows}
-    if not reason:
-        assert (result.tombstones, result.tars["new"]) == ([], [])
-        assert next(row for row in result.packed.rows if row["id"] == "1-bus-0")["title"] is None, (
-            "its row is as it was"
-        )
-        return
-    assert [(s.tar, s.id, s.since, s.reason) for s in result.tombstones] == [
-        ("shards/bucket_01-00000.tar", "1-bus-0", "2.0.0", reason)
-    ]
-    assert place["1-bus-0"] == f"bucket_{change.get('bucket', 1):02d}-00001.tar"
-    assert set(place) == set(old)
+        assert former.classes(["ambulance", "car"]) == ["car", "ambulance"]
 
 
 class TestIdentity:
@@ -163,14 +113,6 @@ class TestIdentity:
         assert release.identity() == known
 
 
-@pytest.mark.parametrize("text", ["", "tar,id\nx,y\n", "tar,id,since,reason\n../x,y,1,z\n", "tar,id,since,reason\nx\n"])
-def test_a_damaged_list_of_tombstones_is_named(tmp_path: Path, text: str) -> None:
-    release = made(tmp_path / "a")
-    (release.path / FILE).write_text(text)
-    with pytest.raises((BadInput, IntegrityError), match=FILE):
-        release.tombstones()
-
-
 class TestComparison:
     def compared(self, a: Release, b: Release) -> dict[str, Any]:
         return {entry["bucket"]: entry for entry in compare_releases(a, b)["buckets"]}
@@ -189,11 +131,11 @@ class TestComparison:
         train = next(r for r in rows if r["bucket"] == 2 and r["split_0"] == "train")
         found = self.compared(a, without(a, tmp_path / "b", test["id"]))
         assert found["2011"]["compare"] == "none"
-        assert found["2011"]["because"] == ["1 test images are only in A and 0 only in B (split_0)"]
+        assert found["2011"]["because"] == ["other tests"]
         assert found["2012"]["compare"] == "all"
         found = self.compared(a, without(a, tmp_path / "c", train["id"]))
         assert found["2012"]["compare"] == "tests"
-        assert found["2012"]["because"] == ["1 training images are only in A and 0 only in B (split_0)"]
+        assert found["2012"]["because"] == ["other training images"]
 
     def test_learners_are_comparable_up_to_the_first_bucket_that_differs(self, tmp_path: Path) -> None:
         a = made(tmp_path / "a")
@@ -201,12 +143,12 @@ class TestComparison:
         found = compare_releases(a, without(a, tmp_path / "b", first))
         assert found["learned_up_to"] == []
         assert "2012" in found["comparable"]
-        assert "No learner of A may be compared" in comparison_text(found)
+        assert "trained up to: none" in comparison_text(found)
 
     def test_other_vectors_leave_the_images_comparable_by_no_score_on_them(self, tmp_path: Path) -> None:
         found = self.compared(made(tmp_path / "a"), made(tmp_path / "b", scale=2.0))
         assert {e["compare"] for e in found.values()} == {"none"}
-        assert found["2011"]["because"] == ["the features clip differ"]
+        assert found["2011"]["because"] == ["other features clip"]
 
     def test_other_classes_make_every_score_another_question(self, tmp_path: Path) -> None:
         a, b = made(tmp_path / "a"), made(tmp_path / "b")
@@ -214,7 +156,7 @@ class TestComparison:
         (b.path / "BUCKETS.json").unlink()
         found = compare_releases(a, more)
         assert found["comparable"] == []
-        assert found["buckets"][0]["because"] == ["the classes differ (only B: dog)"]
+        assert found["buckets"][0]["because"] == ["other classes"]
 
     def test_a_bucket_of_one_release_and_a_moved_border_are_named(self, tmp_path: Path) -> None:
         a, b = (made(tmp_path / n) for n in "ab")
@@ -224,7 +166,7 @@ class TestComparison:
                 bucket |= {"start": start, "end": end}
         b.facts["buckets"].append({"index": 3, "name": "2014", "start": "2014", "end": "2015"})
         found = self.compared(a, b)
-        assert found["2012"]["because"] == ["it ends at 2013 in A and at 2014 in B"]
+        assert found["2012"]["because"] == ["another end"]
         assert (found["2014"]["compare"], found["2014"]["because"]) == ("none", ["only B has this bucket"])
 
     def test_the_command_prints_text_and_json_and_fails_if_nothing_is_comparable(
@@ -234,7 +176,7 @@ class TestComparison:
         compare(tmp_path / "a", tmp_path / "b")
         said = capsys.readouterr().out
         assert "  2011  all scores\n" in said
-        assert "Learners may be compared that were trained up to 2012 or earlier." in said
+        assert "Learners may be compared if trained up to: 2012" in said
         with pytest.raises(DriftlineError, match=r"No score on A may be compared with one on B\."):
             compare(tmp_path / "a", tmp_path / "c", as_json=True)
         assert json.loads(capsys.readouterr().out)["comparable"] == []

@@ -163,7 +163,6 @@ def _asked_once(folder: Path) -> Any:
 JOBS = {
     "grow": Job(living.grow, partial(living.prepare, "grow"), kept=_asked_once),
     "heal": Job(living.heal, partial(living.prepare, "heal"), kept=_stages_and_store),
-    "append": Job(living.append, partial(living.prepare, "append"), kept=_stages_and_store),
     "gc": Job(living.gc, partial(living.prepare, "gc"), kept=_stages_and_store),
     "run": Job(partial(_run, until="bucket"), _photos, kept=_stages_and_store),
     "whole-run": Job(_run, _photos, kept=_stages_and_store),

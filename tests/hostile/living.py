@@ -1,9 +1,8 @@
-"""Jobs for `hostile.faults`: a run of few photos that grows, heals, appends a release, and cleans its store."""
+"""Jobs for `hostile.faults`: a run of few photos that grows, heals, and cleans its store."""
 
 from __future__ import annotations
 
 import atexit
-import shutil
 import socket
 import subprocess
 import sys
@@ -39,7 +38,6 @@ retrieve:
 validation: {method: catalogue}
 release: {per_class: 2, splits: 1, short: fewer, own: true}
 """
-APPEND = ("release.previous=before", "release.append=true", "release.version=1.1.0")
 
 
 def served(place: Path) -> list[str]:
@@ -76,10 +74,7 @@ def prepare(job: str, folder: Path) -> None:
         run(context(base), until="embed" if job == "gc" else None)
         hidden.rename(missed)
         (base / "table.csv").write_text("".join(lines))
-        if job == "append":
-            shutil.copytree(base / "stages" / "09_publish" / "release", base / "before")
-            living.grow(context(base), until="tally")
-        elif job == "gc":
+        if job == "gc":
             (base / "table.csv").write_text("".join(lines[:7]))
             run(context(base), until="embed")
     folder.rmdir()
@@ -100,11 +95,6 @@ def grow(folder: Path) -> None:
 def heal(folder: Path) -> None:
     """A photo that was missing is there now."""
     living.heal(context(folder), ["http_404"])
-
-
-def append(folder: Path) -> None:
-    """A release that appends six photos to the one before."""
-    run(context(folder, APPEND))
 
 
 def gc(folder: Path) -> None:

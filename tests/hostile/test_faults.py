@@ -38,7 +38,7 @@ def test_a_run_goes_on_after_any_fault(library: Path) -> None:
 
 
 def test_what_is_done_to_a_run_later_goes_on_after_a_kill(library: Path) -> None:
-    jobs = ["grow", "heal", "append", "gc"]
+    jobs = ["grow", "heal", "gc"]
     swept = list(begun(library, jobs, ["kill"], POINTS))
     assert [one["job"] for one in swept] == jobs
     assert [(one["job"], one["problems"]) for one in swept if one["problems"]] == []

@@ -83,8 +83,8 @@ class Year:
             self.truth[safe_id(path.relative_to(self.root / "photos").as_posix())] = thing
 
     def configure(self, month: int) -> None:
-        """The settings of a month: it appends to the release before."""
-        after = f", append: true, previous: ../releases/{month - 1}" if month > 1 else ""
+        """The settings of a month: it names the release before."""
+        after = f", previous: ../releases/{month - 1}" if month > 1 else ""
         text = CONFIG.format(per_class=2 if month < WIDER else 3, version=f"1.{month}.0", after=after)
         (self.root / "driftline.yaml").write_text(text)
 

@@ -23,7 +23,6 @@ from driftline.curate.release import Release
 from driftline.curate.release.packing import SHARD_IMAGES, pack
 from driftline.curate.release.selection import all_splits, split_groups
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.tombstones import Tombstone
 from driftline.curate.release.writer import write_release
 from driftline.pipelines.demo.draw import photo
 from driftline.stream_builder.class_texts import ClassTexts
@@ -168,7 +167,6 @@ def release_of(
     rules: ReleaseSettings,
     strip: bool = False,
     shard_images: int = SHARD_IMAGES,
-    tombstones: Sequence[Tombstone] = (),
     features: Sequence[str] = ("clip",),
 ) -> Release:
     """Publish rows as they come from `select`. features: names of the vectors."""
@@ -181,7 +179,7 @@ def release_of(
     records = folder.parent / f"{folder.name}-records"
     packed = pack(full, ImagesInMemory(images), folder / "shards", records, shard_images, strip)
     of = dict.fromkeys(features, vectors)
-    write_release(packed, of, buckets, classes, splits, provenance, folder, rules, tombstones=tombstones)
+    write_release(packed, of, buckets, classes, splits, provenance, folder, rules)
     return Release.open(folder)
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from driftline.curate.core.errors import BadConfig, Shortage
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.metadata.released_ids import check_ids, mapped, title_of
+from driftline.curate.metadata.released_ids import check_ids, title_of
 from driftline.curate.release.card_sections import missing_sections
 from driftline.curate.release.composing.collection import Collection
 from driftline.curate.release.composing.permitted import (
@@ -28,11 +28,11 @@ from driftline.curate.release.composing.permitted import (
     publishable,
 )
 from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, without_images
-from driftline.curate.release.versions.appending import Former, unlabelled
 from driftline.curate.release.versions.changelog import changes_since, check_version
+from driftline.curate.release.versions.former import Former
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
-OF_FILES = ("sha256", "uploaded", "licence", "licence_url")  # columns that an appended image may keep as they were
+OF_FILES = ("sha256", "uploaded", "licence", "licence_url")  # of the release before: no image is packed yet
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,6 @@ class Choice:
     """(N,) number of the group of near copies of each"""
     dropped: dict[str, str]
     """id in the run of each other accepted image → reason"""
-    why: dict[str, str]
-    """id in the release → why an image is not part of it, as far as the run knows"""
-    former: Former | None
-    """the release that is appended to"""
 
 
 def choose(collection: Collection, seed: int) -> Choice:
@@ -65,24 +61,18 @@ def choose(collection: Collection, seed: int) -> Choice:
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
     if previous is not None:
         check_ids(previous.path, previous.table["id"].to_pylist(), collection.names)
-    former = None if previous is None or not settings.append else Former.of(previous, collection.own)
-    if former is not None and settings.unlabelled == "index" and unlabelled(former.release):
-        raise BadConfig(
-            f"release.unlabelled is index, and {former.release.path} holds unlabelled images.",
-            "Expected images: an appended release keeps all tars.",
-        )
+    former = None if previous is None else Former.of(previous, collection.own)
     classes = list(collection.classes) if former is None else former.classes(collection.classes)
-    rows, splits, copies, dropped, why = _choose(collection, accepted, classes, former, seed)
-    why = dict(zip(mapped(why, collection.names), why.values(), strict=True))
+    rows, splits, copies, dropped = _choose(collection, accepted, classes, former, seed)
     for row in rows:  # what was drawn above does not depend on how ids are published
         row |= {name: collection.names.get(row[name], row[name]) for name in ("id", "group")}
-    choice = Choice(accepted, rows, classes, splits, copies, dropped, why, former)
+    choice = Choice(accepted, rows, classes, splits, copies, dropped)
     if previous is not None:
         then = {
             id_: dict(zip(OF_FILES, values, strict=True)) for id_, *values in rows_of(previous.table, "id", *OF_FILES)
         }
         same_files = [{"sha256": "", **row, **then.get(row["id"], {})} for row in rows]
-        check_version(settings.version, changes_since(previous, same_files, classes, splits, collection.gone, why))
+        check_version(settings.version, changes_since(previous, same_files, classes, splits, collection.gone))
     return choice
 
 
@@ -99,17 +89,17 @@ def _check_card(collection: Collection) -> None:
 
 def _choose(
     collection: Collection, accepted: Rows, classes: Sequence[str], former: Former | None, seed: int
-) -> tuple[Rows, dict[str, list[str]], npt.NDArray[np.int64], dict[str, str], dict[str, str]]:
+) -> tuple[Rows, dict[str, list[str]], npt.NDArray[np.int64], dict[str, str]]:
     """The N images that are published, with class, label, group and side; split → side of each; (N,) number of the
-    group of near copies of each; and of the others what `publishable` returns."""
+    group of near copies of each; id → reason of the others."""
     settings, embedded = collection.settings, collection.embedded
     group = near_copy_groups(embedded, ids_of(accepted), settings)
     former_rows: Mapping[str, Any] = {} if former is None else former.rows
-    left, dropped, why = publishable(accepted, group, collection, seed, former_rows)
+    left, dropped = publishable(accepted, group, collection, seed, former_rows)
     if former is not None:
         users = lookup(left, collection.table, ("user",))
         bridges = former.bridges((users[row["id"]] for row in left), group)
-        left = drop(left, bridges, "links_groups", dropped, why)
+        left = drop(left, bridges, "links_groups", dropped)
     buckets, share = collection.buckets, settings.test_share
     if not (selected := select(left, [b["index"] for b in buckets], classes, settings, seed, former_rows)):
         raise Shortage(
@@ -118,7 +108,7 @@ def _choose(
             "" if LICENCE not in dropped.values() else "If they are your own photos, set release.own: true.",
         )
     chosen = with_metadata(selected, collection)
-    drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped, why)
+    drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped)
     groups = split_groups(chosen, _numbers(chosen, group))
     if former is not None:
         groups = former.groups(chosen, groups)
@@ -130,7 +120,7 @@ def _choose(
         row["split"] = splits["split_0"][i]
     # the card counts near copies among published images only
     copies = _numbers(chosen, near_copy_groups(embedded, ids_of(chosen), settings))
-    return chosen, splits, copies, dropped, why
+    return chosen, splits, copies, dropped
 
 
 def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:

@@ -21,34 +21,32 @@ from driftline.curate.release.composing.collection import Collection
 from driftline.curate.release.licences import no_derivatives
 from driftline.curate.release.packing import FetchedImages, published
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.tombstones import WITHDRAWN
 from driftline.curate.retrieval.vector_store import parts, vectors_of
 
+WITHDRAWN = "withdrawn"  # by its owner
 LICENCE = "licence"  # why a photo is not published, but its address may be
 Rows = list[dict[str, Any]]
 
 
 def publishable(
     accepted: Rows, group: Mapping[str, str], collection: Collection, seed: int, first: Container[str] = ()
-) -> tuple[Rows, dict[str, str], dict[str, str]]:
-    """The accepted images that may be published, id → reason of the others, and id → why it is not among them, as far
-    as the run knows.
+) -> tuple[Rows, dict[str, str]]:
+    """The accepted images that may be published, and id → reason of the others.
 
-    first: ids of the release that is appended to, which go before their near copies.
+    first: ids of the release before, which go before their near copies.
     """
     settings = collection.settings
     dropped: dict[str, str] = {}
-    why = {id_: f"verdict {name}" for id_, name in rows_of(collection.verdicts, "id", "verdict") if name != "kept"}
     times = Counter(row["id"] for row in accepted)
-    left = drop(accepted, (id_ for id_, n in times.items() if n > 1), "several_concepts", dropped, why)
-    left = drop(left, collection.withdrawn, WITHDRAWN, dropped, why)
+    left = drop(accepted, (id_ for id_, n in times.items() if n > 1), "several_concepts", dropped)
+    left = drop(left, collection.withdrawn, WITHDRAWN, dropped)
     licences = _licences(left, collection.table)
     refused = [id_ for id_, texts in licences.items() if not settings.permits(*texts)]
-    left = drop(left, refused, LICENCE, dropped, why)
-    left = drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped, why)
+    left = drop(left, refused, LICENCE, dropped)
+    left = drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped)
     if settings.near_copies == "drop":
-        left = drop(left, _later_copies(left, group, collection.members, seed, first), "near_copy", dropped, why)
-    return left, dropped, why | dict.fromkeys(collection.withdrawn, WITHDRAWN)
+        left = drop(left, _later_copies(left, group, collection.members, seed, first), "near_copy", dropped)
+    return left, dropped
 
 
 def ids_of(rows: Rows) -> list[str]:
@@ -70,12 +68,11 @@ def near_copy_groups(embedded: Path, ids: Sequence[str], settings: ReleaseSettin
     return {i: order[g] for i, g in zip(order, group_pairs(links, len(order)).tolist(), strict=True)}
 
 
-def drop(rows: Rows, ids: Iterable[str], reason: str, dropped: dict[str, str], why: dict[str, str]) -> Rows:
-    """The rows without those of `ids`, which get their reason in `dropped` and `why`."""
+def drop(rows: Rows, ids: Iterable[str], reason: str, dropped: dict[str, str]) -> Rows:
+    """The rows without those of `ids`, which get their reason in `dropped`."""
     removed = set(ids)
     gone = [row["id"] for row in rows if row["id"] in removed]
     dropped |= dict.fromkeys(gone, reason)
-    why |= dict.fromkeys(gone, reason)
     return [row for row in rows if row["id"] not in removed]
 
 

@@ -70,14 +70,12 @@ def croissant(
 
 def croissant_tars(
     facts: Mapping[str, Any], columns: Mapping[str, str], table: tuple[str, int], tars: Sequence[tuple[str, str, int]],
-    extensions: Sequence[str], names_are_unique: bool = True,
+    extensions: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
     """The document of a release in tars. columns: of `metadata.parquet`; table: its (sha256, bytes). tars: (path,
     sha256, bytes) of each. extensions: of the images, each once.
 
-    Rows are joined with images by the name of the file: images in the tars that have no row any more are left out. If
-    names are not unique, an image that changed is in two tars, of which readers would take both: then only the rows are
-    described, which name the tar.
+    Rows are joined with images by the name of the file.
     """
     url = facts["provenance"].get("url")
     distribution = [
@@ -85,8 +83,6 @@ def croissant_tars(
         *(_file(path, digest, size, "application/x-tar", url) for path, digest, size in tars),
     ]
     rows = _columns("metadata", columns, {"fileObject": {"@id": "metadata.parquet"}})
-    if not names_are_unique:
-        return _document(facts, distribution, [_records("metadata", rows)], url)
     files = [
         _field("files", name, "string", {"fileSet": {"@id": "pictures"}, "extract": {"fileProperty": kind}})
         for name, kind in (("name", "filename"), ("image", "content"))

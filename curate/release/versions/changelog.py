@@ -1,10 +1,8 @@
-"""Successive releases: what changed, which version number this requires, and which images were withdrawn."""
+"""Successive releases: how much changed, which version number this requires, and which images were withdrawn."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,60 +17,52 @@ from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.versions.identity import Listed, unlabelled_of
 
 LEVELS = ("major", "minor", "patch")
-EXAMPLES = 20  # ids in a list
-OTHER = {  # list → the columns in which its images differ from those of the version before
-    "other_bucket": ("bucket",),
-    "other_class": ("class",),
-    "other_bytes": ("sha256",),
-    "other_time": ("uploaded",),
-    "other_licence": ("licence", "licence_url"),
+OTHER = {  # count → the columns in which its images differ from those of the version before
+    "other bucket": ("bucket",),
+    "other class": ("class",),
+    "other content": ("sha256",),
+    "other upload time": ("uploaded",),
+    "other licence": ("licence", "licence_url"),
 }
-MAJOR = ("other_bucket", "other_class", "other_bytes", "other_time", "other_side")  # they change scores
-BECAUSE = {"removed": "reasons", "other_class": "relabelled"}  # list → its counts by reason
+MAJOR = ("other bucket", "other class", "other content", "other upload time", "other side")  # they change scores
+PARTS = ("classes", "splits", "features")
 
 
 def changes_since(
     before: Release, rows: Sequence[Mapping[str, Any]], classes: Sequence[str], splits: Mapping[str, Sequence[str]],
-    withdrawn: Iterable[str] = (), why: Mapping[str, str] = MappingProxyType({}),
+    withdrawn: Iterable[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """The differences between the release `before` and the new `rows` (dicts with the columns of OTHER) and `splits`.
 
-    Counts and first ids of images that were added, removed, withdrawn (removed on request of their owners), or that
-    have another value in a column of OTHER or another side of a split; splits and classes that came or went; and the
-    level of the change. why: id → reason of images that are no longer part of it. Scores on two releases are
-    comparable only if just the last number of their versions differs. `with_parts` adds what is known later.
+    Counts of images that were added, removed, withdrawn (removed on request of their owners), or that have another
+    value in a column of OTHER or another side of a split; splits and classes that came or went; and the level of the
+    change. Scores on two releases are comparable only if just the last number of their versions differs. `with_parts`
+    adds what is known later.
     """
     columns = list(dict.fromkeys(column for names in OTHER.values() for column in names))
     old = {id_: dict(zip(columns, values, strict=True)) for id_, *values in rows_of(before.table, "id", *columns)}
     new = {row["id"]: row for row in rows}
-    both = sorted(set(old) & set(new))
-    gone, requested = set(old) - set(new), set(withdrawn)
-    lists: dict[str, list[str]] = {
-        "added": sorted(set(new) - set(old)),
-        "removed": sorted(gone - requested),
-        "withdrawn": sorted(gone & requested),
-        **{what: [i for i in both if _other(old[i], new[i], names)] for what, names in OTHER.items()},
-        "other_side": _moved(before, [row["id"] for row in rows], splits),
-    }
-    relabelled = Counter(f"{old[i]['class']} → {new[i]['class']}" for i in lists["other_class"])
-    reasons = Counter(why.get(i, "not in this run") for i in lists["removed"])
+    both, gone, requested = set(old) & set(new), set(old) - set(new), set(withdrawn)
     common = [name for name in before.classes if name in classes]
     order = [] if common == [name for name in classes if name in common] else list(classes)
     changes: dict[str, Any] = {
         "against": {"name": before.name, "version": before.facts["version"]},
         "classes": _names(before.classes, classes) | {"in another order": order},
         "splits": _names(before.facts["splits"], splits),
-        "relabelled": dict(sorted(relabelled.items())),
-        "reasons": dict(sorted(reasons.items())),
-        "requested": sorted(requested),
-        **{n: {"images": len(ids), "ids": [] if n == "withdrawn" else ids[:EXAMPLES]} for n, ids in lists.items()},
+        "images": {
+            "added": len(set(new) - set(old)),
+            "removed": len(gone - requested),
+            "withdrawn": len(gone & requested),
+            **{what: sum(_other(old[i], new[i], names) for i in both) for what, names in OTHER.items()},
+            "other side": _moved(before, [row["id"] for row in rows], splits),
+        },
     }
     return changes | {"level": _level(changes)}
 
 
 def with_parts(
     changes: Mapping[str, Any], before: Release, ids: Sequence[str], vectors: Mapping[str, npt.NDArray[Any]],
-    unlabelled: Iterable[Listed],
+    unlabelled: Iterable[Listed], withdrawn: Iterable[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """The changes with those of features and of unlabelled images. ids: (N,) of the images. vectors: name → (N, D)."""
     features = _names(before.facts["features"], vectors)
@@ -85,7 +75,7 @@ def with_parts(
         if name in vectors and not _same(before.features(name)[then], np.asarray(vectors[name])[now])
     ]
     was, listed = ({id_: rest for id_, *rest in images} for images in (unlabelled_of(before.path), unlabelled))
-    gone, requested = was.keys() - listed.keys(), set(changes["requested"])
+    gone, requested = was.keys() - listed.keys(), set(withdrawn)
     counts = {
         "added": len(listed.keys() - was.keys()),
         "removed": len(gone - requested),
@@ -93,14 +83,12 @@ def with_parts(
         "changed": sum(was[id_] != listed[id_] for id_ in was.keys() & listed.keys()),
     }
     complete = {**changes, "features": features, "unlabelled": counts}
-    del complete["requested"]  # what owners withdrew is named to nobody
     return complete | {"level": _level(complete)}
 
 
 def _level(changes: Mapping[str, Any]) -> str:
     """The first number of a version that must grow: scores on the same tests change, images differ, or neither."""
-    features, unlabelled = changes.get("features", {}), changes.get("unlabelled", {})
-    images = {name: changes[name]["images"] for name in ("added", "removed", *MAJOR)}
+    features, unlabelled, images = changes.get("features", {}), changes.get("unlabelled", {}), changes["images"]
     gone = any(changes["classes"].values()) or changes["splits"]["removed"]
     if gone or any(images[n] for n in MAJOR) or features.get("removed") or features.get("changed"):
         return "major"
@@ -120,13 +108,13 @@ def _names(before: Iterable[str], now: Iterable[str]) -> dict[str, list[str]]:
     return {"added": sorted(set(now) - set(before)), "removed": sorted(set(before) - set(now))}
 
 
-def _moved(before: Release, ids: Sequence[str], splits: Mapping[str, Sequence[str]]) -> list[str]:
-    """Ids of images that are on another side of some split than in `before`."""
+def _moved(before: Release, ids: Sequence[str], splits: Mapping[str, Sequence[str]]) -> int:
+    """How many images are on another side of some split than in `before`."""
     moved: set[str] = set()
     for name in set(splits) & set(before.facts["splits"]):
         old = dict(rows_of(before.table, "id", name))
         moved |= {i for i, side in zip(ids, splits[name], strict=True) if old.get(i, side) != side}
-    return sorted(moved)
+    return len(moved)
 
 
 def check_version(version: str, changes: Mapping[str, Any]) -> None:
@@ -148,37 +136,14 @@ def check_version(version: str, changes: Mapping[str, Any]) -> None:
 
 
 def changes_markdown(changes: Mapping[str, Any], version: str) -> str:
-    """The text of CHANGES.md."""
-    phrases = {
-        "added": "images added", "removed": "images removed", "withdrawn": "images withdrawn by their owners",
-        "other_bucket": "images in another bucket", "other_class": "images with another class",
-        "other_bytes": "images with other content", "other_time": "images with another upload time",
-        "other_licence": "images under another licence", "other_side": "images on another side of a split",
-    }  # fmt: skip
-    lines = [f"# {version}, after {changes['against']['name']} {changes['against']['version']}", ""]
-    for part in ("classes", "splits", "features"):
-        lines += [f"- {part} {how}: {', '.join(names)}" for how, names in changes.get(part, {}).items() if names]
-    lines += [f"- {n} unlabelled images {how}" for how, n in changes.get("unlabelled", {}).items() if n]
-    for name, phrase in phrases.items():
-        if n := changes[name]["images"]:
-            ids = ", ".join(changes[name]["ids"]) + (", …" if n > EXAMPLES else "")
-            because = ", ".join(f"{text} ({n})" for text, n in changes.get(BECAUSE.get(name, ""), {}).items())
-            lines.append(f"- {n} {phrase}{ids and f': {ids}'}{because and f'. Why: {because}'}")
-    lines += _tars(changes.get("tars"))
-    return "\n".join([*lines, *(["- only the card changed"] if len(lines) == 2 else [])]) + "\n"
-
-
-def _tars(tars: Mapping[str, Any] | None) -> list[str]:
-    """Lines about the tars of an appended release; none for another."""
-    if tars is None:
-        return []
-    lines = [f"- {tars['kept']} tars are those of the version before, byte for byte"]
-    if tars["new"]:
-        lines.append(f"- new tars: {', '.join(tars['new'])}")
-    for entry in tars["rewritten"]:
-        what = "removed, because nothing was left in it" if entry["after"] is None else "written again"
-        lines.append(f"- {entry['tar']} was {what}, without {entry['withdrawn']} withdrawn images")
-    return lines
+    """The text of CHANGES.md: a table of counts."""
+    counts = [(f"images, {what}", n) for what, n in changes["images"].items()]
+    counts += [(f"unlabelled images, {how}", n) for how, n in changes.get("unlabelled", {}).items()]
+    counts += [(f"{part}, {how}", len(names)) for part in PARTS for how, names in changes.get(part, {}).items()]
+    head = f"# {version}, after {changes['against']['name']} {changes['against']['version']}"
+    return "\n".join(
+        [head, "", "| what | number |", "|---|---|", *(f"| {what} | {n} |" for what, n in counts if n), ""]
+    )
 
 
 def all_withdrawn(
