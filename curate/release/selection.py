@@ -30,11 +30,13 @@ def select(
     settings: ReleaseSettings,
     seed: int,
     first: Container[str] = (),
+    empty: Mapping[tuple[int, str], int] = MappingProxyType({}),
 ) -> list[Row]:
     """A random choice of `per_class` images for each bucket and class, in release order.
 
     accepted: dicts with id, bucket, concept. The seeded rank of an image depends only on its id, so that successive
-    releases have most images in common. first: ids that are chosen before all others. Where `short` is "fail", raises
+    releases have most images in common. first: ids that are chosen before all others. empty:
+    bucket and class → places of withdrawn images, which stay empty. Where `short` is "fail", raises
     Shortage with a table; otherwise a class has what there is in each bucket, also none.
     """
     cells: dict[tuple[int, str], list[Row]] = defaultdict(list)
@@ -42,14 +44,14 @@ def select(
         cells[row["bucket"], row["concept"]].append(row)
     wanted = {c: settings.wanted(c) for c in classes}
     if settings.short == "fail":
-        counts = {(str(b), c): len(cells[b, c]) for b in buckets for c in classes}
+        counts = {(str(b), c): len(cells[b, c]) + empty.get((b, c), 0) for b in buckets for c in classes}
         check_enough(counts, wanted, "Too few accepted images for the release", WAY_OUT)
     chosen: list[Row] = []
     for b in buckets:
         in_bucket: list[Row] = []
         for c in classes:
             ranked = sorted(cells[b, c], key=lambda row: (row["id"] not in first, name_for(seed, "publish", row["id"])))
-            in_bucket.extend(ranked[: wanted[c]])
+            in_bucket.extend(ranked[: max(0, wanted[c] - empty.get((b, c), 0))])
         chosen.extend(sorted(in_bucket, key=lambda row: name_for(seed, "shard order", row["id"])))
     return chosen
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection as Names
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,12 +79,14 @@ def retrieve(
     executor: Executor,
     reserve: bool = False,
     seed: int = 0,
+    kept: Path | None = None,
 ) -> tuple[int, Counter[str]]:
     """Write candidates.parquet and queries.npy into `out`; returns the number of images, also by fate.
 
     reserve: list further images, too, to be asked if too few are accepted. seed: draws the shares that get one image
-    more. Unless `short` is "fewer", raises Shortage with a table if a concept retrieves too few images, and BadInput
-    for a labelled bucket without images.
+    more. kept: table of id, bucket, concept and score of images that stay candidates, before others. Unless `short` is
+    "fewer", raises Shortage with a table if a concept retrieves too few images, and BadInput for a labelled bucket
+    without images.
     """
     concepts = settings.complete_concepts()
     _warn_of_cuts(encoder, concepts, run_log)
@@ -112,12 +115,16 @@ def retrieve(
             tops, bottoms = (ranked[side][bucket["index"]] for side in SIDES)
             chosen = choose(tops, bottoms, settings, lookup(bucket), reserve)
             rows = _table(store, bucket["index"], [c.name for c in concepts], tops, chosen)
+            gone: Counter[str] = Counter()
+            if kept is not None:
+                there = store.names(np.flatnonzero(store.buckets == bucket["index"]))
+                rows, gone = with_kept(rows, pq.read_table(kept), bucket["index"], set(there))
             writer.write_table(rows)
             fates = Counter(best_of(rows, "fate", FATES)["fate"].to_pylist())
             counts += fates
             counts["not_retrieved"] += sizes[bucket["index"]] - fates.total()
             asked = rows.filter(pc.is_in(rows["fate"], value_set=pa.array(["kept", "background"])))
-            of_class = Counter(asked["concept"].to_pylist())
+            of_class = Counter(asked["concept"].to_pylist()) + gone
             per_cell |= {(bucket["name"], name): of_class[name] for name in settings.classes}
             tick(1)
     if lacking := without_candidates(out / "candidates.parquet", concepts):
@@ -221,3 +228,30 @@ def _table(store: Store, bucket: int, names: Sequence[str], tops: Sequence[Ranke
     scores = np.concatenate([*(t.scores for t in tops), lowest]).astype(np.float32)
     columns = [store.names(rows.astype(np.int64)), np.full(len(rows), bucket, np.int32), concept, scores, ranks, fates]
     return pa.table(columns, schema=CANDIDATES)
+
+
+def with_kept(rows: pa.Table, kept: pa.Table, bucket: int, there: Names[str]) -> tuple[pa.Table, Counter[str]]:
+    """One bucket's candidates, where those of `kept` stay: others take only the places that these leave.
+
+    there: ids of the bucket. Also returns concept → images of `kept` that are gone, whose places stay empty.
+    """
+    own = {(row["id"], row["concept"]): row for row in kept.to_pylist() if row["bucket"] == bucket}
+    places = Counter(row["concept"] for row in rows.to_pylist() if row["fate"] in ("kept", "background"))
+    free = places - Counter(concept for _, concept in own)
+    table = []
+    for row in rows.to_pylist():
+        known = own.pop((row["id"], row["concept"]), None)
+        if known is not None:
+            row["fate"] = "background" if row["concept"] == BACKGROUND else "kept"
+        elif row["fate"] in ("kept", "background"):
+            free[row["concept"]] -= 1
+            if free[row["concept"]] < 0:
+                row["fate"] = "reserve" if row["concept"] == BACKGROUND else "surplus"
+        table.append(row)
+    lists = {row["concept"] for row in table}
+    for (id_, concept), row in own.items():
+        if id_ in there and concept in lists:
+            fate = "background" if concept == BACKGROUND else "kept"
+            table.append({**row, "rank": sum(other["concept"] == concept for other in table), "fate": fate})
+    gone = Counter(concept for id_, concept in own if id_ not in there)
+    return pa.Table.from_pylist(table, CANDIDATES), gone

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.frozen import GROWING, freeze
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file, write_json, write_parquet, writing
 from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
 from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS
@@ -26,6 +25,7 @@ from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import forget_damaged
 from driftline.pipelines.forecast.again import questions
 from driftline.pipelines.run import attempt
+from driftline.pipelines.run.kept import frozen_borders, keep_asked
 from driftline.pipelines.run.plan import Plan, damage_text, make
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context, check_reasons, parts_of, retry_of
@@ -107,6 +107,8 @@ def keep_what_was(context: Context) -> _Before:
     if ready and StageState(ingest).current:
         return before
     folder = attempt.begin(root)
+    if context.config.validation.method == "crowd":
+        keep_asked(context)  # answered photos stay before new ones
     if ready and context.config.collection.gone == "keep":
         parts = parts_of(folder_of(root, "ingest"))
         with (
@@ -115,7 +117,7 @@ def keep_what_was(context: Context) -> _Before:
         ):
             for part in parts:
                 writer.write_table(pq.read_table(part))
-    if ready and (frozen := _frozen(context)) is not None:
+    if ready and (frozen := frozen_borders(context)) is not None:
         write_json(folder / attempt.BORDERS, frozen)
     write_parquet(folder / "ids.parquet", pa.table({"id": before.ids}))
     write_parquet(folder / "hashes.parquet", before.hashes)
@@ -129,16 +131,7 @@ def keep_what_was(context: Context) -> _Before:
 def borders_if_grown(context: Context) -> dict[str, Any] | None:
     """The borders that a run keeps if it grows now; None for those that it has."""
     current = done_of(context.root, "ingest") is None or StageState(Ingest(context)).current
-    return None if current or _unfinished(context) is not None else _frozen(context)
-
-
-def _frozen(context: Context) -> dict[str, Any] | None:
-    """The borders of the finished buckets; None if there are none yet, or the settings have them."""
-    if done_of(context.root, "bucket") is None or context.config.buckets.kind not in GROWING:
-        return None
-    bucketed = folder_of(context.root, "bucket")
-    members = pq.read_table(bucketed / "members.parquet", columns=["id", "uploaded", "until", "bucket"])
-    return freeze(read_json(bucketed / "buckets.json"), members.combine_chunks(), context.config.buckets)
+    return None if current or _unfinished(context) is not None else frozen_borders(context)
 
 
 def _unfinished(context: Context) -> dict[str, Any] | None:

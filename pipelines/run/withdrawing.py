@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from driftline.curate.core.run_log import RunLog
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_digest, today, withdraw
 from driftline.curate.release.format import Release
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.trace import history
+from driftline.pipelines.run.kept import keep_what_stays
+from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of, kept_changes
 
 
@@ -30,8 +33,11 @@ def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict
         version = opened.facts["version"] if opened is not None and in_release else ""
         digest = "" if url is None else address_digest(url)
         rows.append(Withdrawal(whole["id"], today(), " ".join(reason.split()), version, digest))
+    changes = kept_changes(root)
+    config = load(root / "driftline.yaml", changes)
+    keep_what_stays(Context(root, config, RunLog(None, quiet=True), changes=changes))
     new = {one.id for one in withdraw(root / NAME, rows)}
-    settings = load(root / "driftline.yaml", kept_changes(root)).store
+    settings = config.store
     if settings.use and (with_address := [one._replace(id="", release="", reason="") for one in rows if one.address]):
         withdraw(settings.folder(root) / NAME, with_address)
     ids = [one.id for one in rows]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.atomic_io import fingerprint, read_json
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.encoders import EncoderSpec
 from driftline.curate.encoders.seen import seen
@@ -29,7 +29,7 @@ class Publish(Stage):
 
     name: ClassVar[str] = "publish"
     records: ClassVar[Records] = (("release/metadata.parquet", ""), ("dropped.parquet", "reason"))
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     needs: ClassVar[tuple[str, ...]] = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 
     def settings(self) -> Any:
@@ -59,8 +59,22 @@ class Publish(Stage):
         """Checkpoints of the release's features, the previous release, withdrawn ids."""
         section = self.context.config.release
         named = [entry.weights for entry in section.features] + [section.withdrawn, section.previous]
-        paths = [self.context.path(name) for name in named if name is not None] + [self.context.root / NAME]
+        paths = [self.context.path(name) for name in named if name is not None] + [
+            self.context.root / NAME,
+            self.sides(),
+        ]
         return [path for path in paths if path.exists()]
+
+    def sides(self) -> Path:
+        """Where the run keeps groups and sides of images that were published with these settings, see
+        `pipelines/run/kept.py`."""
+        config = self.context.config
+        drawn = config.release.model_dump(include={"splits", "test_share", "ids"})
+        return (
+            self.context.root
+            / "kept"
+            / f"sides-{fingerprint([config.seed, config.retrieve.classes, drawn])[:16]}.parquet"
+        )
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """verdicts → release/."""
@@ -90,6 +104,7 @@ class Publish(Stage):
             executor=context.executor,
             withdrawn=self._withdrawn(),
             previous=None if section.previous is None else Release.open(context.path(section.previous)),
+            kept=pq.read_table(self.sides()) if self.sides().is_file() else None,
             judgement=self._text(section.judgement),
             card=self._text(section.card),
             backbones=self._backbones(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.atomic_io import fingerprint, read_json
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.embed import own_encoder, spec_of
 
@@ -41,6 +41,26 @@ class Retrieve(Stage):
         later = rules.has_rules and self.context.config.release.short == "reopen"
         return 2 if rules.strata is not None or later else 1
 
+    def asked(self) -> Path:
+        """Where the run keeps the images that were asked about with these settings, see `pipelines/run/kept.py`."""
+        return self.context.root / "kept" / f"asked-{fingerprint(self.settings())[:16]}.parquet"
+
+    def outside(self) -> list[Path]:
+        """The images that were asked about before photos were withdrawn or came."""
+        return [path for path in (self.asked(),) if path.is_file()]
+
+    def empty(self, bucketed: Path) -> list[tuple[int, str]]:
+        """Bucket and concept of each place that stays empty: its image was asked about and has left the run."""
+        import pyarrow.parquet as pq
+
+        from driftline.curate.core.parsing import rows_of
+
+        if not self.outside():
+            return []
+        there = set(pq.read_table(bucketed / "members.parquet", columns=["id"])["id"].to_pylist())
+        rows = rows_of(pq.read_table(self.asked()), "id", "bucket", "concept")
+        return [(bucket, concept) for id_, bucket, concept in rows if id_ not in there]
+
     def plugins(self) -> list[type]:
         """Also the encoder, which reads the prompts."""
         return [*super().plugins(), *own_encoder(self.context)]
@@ -64,6 +84,7 @@ class Retrieve(Stage):
             context.executor,
             reserve=config.release.short == "reopen",
             seed=config.seed,
+            kept=next(iter(self.outside()), None),
         )
         kept = fates.pop("kept", 0) + fates.pop("background", 0)
         return Counts(read, kept, fates)

@@ -13,6 +13,7 @@ from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.curate.validation.answers import FORGOTTEN
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.ask import JUDGED, answers_of, batch_of, items_schema, results_files, standing_of
+from driftline.pipelines.stages.retrieve import Retrieve
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +109,8 @@ class Tally(Stage):
 
         config = self.context.config
         buckets = config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json"))
-        short = short_cells(verdicts, self._wanted(), [b["index"] for b in buckets])
+        empty = Counter(Retrieve(self.context).empty(inputs["bucket"]))
+        short = short_cells(verdicts, self._wanted(), [b["index"] for b in buckets], empty)
         if not short:
             return []
         candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -61,8 +62,8 @@ def choose(collection: Collection, seed: int) -> Choice:
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
     if previous is not None:
         check_ids(previous.path, previous.table["id"].to_pylist(), collection.names)
-    former = None if previous is None else Former.of(previous, collection.own)
-    classes = list(collection.classes) if former is None else former.classes(collection.classes)
+    former = Former.of(previous, collection.kept, collection.own)
+    classes = former.classes(collection.classes)
     rows, splits, copies, dropped = _choose(collection, accepted, classes, former, seed)
     for row in rows:  # what was drawn above does not depend on how ids are published
         row |= {name: collection.names.get(row[name], row[name]) for name in ("id", "group")}
@@ -88,20 +89,20 @@ def _check_card(collection: Collection) -> None:
 
 
 def _choose(
-    collection: Collection, accepted: Rows, classes: Sequence[str], former: Former | None, seed: int
+    collection: Collection, accepted: Rows, classes: Sequence[str], former: Former, seed: int
 ) -> tuple[Rows, dict[str, list[str]], npt.NDArray[np.int64], dict[str, str]]:
     """The N images that are published, with class, label, group and side; split → side of each; (N,) number of the
     group of near copies of each; id → reason of the others."""
     settings, embedded = collection.settings, collection.embedded
     group = near_copy_groups(embedded, ids_of(accepted), settings)
-    former_rows: Mapping[str, Any] = {} if former is None else former.rows
-    left, dropped = publishable(accepted, group, collection, seed, former_rows)
-    if former is not None:
+    left, dropped = publishable(accepted, group, collection, seed, former.rows)
+    if former.rows:
         users = lookup(left, collection.table, ("user",))
         bridges = former.bridges((users[row["id"]] for row in left), group)
         left = drop(left, bridges, "links_groups", dropped)
     buckets, share = collection.buckets, settings.test_share
-    if not (selected := select(left, [b["index"] for b in buckets], classes, settings, seed, former_rows)):
+    empty = Counter((row["bucket"], row["class"]) for id_, row in former.rows.items() if id_ in collection.withdrawn)
+    if not (selected := select(left, [b["index"] for b in buckets], classes, settings, seed, former.rows, empty)):
         raise Shortage(
             f"No accepted image may be published: {', '.join(sorted(set(dropped.values())))}.",
             "" if LICENCE not in dropped.values() else "Expected licences that permit copies.",
@@ -109,14 +110,15 @@ def _choose(
         )
     chosen = with_metadata(selected, collection)
     drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped)
-    groups = split_groups(chosen, _numbers(chosen, group))
-    if former is not None:
-        groups = former.groups(chosen, groups)
-    splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
+    groups = former.groups(chosen, split_groups(chosen, _numbers(chosen, group)))
+    splits = all_splits(chosen, groups, settings, seed, partial(former.sides, chosen))
     for gap in without_images(chosen, buckets, classes) + gaps_of(chosen, groups, splits, share):
         collection.run_log.say(gap)
+    names = {row["id"]: row["id"] for row in chosen}  # a withdrawn photo names no group
+    for id_, group_name in sorted(zip(ids_of(chosen), groups, strict=True)):
+        names.setdefault(group_name, id_)
     for i, row in enumerate(chosen):
-        row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
+        row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": names[groups[i]]}
         row["split"] = splits["split_0"][i]
     # the card counts near copies among published images only
     copies = _numbers(chosen, near_copy_groups(embedded, ids_of(chosen), settings))

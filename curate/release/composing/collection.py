@@ -45,6 +45,8 @@ class Collection:
     """id that its owner withdrew → whether an earlier release of the run held it"""
     previous: Release | None = None
     """the previous release"""
+    kept: pa.Table | None = None
+    """rows of metadata.parquet of images that the run has published before"""
     judgement: str | None = None
     """text of the card's judgement file"""
     card: str | None = None

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+
 from driftline.curate.release.format import Release
 
 Row = Mapping[str, Any]
@@ -17,22 +19,26 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Former:
-    """The release before."""
+    """The release before, and what the run has kept of earlier ones."""
 
-    release: Release
+    names: Sequence[str]
+    """its classes in the order of their labels"""
     rows: Mapping[str, Row]
     """id → its row of metadata.parquet"""
 
     @classmethod
-    def of(cls, release: Release, own: Mapping[str, str] = MappingProxyType({})) -> Former:
-        """By the release's table. own: id in the release → id in the run, where it is another one."""
-        rows = release.table.to_pylist()
+    def of(
+        cls, release: Release | None, kept: pa.Table | None = None, own: Mapping[str, str] = MappingProxyType({})
+    ) -> Former:
+        """kept: rows of earlier releases. own: id in the release → id in the run, where it is another one."""
+        tables = [table for table in (kept, None if release is None else release.table) if table is not None]
+        rows = [row for table in tables for row in table.to_pylist()]
         rows = [row | {name: own.get(row[name], row[name]) for name in ("id", "group")} for row in rows]
-        return cls(release, {row["id"]: row for row in rows})
+        return cls([] if release is None else release.classes, {row["id"]: row for row in rows})
 
     def classes(self, wanted: Sequence[str]) -> list[str]:
         """Its classes that are still wanted, then the new ones."""
-        former = [name for name in self.release.classes if name in wanted]
+        former = [name for name in self.names if name in wanted]
         return former + [name for name in wanted if name not in former]
 
     def bridges(self, rows: Iterable[Row], copies: Mapping[str, str]) -> set[str]:
@@ -70,7 +76,5 @@ class Former:
 
     def sides(self, rows: Sequence[Row], split: str) -> dict[str, str]:
         """Group → its side in `split`, of the former images among `rows`; {} for a split that is new."""
-        if split not in self.release.facts["splits"]:
-            return {}
         old = (self.rows[row["id"]] for row in rows if row["id"] in self.rows)
-        return {row["group"]: row[split] for row in old}
+        return {row["group"]: row[split] for row in old if split in row}

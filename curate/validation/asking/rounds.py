@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -17,20 +18,26 @@ LEAST_RATE = 0.1  # limits the number of candidates for a class that was rarely 
 Cell = tuple[int, str]  # bucket, concept
 
 
-def short_cells(verdicts: pa.Table, wanted: Mapping[str, int], buckets: Iterable[int]) -> dict[Cell, tuple[int, float]]:
+def short_cells(
+    verdicts: pa.Table,
+    wanted: Mapping[str, int],
+    buckets: Iterable[int],
+    empty: Mapping[Cell, int] = MappingProxyType({}),
+) -> dict[Cell, tuple[int, float]]:
     """Cells with fewer accepted images than `wanted` for the class → (number missing, share accepted so far).
 
     verdicts: table of VERDICTS. An image accepted for two concepts counts for neither, because it is not published.
+    empty: places of withdrawn photos, which stay empty.
     """
     asked: Counter[Cell] = Counter(rows_of(verdicts, "bucket", "concept"))
     accepted = list(rows_of(verdicts.filter(pc.equal(verdicts["verdict"], "kept")), "id", "bucket", "concept"))
     times = Counter(id_ for id_, *_ in accepted)
     counts = Counter((bucket, concept) for id_, bucket, concept in accepted if times[id_] == 1)
     return {
-        (b, c): (n - counts[b, c], counts[b, c] / max(1, asked[b, c]))
+        (b, c): (n - counts[b, c] - empty.get((b, c), 0), counts[b, c] / max(1, asked[b, c]))
         for b in buckets
         for c, n in wanted.items()
-        if counts[b, c] < n
+        if counts[b, c] + empty.get((b, c), 0) < n
     }
 
 
