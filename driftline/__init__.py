@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from driftline.pipelines.face.runs import batch as batch
     from driftline.pipelines.face.runs import compare as compare
     from driftline.pipelines.face.runs import demo as demo
-    from driftline.pipelines.face.runs import dropped as dropped
     from driftline.pipelines.face.runs import encode as encode
     from driftline.pipelines.face.runs import export as export
     from driftline.pipelines.face.runs import forget as forget
@@ -94,7 +93,6 @@ else:
             "compare": "driftline.pipelines.face.runs:compare",
             "compose": "driftline.pipelines.face.streams:compose",
             "demo": "driftline.pipelines.face.runs:demo",
-            "dropped": "driftline.pipelines.face.runs:dropped",
             "encode": "driftline.pipelines.face.runs:encode",
             "evaluate": "driftline.pipelines.face.streams:evaluate",
             "export": "driftline.pipelines.face.runs:export",

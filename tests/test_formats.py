@@ -46,7 +46,7 @@ def test_a_file_of_another_format_is_refused(
     assert (UPGRADE if step > 0 else way_out) in done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "status", "plan", "browse", "trace", "dropped"])
+@pytest.mark.parametrize("command", ["run", "status", "plan", "browse", "trace"])
 @pytest.mark.parametrize(("version", "way_out"), [("0.1.0", "driftline init"), ("99.0.0", UPGRADE)])
 def test_a_run_of_another_release_is_not_gone_on_with(command: str, version: str, way_out: str, tmp_path: Path) -> None:
     run = unpacked("finished", tmp_path)

@@ -228,7 +228,7 @@ def test_the_state_of_a_run_is_told_without_a_heavy_library_and_without_the_work
 
 
 WITHOUT_ARRAYS = (
-    "DriftlineError", "Run", "__version__", "audit", "batch", "compare", "demo", "dropped", "export", "grow",
+    "DriftlineError", "Run", "__version__", "audit", "batch", "compare", "demo", "export", "grow",
     "heal", "init", "leaderboard", "list_registered", "open", "plan", "run", "status", "trace",
     "train",
 )  # fmt: skip

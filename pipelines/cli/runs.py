@@ -202,6 +202,10 @@ def planned(
 @command(runs_app, "status", "driftline status photos2024 --json", panel="Build")
 def status(
     directory: RunFolder,
+    reasons: Annotated[
+        list[str] | None, typer.Argument(metavar="REASON", help="--dropped: only these.", autocompletion=_reasons)
+    ] = None,
+    dropped: Annotated[bool, option("--dropped", None, "List the photos that were dropped, with path or URL.")] = False,
     sets: Sets = None,
     verify: Annotated[bool, option("--verify", None, "Read all output and compare its checksums.")] = False,
     as_json: Json = False,
@@ -209,13 +213,22 @@ def status(
     """Show each stage: state, counts, dropped by reason, seconds.
 
     With the settings of the last run. Missing and cut files are named, with the command that repairs.
+    driftline status DIR --dropped no_upload_date lists the photos that were dropped for this reason.
     """
     from driftline.curate.metadata.withdrawals import NAME, withdrawals
     from driftline.pipelines.run import runner
     from driftline.pipelines.run.state import left_over
 
     context = context_of_last(directory, sets, True)
+    if reasons and not dropped:
+        raise BadConfig(f"{reasons[0]!r} was given without --dropped.", "Expected both.", "Add --dropped.")
     entries = runner.status(context, verify)
+    if dropped:
+        from driftline.pipelines.reporting.dropped import dropped as rows_of
+        from driftline.pipelines.reporting.dropped import text
+
+        rows = rows_of(directory, several(reasons))
+        return show(as_json, {"stages": entries, "dropped": rows}, text(rows, context.config))
     others = left_over(directory)
     withdrawn = [one.id for one in withdrawals(directory / NAME)]
     document: dict[str, Any] = {"stages": entries} | ({"left_over": others} if others else {})
@@ -247,22 +260,6 @@ def _deleted(directory: Path) -> tuple[dict[str, Any], list[str]]:
 
     entries, lines = briefly(directory)
     return {"answers_deleted": entries}, lines
-
-
-@command(runs_app, "dropped", "driftline dropped photos2024 --stage filter", panel="Build")
-def dropped(
-    directory: RunFolder,
-    stages: Annotated[list[str] | None, named("--stage", "stages", "Only of this stage", metavar="STAGE")] = None,
-    reasons: Reasons = None,
-    as_json: Json = False,
-) -> None:
-    """List the photos that were dropped: stage, reason, path or URL."""
-    from driftline.pipelines.reporting.dropped import dropped as rows_of
-    from driftline.pipelines.reporting.dropped import text
-
-    config = context_of_last(directory, None, True).config
-    rows = rows_of(directory, several(stages), several(reasons))
-    show(as_json, {"dropped": rows}, text(rows, config))
 
 
 @command(runs_app, "trace", "driftline trace photos2024 holiday/IMG_0042.jpg", panel="Build")

@@ -152,14 +152,13 @@ def run(
     return _answered("run", locals(), quiet=False)
 
 
-def status(run: Place, *, settings: Mapping[str, Any] | None = None, verify: bool = False) -> Answer:
-    """{"stages"}: state, counts and seconds of each."""
-    return _answered("status", locals())
-
-
-def dropped(run: Place, *, stage: str | None = None, reason: Names = ()) -> Answer:
-    """{"dropped"}: the photos that were dropped, with stage, reason, path or URL."""
-    return _answered("dropped", locals())
+def status(
+    run: Place, reason: Names = (), *, dropped: bool = False, settings: Mapping[str, Any] | None = None,
+    verify: bool = False,
+) -> Answer:  # fmt: skip
+    """{"stages"}: state, counts and seconds of each. dropped: also {"dropped"}: the photos that were dropped, of all
+    reasons or these."""
+    return _answered("status", locals(), 2)
 
 
 def trace(run: Place, photo: str) -> Answer:

@@ -27,17 +27,14 @@ SHOWN = 200  # lines for people
 ALL_DATES = ("exif", "sidecar", "path", "file")
 
 
-def dropped(root: Path, stages: Sequence[str] = (), reasons: Sequence[str] = ()) -> list[dict[str, Any]]:
+def dropped(root: Path, reasons: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Dropped photos in order of stages: {"stage", "reason", "id", "place" (path or URL), "detail"}.
 
-    stages, reasons: only these; none: all. Raises UnknownName.
+    reasons: only these; none: all. Raises UnknownName.
     """
-    for stage in stages:
-        STAGES.entry(stage)
     rows = [
         {"stage": name, "row": None, "detail": None, **row}
         for name in STAGES
-        if not stages or name in stages
         for table in drops(root, name)
         for row in table.to_pylist()
     ]
@@ -57,7 +54,7 @@ def text(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
         detail = f"  ({' '.join(str(row['detail']).split())[:120]})" if row["detail"] else ""
         lines.append(f"{row['stage']:<10}{row['reason']:<24}{place}{detail}")
     if len(rows) > SHOWN:
-        lines.append(f"… and {len(rows) - SHOWN:,} more: --json lists all, --stage and --reason select.")
+        lines.append(f"… and {len(rows) - SHOWN:,} more: --json lists all, a reason after --dropped selects.")
     source = config.collection
     if isinstance(source, Folder) and any(row["reason"] == "no_upload_date" for row in rows):
         lines.append(f"Dates were looked for in: {', '.join(source.dates)}.")

@@ -21,7 +21,7 @@ class FilterTable(Stage):
     needs: ClassVar[tuple[str, ...]] = ("ingest",)
     hint: ClassVar[str] = (
         "For your own photos, set filter.upload_after_capture: false; no_upload_date means that no photo has a date: "
-        "driftline dropped DIR shows the photos and where dates were looked for."
+        "driftline status DIR --dropped shows the photos and where dates were looked for."
     )
 
     def settings(self) -> Any:

@@ -30,7 +30,7 @@ class Tally(Stage):
     needs: ClassVar[tuple[str, ...]] = ("filter", "fetch", "bucket", "embed", "retrieve", "ask")
     hint: ClassVar[str] = (
         "No image shows a concept of retrieve.concepts by its answers: change the concepts; of no_majority, settle the "
-        "conflicts on the page of driftline annotate. driftline dropped lists all."
+        "conflicts on the page of driftline annotate. driftline status DIR --dropped lists all."
     )
 
     def settings(self) -> Any:

@@ -120,7 +120,7 @@ class TestBadInput:
         folder = run_folder(tmp_path / "run", tmp_path / "photos", "folder", "false")
         text = message(driftline("run", folder), 1)
         assert "The stage filter kept none of 1 records (no_upload_date 1)" in text
-        assert "driftline dropped DIR shows the photos" in text
+        assert "driftline status DIR --dropped shows the photos" in text
         assert json.loads(driftline("status", folder, "--json").stdout)["stages"][0]["state"] == "done", (
             "ingest is not lost"
         )

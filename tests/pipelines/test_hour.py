@@ -158,7 +158,7 @@ def test_the_first_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_inte
     said = message(driftline("run", own, *model, "--workers", 1), 3)
     assert "driftline annotate own" in said
     assert {n: (fetched / f"0000{n}.tar").stat().st_ino for n in range(2)} == first
-    dropped = driftline("dropped", own)[1]
+    dropped = driftline("status", own, "--dropped")[1]
     assert UNDATED in dropped
     assert "Dates were looked for in: exif, sidecar, path." in dropped
     members = json.loads(driftline("trace", own, PHONE, "--json")[1])

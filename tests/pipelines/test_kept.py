@@ -519,7 +519,7 @@ class TestReadOnly:
         stages = json.loads(self.said("status", str(locked), "--json").stdout)["stages"]
         assert [stage["state"] for stage in stages] == ALL_DONE
         assert "It is in the release." in self.said("trace", str(locked), "car/2010-05-01.jpg").stdout
-        assert self.said("dropped", str(locked)).returncode == 0
+        assert self.said("status", str(locked), "--dropped").returncode == 0
         assert tree(locked) == before
 
     def test_a_run_says_so_in_one_sentence(self, locked: Path) -> None:
