@@ -19,6 +19,8 @@ from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run
 
+pytestmark = pytest.mark.proof("journey")
+
 LABELS = {  # how the images are labelled → settings
     "people": ("validation.method=crowd", "validation.workers=1", "validation.agree=1"),
     "folders": (),
@@ -97,7 +99,7 @@ def test_growing_keeps_photos_that_were_answered(tmp_path: Path) -> None:
     for photo in (folder / "photos").glob("*/2012*"):
         shutil.copy(photo, photo.with_name(photo.name.replace("2012", "2013")))
     assert grow(context(folder, *sets))["state"] == "waiting", "a new bucket"
-    assert answer(folder, context(folder, *sets)) == 4
+    assert 0 < answer(folder, context(folder, *sets)) <= 4, "of the new bucket"
     grow(context(folder, *sets))
     after = table(Release.open(folder))
     assert {id_: row for id_, row in after.items() if row[1] != 3}.keys() == before.keys()
