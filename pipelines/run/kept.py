@@ -10,31 +10,39 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.bucketing.frozen import GROWING, freeze
 from driftline.curate.core.atomic_io import read_json, write_json, write_parquet
-from driftline.pipelines.run.attempt import BORDERS
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import done_of, folder_of, is_finished
-from driftline.pipelines.stages.ask import items_schema
+from driftline.pipelines.run.state import StageState, done_of, folder_of, is_finished
+from driftline.pipelines.stages.ask import items_of
+from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.publish import Publish
 from driftline.pipelines.stages.retrieve import Retrieve
+from driftline.pipelines.stages.tally import Tally
 
 
 def keep_asked(context: Context) -> None:
-    """Keep the images that people or the catalogue were asked about, those of later rounds included."""
-    for stage, name in (("tally", "asked.parquet"), ("ask", "items.parquet")):
-        if is_finished(context.root, stage):
-            table = pq.read_table(folder_of(context.root, stage) / name, columns=items_schema().names)
-            return _keep(Retrieve(context).asked(), table, ["id", "bucket", "concept"])
+    """Keep the candidates that these settings chose, those of later rounds included: people were asked about them."""
+    retrieve, tally = Retrieve(context), Tally(context)
+    if StageState(retrieve).was_current:
+        table = items_of(folder_of(context.root, "retrieve"))
+        if StageState(tally).was_current:
+            later = pq.read_table(folder_of(context.root, "tally") / "asked.parquet", filters=pc.field("round") > 1)
+            table = pa.concat_tables([table, later.select(table.column_names)])
+        _keep(retrieve.asked(), table, ["id", "bucket", "concept"])
 
 
 def keep_release(context: Context) -> None:
-    """Keep classes, groups and sides of the published images."""
-    if is_finished(context.root, "publish"):
-        table = pq.read_table(folder_of(context.root, "publish") / "release" / "metadata.parquet")
-        _keep(Publish(context).sides(), table, ["id"])
+    """Keep groups and sides of the published images, if the splits are those of the settings."""
+    place = folder_of(context.root, "publish") / "release"
+    facts = read_json(place / "release.json") if is_finished(context.root, "publish") else None
+    if facts and (facts["provenance"]["seed"], len(facts["splits"])) == (
+        context.config.seed, context.config.release.splits
+    ):  # fmt: skip
+        _keep(Publish(context).sides(), pq.read_table(place / "metadata.parquet"), ["id"])
 
 
 def keep_what_stays(context: Context) -> None:
@@ -42,7 +50,7 @@ def keep_what_stays(context: Context) -> None:
     keep_asked(context)
     keep_release(context)
     if context.config.buckets.kind == "equal" and (frozen := frozen_borders(context)) is not None:
-        write_json(context.root / BORDERS, frozen)
+        write_json(Bucket(context).borders(), frozen)
 
 
 def frozen_borders(context: Context) -> dict[str, Any] | None:

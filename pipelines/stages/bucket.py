@@ -39,8 +39,9 @@ class Bucket(Stage):
         return [path for path in (self.borders(), settled_of(self.context.root)) if path.is_file()]
 
     def borders(self) -> Path:
-        """Where the frozen borders are, if the run has grown."""
-        return borders_of(self.context.root, fingerprint(self.settings()))
+        """Where the frozen borders are, if the run has grown, or photos were withdrawn."""
+        grown = borders_of(self.context.root, mark := fingerprint(self.settings()))
+        return grown if grown.is_file() else self.context.root / "kept" / f"borders-{mark[:16]}.json"
 
     def check(self) -> None:
         """The unlabelled buckets exist, where the settings say how many there will be, and settled dates are dates."""

@@ -59,10 +59,8 @@ class Publish(Stage):
         """Checkpoints of the release's features, the previous release, withdrawn ids."""
         section = self.context.config.release
         named = [entry.weights for entry in section.features] + [section.withdrawn, section.previous]
-        paths = [self.context.path(name) for name in named if name is not None] + [
-            self.context.root / NAME,
-            self.sides(),
-        ]
+        paths = [self.context.path(name) for name in named if name is not None]
+        paths += [self.context.root / NAME, self.sides()]
         return [path for path in paths if path.exists()]
 
     def sides(self) -> Path:
@@ -70,11 +68,8 @@ class Publish(Stage):
         `pipelines/run/kept.py`."""
         config = self.context.config
         drawn = config.release.model_dump(include={"splits", "test_share", "ids"})
-        return (
-            self.context.root
-            / "kept"
-            / f"sides-{fingerprint([config.seed, config.retrieve.classes, drawn])[:16]}.parquet"
-        )
+        mark = fingerprint([config.seed, list(config.retrieve.classes), drawn])[:16]
+        return self.context.root / "kept" / f"sides-{mark}.parquet"
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """verdicts → release/."""
