@@ -203,7 +203,7 @@ def evaluate(
     draws = run.draws_of(folder) if folder is not None and not (folder / "stream.json").is_file() else {}
     total = len(chosen) * len(draws or numbers_of(seeds))
     if out is not None:
-        of_plan = (settings, Path(out), tune, preset, reuse)
+        of_plan: Any = (settings, Path(out), tune, preset, reuse)
         parts = [(folder, [seed]) for seed, folder in draws.items()] or [(stream, numbers_of(seeds))]
         total -= sum(run.plan(on, protocol, chosen, numbers, *of_plan).finished for on, numbers in parts)
     with RunLog().progress("evaluate", total, "runs") as more["progress"]:
