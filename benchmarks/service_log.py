@@ -191,7 +191,7 @@ def cells_of_months(right: npt.NDArray[np.int64], n: int) -> Cells:
     month, none = np.arange(len(right)), np.zeros(len(right), np.int64)
     size, worth = np.full(len(right), n), np.full(len(right), float(n))
     return Cells(
-        none, month, month, size, size, right, right / n, worth, *wilson(right / n, worth), none > 0, CHANCE, 0.0,
+        none, month, month, size, size, right, right / n, worth, *wilson(right / n, worth), none > 0, CHANCE,
         none.astype(np.int32),
     )  # fmt: skip
 

@@ -160,7 +160,7 @@ def _ageing(
     counts = np.array([of_lag.sum() for of_lag in shown], np.int64)
     on_same = curves(r, drawn, r_of, drawn_of, ages, later, counts, layout)
     matrix = _not_certain(band(r, drawn, layout), right, n, counted[0].n.shape[0])
-    parts = causes(right, n, drawn_right, drawn_n, later, classes, layout)
+    parts = causes(right, n, drawn_right, drawn_n, later, layout)
     return [
         Ageing(
             timeline=times,

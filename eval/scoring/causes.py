@@ -27,28 +27,21 @@ class Causes:
     """(K,) fresh models fail there, too, on the same classes"""
     older: Band
     """(K,) what fresh models do better on the same tests"""
-    harder_of: Band
-    """(C, K) each class's part of `harder`; C is 0 where rows do not count classes"""
-    older_of: Band
-    """(C, K) each class's part of `older`"""
 
 
 def causes(
-    right: Floats, n: Floats, drawn_right: Array, drawn_n: Array, lags: npt.NDArray[np.int64], classes: bool = True,
+    right: Floats, n: Floats, drawn_right: Array, drawn_n: Array, lags: npt.NDArray[np.int64],
     layout: Layout | None = None,
 ) -> Causes:  # fmt: skip
     """Counts (..., T, T, C) and their replicates (B, ..., T, T, C) → the causes, with leading axes as given. lags:
-    (K,) from the base lag on. classes: False if C is 1 since classes are not counted."""
+    (K,) from the base lag on."""
     points, draws = _parts(right, n, lags), _parts(drawn_right, drawn_n, lags)
     prior, harder, older = (
         band(p, d, layout)
         for p, d in zip(*((one[0], one[1].sum(-2), one[2].sum(-2)) for one in (points, draws)), strict=True)
     )
     drops = [one[0] + one[1].sum(-2) + one[2].sum(-2) for one in (points, draws)]
-    drop = band(drops[0], drops[1], layout)
-    counted = n.shape[-1] if classes else 0
-    of = [band(points[part][..., :counted, :], draws[part][..., :counted, :], layout) for part in (1, 2)]
-    return Causes(drop, prior, harder, older, *of)
+    return Causes(band(drops[0], drops[1], layout), prior, harder, older)
 
 
 def _parts(right: Array, n: Array, lags: npt.NDArray[np.int64]) -> tuple[Array, Array, Array]:

@@ -36,8 +36,6 @@ class Aged:
     """of the log, in the order of `Cells.version`"""
     trained: tuple[int, ...]
     """number of the period in which each one's training data ends; below 0: before the log"""
-    since_first: tuple[str, ...]
-    """versions without a date of training: their age counts from their first prediction"""
     cells: Cells
     fit: Line
     decay: Decay
@@ -123,7 +121,7 @@ def aged(
     causes, because = split(cells)
     since_first = tuple(name for name in log.versions if stated.get(name, Version(name)).trained_to is None)
     return Aged(
-        cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), since_first,
+        cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()),
         cells, fit, decay(cells, fit, rng), causes, because, ahead,
         advice(cells, fit, ahead, cost_error, cost_retrain, cut.unit),
         parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),

@@ -49,8 +49,6 @@ class Cells:
     """(K,) more labels are to come"""
     chance: float
     """share of the labels, in cells that count, that are of the most frequent class: of one cell it is too uncertain"""
-    likeness: float
-    """of two labels of one group: intraclass correlation of being right; 0 without groups"""
     of: npt.NDArray[np.int32]
     """(N,) number of the cell of each prediction of the log"""
 
@@ -85,7 +83,7 @@ def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
     pending = _pending(log, number, len(periods), period, now)
     hit = labelled & (log.label == log.prediction)
     rows, n, right = (np.bincount(of[chosen], minlength=size) for chosen in (slice(None), labelled, hit))
-    likeness, design, clusters = _clusters(log, of, labelled, hit, n, right)
+    design, clusters = _clusters(log, of, labelled, hit, n, right)
     effective = n / design
     accuracy = np.where(n >= LEAST, _share(right, n), np.nan)
     low, high = wilson(accuracy, effective, clusters)
@@ -93,7 +91,7 @@ def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
     common = np.bincount(of[labelled & (log.label == often)], minlength=size)
     cells = Cells(
         version, period, period - trained[version], rows, n, right, accuracy, effective, low, high,
-        pending, math.nan, likeness, of,
+        pending, math.nan, of,
     )  # fmt: skip
     return replace(cells, chance=float(common[cells.usable].sum() / max(n[cells.usable].sum(), 1)))
 
@@ -119,15 +117,15 @@ def _share(part: Ints, n: Ints) -> Floats:
 
 def _clusters(
     log: Log, of: npt.NDArray[np.int32], labelled: Bools, hit: Bools, n: Ints, right: Ints
-) -> tuple[float, Floats, Floats]:
-    """How alike labels of one group are, the design effect of each cell, and its number of groups as if of equal size.
+) -> tuple[Floats, Floats]:
+    """The design effect of each cell, and its number of groups as if of equal size.
 
     The effect is 1 + (m − 1) ρ, with m the mean size of the group of a label [Kish 1965, sec. 5.4]; one ρ for all
     cells, from the sums of squares over groups.
     """
     size = len(n)
     if log.group is None:
-        return 0.0, np.ones(size), np.full(size, np.nan)
+        return np.ones(size), np.full(size, np.nan)
     alone = log.group[labelled] == NONE
     group = np.where(alone, len(log.groups) + np.cumsum(alone), log.group[labelled])
     at = of[labelled]
@@ -150,7 +148,7 @@ def _clusters(
     more = float((single * np.maximum(mean_size - 1, 0)).sum())
     likeness = float(np.clip((apart[several].sum() - single.sum()) / more, 0, 1)) if more > 0 else 0.0
     design = 1 + np.maximum(mean_size - 1, 0) * likeness
-    return likeness, design, np.where(n > 0, n / np.maximum(mean_size, 1e-9), np.nan)
+    return design, np.where(n > 0, n / np.maximum(mean_size, 1e-9), np.nan)
 
 
 def _pending(log: Log, number: npt.NDArray[np.int32], periods: int, period: Ints, now: int) -> Bools:
