@@ -20,7 +20,6 @@ from driftline.curate.retrieval.settings import BACKGROUND, Concept
 from driftline.curate.validation.answers.answers import ANSWERS, fields_of, read_answers, read_lines
 from driftline.curate.validation.answers.verdicts import (
     agreement,
-    people_say,
     suggested_rejections,
     tally,
     verdict,
@@ -405,13 +404,6 @@ class TestThirdValue:
         for other in permuted(range(len(answers))):
             found = tally(items[::-1], answers.take(other), rules)
             assert dict(rows_of(found, "id", "verdict")) == first
-
-    def test_people_say_nothing_where_they_do_not_agree_or_are_too_few(self) -> None:
-        _, kinds, answers = third_value()
-        said = people_say(answers, ValidationSettings())
-        assert {kinds[id_] for id_, ticked in said.items() if ticked == {"bus"}} == {"agreed", "sensitive"}
-        assert {kinds[id_] for id_, ticked in said.items() if not ticked} == {"three ways", "unclear"}
-        assert not {kinds[id_] for id_ in kinds.keys() - said.keys()} & {"agreed", "three ways", "none of them"}
 
 
 class TestWeightedVerdicts:
