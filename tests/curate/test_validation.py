@@ -360,6 +360,7 @@ class TestVerdict:
         answers = pa.table(
             {
                 "id": ["p1"] * 3,
+                "worker": ["a", "b", "c"],
                 "labels": [["bus"], ["bus"], ["car"]],
                 "sensitive": [False] * 3,
                 "fault": pa.nulls(3, pa.string()),
