@@ -305,7 +305,7 @@ class TestPickles:
         import torch
 
         torch.save({"x": torch.zeros(1).expand(10**6, 10**6)}, tmp_path / "a.pt")
-        with pytest.raises(BadInput, match=r"a tensor that needs 1,000,000,000,000 numbers of 1"):
+        with pytest.raises(BadInput, match=r"4,000,000,000,\d{3} bytes if each part"):
             read_tensors(tmp_path / "a.pt")
 
     def test_a_label_of_a_thousand_millions(self, tmp_path: Path) -> None:
