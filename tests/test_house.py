@@ -97,7 +97,7 @@ BOUNDED = {  # file or folder → why it may: its own limits, or only files that
          "curate/metadata/released_ids.py", "curate/pretrain", "curate/release/composing",
          "curate/release/compose.py", "curate/release/packing.py", "curate/retrieval",
          "pipelines/annotation",
-         "pipelines/browse/vectors.py", "pipelines/forecast", "pipelines/reporting",
+         "pipelines/forecast", "pipelines/reporting",
          "pipelines/run", "pipelines/stages"),
         "output of stages of the run",
     ),

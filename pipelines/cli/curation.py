@@ -42,7 +42,7 @@ def browse(
     open_page: Open = False,
     as_json: Json = False,
 ) -> None:
-    """Look at all photos of a collection over time, in a browser; try prompts.
+    """Look at all photos over time in a browser; try prompts.
 
     Also dropped ones, with the reason. Filters with counts, a timeline, "more like this", each photo's history, and
     lists to save. Prompts: the photos that they retrieve in each time bucket, marks of right and wrong ones, and

@@ -253,7 +253,6 @@ class TestHelp:
             ("run x --until", "--until has no value."),
             ("browse x --port many", "--port is 'many'. Expected a number, "),
             ("release x --format clear --out y --dry-run", "--dry-run was given without --to. Expected both"),
-            ("judges x --port 3", "--port was given without --serve."),
             ("run x --workers many", "--workers is 'many'. Expected auto or a number from 1 to 256."),
             ("eval s --protocol ocrr --learners epsilon --out r", "s is not a stream"),
         ],
