@@ -253,8 +253,8 @@ def distances(
     halves of its bucket's groups (an uploader, near copies), each against the mean of the other groups.
 
     x: (N, D). bucket, group: (N,). by_distance: buckets apart → the root mean square over its pairs of buckets,
-    "distance", and "floor". groups: the fewest of a bucket, as if of equal size, 1/Σ share². Below FEWEST the floor is
-    None: not known.
+    "distance", and "floor". groups: the fewest of a bucket, as if of equal size, 1/Σ share². Those of fewer than FEWEST
+    are "left_out"; if fewer than two are left, all count, and the floor is None: not known.
     """
     numbers, place = np.unique(bucket, return_inverse=True)
     rng, means, noise, groups = rng_for(seed, "audit", "floor"), [], [], []
@@ -268,13 +268,17 @@ def distances(
         halves = rng.permuted(np.tile(np.arange(len(counts)) % 2 * 2.0 - 1, (DRAWS, 1)), axis=1)
         noise.append(halves @ off)
         groups.append(float(len(rows) ** 2 / (counts**2).sum()))
-    clear = min(groups) > FEWEST - 1e-9
+    usable = [k for k, n in enumerate(groups) if n > FEWEST - 1e-9]
+    clear = len(usable) > 1
     by_distance = {}
     for d in range(1, len(numbers)):
-        pairs = [(k, k + d) for k in range(len(numbers) - d)]
-        chance = np.mean([((noise[a] - noise[b]) ** 2).sum(1) for a, b in pairs], 0) if clear else None
+        pairs = [(k, k + d) for k in range(len(numbers) - d) if not clear or {k, k + d} <= set(usable)]
+        if not pairs:
+            continue
+        chance = np.mean([((noise[a] - noise[b]) ** 2).sum(1) for a, b in pairs], 0)
         by_distance[str(d)] = {
             "distance": float(np.sqrt(np.mean([((means[a] - means[b]) ** 2).sum() for a, b in pairs]))),
-            "floor": None if chance is None else float(np.sqrt(np.quantile(chance, 0.95, method="inverted_cdf"))),
+            "floor": float(np.sqrt(np.quantile(chance, 0.95, method="inverted_cdf"))) if clear else None,
         }
-    return {"by_distance": by_distance, "groups": min(groups)}
+    left_out = [int(number) for k, number in enumerate(numbers) if clear and k not in usable]
+    return {"by_distance": by_distance, "groups": min(groups), "left_out": left_out}

@@ -159,8 +159,11 @@ def _floor(findings: Mapping[str, Any]) -> str:
     """The noise floor of the largest distance and its groups, or why it is not known."""
     distance = findings["distance"]
     floor = list(distance["by_distance"].values())[-1]["floor"]
-    text = f"groups ({distance['links']}), which count as at least {distance['groups']:.1f} of equal size in a bucket"
-    return f"not known: too few {text}" if floor is None else f"{floor:.3g}, from two halves of the {text}"
+    if floor is None:
+        return f"not known: groups ({distance['links']}) count as {distance['groups']:.1f} of equal size in a bucket"
+    names = ", ".join(findings["bucket_names"].get(str(n), str(n)) for n in distance["left_out"])
+    text = f"{floor:.3g}, from two halves of each bucket's groups ({distance['links']})"
+    return text + (f"; without {names}: too few groups" if names else "")
 
 
 def _prepared(findings: Mapping[str, Any]) -> dict[str, list[int]]:

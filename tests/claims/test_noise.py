@@ -85,11 +85,12 @@ class TestNoiseFloor:
         floors, chance = [at["floor"] for at in by], np.quantile([at["distance"] for at in by], 0.95)
         assert np.mean(floors) == pytest.approx(chance, rel=0.1)
 
-    def test_with_fewer_than_five_groups_in_a_bucket_it_is_not_known(self) -> None:
+    def test_a_bucket_of_few_groups_is_left_out_and_where_all_have_few_it_is_not_known(self) -> None:
         x, bucket, group = world("ten images an uploader", 0)
         assert distances(x, bucket, group)["groups"] == pytest.approx(20)
-        few = distances(x, bucket, np.where(bucket == 0, group % 2, group))
-        assert few["groups"] == pytest.approx(2)
+        first = distances(x, bucket, np.where(bucket == 0, group % 2, group))
+        assert (first["left_out"], list(first["by_distance"])) == ([0], ["1", "2"])
+        few = distances(x, bucket, 1000 * bucket + group % 2)
         assert [at["floor"] for at in few["by_distance"].values()] == [None] * 3
 
 
@@ -125,9 +126,9 @@ class TestAStreamWhoseSidesShareUploaders:
         assert drifts[1]["in_domain"] > 0.7
         assert "with sides drawn by group" in self.sentences(stream())["drift"]
 
-    def test_the_floor_says_how_many_groups_it_is_drawn_from(self) -> None:
+    def test_the_floor_says_what_its_groups_are(self) -> None:
         text = self.sentences(stream())["distance of mean features"]
-        assert "(uploaders and near copies), which count as at least 12.0 of equal size in a bucket" in text
+        assert text.endswith("from two halves of each bucket's groups (uploaders and near copies)")
         assert "(equal samples; uploaders and near copies are not known)" in lines(audit_stream(stream(False)))[-3]
         floors = [audit_stream(stream(known))["distance"]["by_distance"]["2"]["floor"] for known in (True, False)]
         assert floors[0] / floors[1] == pytest.approx(np.sqrt(10), rel=0.25)  # ten images of an uploader are like one
