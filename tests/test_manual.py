@@ -21,6 +21,7 @@ def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, because the reference is written into the folder of the pages."""
     folder = tmp_path_factory.mktemp("manual")
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("_build"))
+    shutil.copytree(ROOT / "examples" / "mybench", folder / "examples" / "mybench")  # the guide includes its files
     for page in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
         shutil.copy(ROOT / page, folder)
     words = ["-W", "--keep-going", "-q", "-b", "html", str(folder / "docs"), str(folder / "html")]
