@@ -320,17 +320,6 @@ def test_who_was_skipped_once_and_runs_now_is_not_listed(tmp_path: Path) -> None
     assert [r["learner"] for r in document["results"]] == ["Late"]
 
 
-def test_tables_that_scroll_take_the_keyboard_and_no_heading_is_empty() -> None:
-    root = Path(__file__).parents[2]
-    texts = {
-        path: path.read_text(encoding="utf-8")
-        for package in ("eval", "pipelines", "stream_builder", "curate")
-        for kind in ("*.py", "*.j2")
-        for path in (root / package).rglob(kind)
-    }
-    assert [path.name for path, text in texts.items() if re.search(r"class=[\"']scroll[\"']>|<th></th>", text)] == []
-
-
 def test_the_page_of_a_stream_has_the_dates_of_its_steps() -> None:
     stream = drifting(steps=3)
     late = [replace(s, splits={n: replace(p, time=p.time + 86_400 * s.index) for n, p in s.splits.items()})
