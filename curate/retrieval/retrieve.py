@@ -145,7 +145,9 @@ WAY_OUT = "Lower retrieve.per_class, give the concept better prompts or drop it,
 
 def without_candidates(file: Path, concepts: Sequence[Concept]) -> str:
     """A sentence that names the concepts that have none in candidates.parquet; "" if all have some."""
-    found = set(pq.read_table(file, columns=["concept"], filters=[("fate", "=", "kept")])["concept"].to_pylist())
+    rows = pq.ParquetFile(file).read(["concept", "fate"])  # filters of Arrow load pandas
+    named = zip(rows["concept"].to_pylist(), rows["fate"].to_pylist(), strict=True)
+    found = {concept for concept, fate in named if fate == "kept"}
     lacking = ", ".join(concept.name for concept in concepts if concept.name not in found)
     return f"no candidates for {lacking}: change their prompts, or set another embed.model" if lacking else ""
 
