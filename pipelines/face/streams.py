@@ -204,7 +204,7 @@ def evaluate(
     total = len(chosen) * len(draws or numbers_of(seeds))
     if out is not None:
         of_plan: Any = (settings, Path(out), tune, preset, reuse)
-        parts = [(folder, [seed]) for seed, folder in draws.items()] or [(stream, numbers_of(seeds))]
+        parts: list[Any] = [(folder, [seed]) for seed, folder in draws.items()] or [(stream, numbers_of(seeds))]
         total -= sum(run.plan(on, protocol, chosen, numbers, *of_plan).finished for on, numbers in parts)
     with RunLog().progress("evaluate", total, "runs") as more["progress"]:
         if draws:
