@@ -14,7 +14,6 @@ EXPORTS = Registry(
     {
         "arrays": "driftline.stream_builder.export.arrays:export",
         "imagefolder": "driftline.stream_builder.export.imagefolder:export",
-        "filelists": "driftline.stream_builder.export.filelists:export",
         "webdataset": "driftline.stream_builder.export.webdataset:export",
         "huggingface": "driftline.stream_builder.export.huggingface:export",
     },

@@ -99,15 +99,6 @@ def test_image_folders_load_in_datasets_with_every_split(
     } == wanted
 
 
-def read_filelists(folder: Path, stream: Stream) -> Samples:
-    samples = {}
-    for step, split in truth(stream):
-        lines = (folder / f"step_{step:03d}_{split}.txt").read_text().splitlines()
-        rows = [line.rpartition(" ") for line in lines]
-        samples[step, split] = [(digest(np.asarray(Image.open(folder / p))), int(y)) for p, _, y in rows]
-    return samples
-
-
 def read_webdataset(folder: Path, stream: Stream) -> Samples:
     import webdataset
 

@@ -117,7 +117,7 @@ def test_exports_of_a_release_and_a_stream_leave_no_older_image(journey: Path, t
     from_release(Release.open(journey), "pixels:8").save(tmp_path / "stream")
     for words, formats in (
         (["release", str(journey)], ["imagefolder", "clear", "webdataset"]),
-        (["stream", "export", str(tmp_path / "stream")], ["imagefolder", "filelists"]),
+        (["stream", "export", str(tmp_path / "stream")], ["imagefolder", "webdataset"]),
     ):
         out = tmp_path / f"{words[0]}-exports"
         for name in formats:  # as an older version of the release had it, with an image that was withdrawn since
