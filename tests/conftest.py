@@ -53,7 +53,7 @@ PROOFS = (
     "browser", "build", "docs", "fuzz", "journey", "kills", "matrix", "paper", "processes", "real data", "server",
     "statistics",
 )  # fmt: skip
-MOST_PROOFS = 900
+MOST_PROOFS = 500
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
