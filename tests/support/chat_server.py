@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 from support.stand_ins import Answer, Query, StandIn, serve
 
@@ -46,18 +46,8 @@ class Chat(StandIn):
     """key: what requests must bring, None: nothing. known: the only model, None: any. moods: what the next answers are,
     a status, a name of MOODS, or "nonsense" and "null", the contents of an answer; afterwards they are good."""
 
-    RULES: ClassVar = (
-        "the address is /v1/chat/completions",
-        "Authorization: Bearer KEY; without it 401 invalid_api_key",
-        "a model that is not there is 404 model_not_found",
-        "an error has message, type, param and code",
-        "an answer is a chat.completion with id, created, model, choices, usage",
-        "a choice has index, message, logprobs, finish_reason",
-        "a message has role, content, refusal",
-    )
-
-    def __init__(self, broken: str = "", **values: Any) -> None:
-        super().__init__(broken)
+    def __init__(self, **values: Any) -> None:
+        super().__init__()
         self.key: str | None = None
         self.known: str | None = None
         self.model = "small"
@@ -85,15 +75,13 @@ class Chat(StandIn):
         return MOODS.get(self.mood, int(self.mood) if self.mood.isdigit() else None)
 
     def reply(self, method: str, path: str, query: Query, headers: Any, body: bytes) -> Answer:
-        if path != (PATH if self.keeps("the address is /v1/chat/completions") else PATH[3:]):
+        if path != PATH:
             return self.refused(404, f"Unknown request URL: {method} {path}.", None)
-        scheme = "Bearer" if self.keeps("Authorization: Bearer KEY; without it 401 invalid_api_key") else "Key"
-        if self.key is not None and headers.get("Authorization") != f"{scheme} {self.key}":
+        if self.key is not None and headers.get("Authorization") != f"Bearer {self.key}":
             words = f"Incorrect API key provided: {headers.get('Authorization')}."
             return self.refused(401, words, "invalid_api_key")
         asked = json.loads(body)
-        other = self.known not in (None, asked["model"])
-        if other and self.keeps("a model that is not there is 404 model_not_found"):
+        if self.known not in (None, asked["model"]):
             return self.refused(404, f"The model '{asked['model']}' does not exist.", "model_not_found")
         if problem := self.problem(asked):
             return self.refused(400, problem, None)
@@ -102,21 +90,14 @@ class Chat(StandIn):
 
     def refused(self, status: int, message: str, code: str | None) -> Answer:
         """An error response."""
-        document = error(message, "invalid_request_error", code)
-        return status, document if self.keeps("an error has message, type, param and code") else {"detail": message}, {}
+        return status, error(message, "invalid_request_error", code), {}
 
     def completion(self, content: str | None) -> dict[str, Any]:
         """The completion object."""
         message = {"role": "assistant", "content": content, "refusal": self.refusal}
-        if not self.keeps("a message has role, content, refusal"):
-            message["text"] = message.pop("content")
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.finish}
-        if not self.keeps("a choice has index, message, logprobs, finish_reason"):
-            choice["delta"] = choice.pop("message")
         document = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1_796_000_000, "model": self.model,
                     "choices": [choice]}  # fmt: skip
-        if not self.keeps("an answer is a chat.completion with id, created, model, choices, usage"):
-            document["completions"] = document.pop("choices")
         return document | ({} if self.usage is None else {"usage": self.usage})
 
     def problem(self, body: dict[str, Any]) -> str:
@@ -131,7 +112,7 @@ class Chat(StandIn):
 
 
 @contextmanager
-def chat_server(broken: str = "", **values: Any) -> Iterator[Chat]:
+def chat_server(**values: Any) -> Iterator[Chat]:
     """Serves until the block ends."""
-    with serve(Chat(broken, **values)) as chat:
+    with serve(Chat(**values)) as chat:
         yield chat

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 BUCKET = "benchmarks"
 ERROR = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{0}</Code><Message>{0}</Message></Error>'
@@ -20,16 +20,8 @@ class Bucket:
     """client: of boto3. faults: [operation, fault, times left]; a fault is the status and code of an error, bytes that
     are answered with status 200, or a function. page: keys of a page of a list."""
 
-    RULES: ClassVar = (
-        "a new bucket has ACLs disabled: 400 AccessControlListNotSupported",
-        "an error is XML with Code",
-        "a list has pages, linked by NextContinuationToken",
-        "an object keeps its metadata",
-    )
-
-    def __init__(self, broken: str = "") -> None:
-        assert broken in ("", *self.RULES)
-        self.broken, self.page, self.client = broken, 1000, None
+    def __init__(self) -> None:
+        self.page, self.client = 1000, None
         self.faults: list[list[Any]] = []
         self.acls = False  # whether the bucket's owner enabled them
         self.asked: list[str] = []
@@ -47,8 +39,6 @@ class Bucket:
     def _paged(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         if model.name == "ListObjectsV2":
             params["MaxKeys"] = self.page
-        if self.broken == "an object keeps its metadata":
-            params.pop("Metadata", None)
 
     def _answer(self, request: Any, event_name: str, **_: Any) -> Any:
         operation = event_name.rpartition(".")[2]
@@ -57,11 +47,8 @@ class Bucket:
             if entry[0] == operation and entry[2] > 0:
                 entry[2] -= 1
                 return entry[1]() if callable(entry[1]) else self._reply(request, entry[1])
-        disabled = not self.acls and self.broken != "a new bucket has ACLs disabled: 400 AccessControlListNotSupported"
-        if disabled and request.headers.get("x-amz-acl"):
+        if not self.acls and request.headers.get("x-amz-acl"):
             return self._reply(request, (400, "AccessControlListNotSupported"))
-        if operation == "ListObjectsV2" and self.broken == "a list has pages, linked by NextContinuationToken":
-            return self._reply(request, b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
         return None
 
     def _reply(self, request: Any, fault: Any) -> Any:
@@ -69,15 +56,13 @@ class Bucket:
 
         request.method = "HEAD"  # moto is asked in any case, and must not carry it out
         status, data = (200, fault) if isinstance(fault, bytes) else (fault[0], ERROR.format(fault[1]).encode())
-        if not isinstance(fault, bytes) and self.broken == "an error is XML with Code":
-            data = b'{"code": "other"}'
         raw = io.BytesIO(data)
         raw.stream = lambda *_, **__: iter([data])  # type: ignore[attr-defined]
         return AWSResponse(request.url, status, {"Content-Length": str(len(data))}, raw)
 
 
 @contextmanager
-def bucket(patch: Any, broken: str = "") -> Iterator[Bucket]:
+def bucket(patch: Any) -> Iterator[Bucket]:
     """An empty bucket, which the publisher's client sees, too."""
     import boto3
     from moto import mock_aws
@@ -86,7 +71,7 @@ def bucket(patch: Any, broken: str = "") -> Iterator[Bucket]:
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         patch.setenv(name, "testing")
-    state, client = Bucket(broken), s3.client
+    state, client = Bucket(), s3.client
     patch.setattr(s3, "client", lambda *words, **named: state.listen(client(*words, **named)))
     with mock_aws():
         state.client = boto3.client("s3", region_name="us-west-2")

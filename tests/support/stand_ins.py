@@ -1,8 +1,8 @@
-"""What stand-ins of services share: rules after a published document, each with a switch, faults, and an HTTP server.
+"""What stand-ins of services share: faults, an HTTP server, and rules after a published document.
 
 A stand-in names its document and the day of reading. It ignores parameters that the document does not name. Each of
-its `RULES` is one sentence of the document; a stand-in that is `broken` in one rule must fail its contract
-(contracts/test_stand_ins.py), so that no rule is there without a test.
+the `RULES` of Flickr's and the Hub's is one sentence of the document, with a switch: a stand-in that is `broken` in one
+must fail its contract (contracts/test_stand_ins.py), so that no rule is there without a test.
 """
 
 from __future__ import annotations

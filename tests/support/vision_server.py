@@ -7,7 +7,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 from support.chat_server import Chat
 from support.stand_ins import serve
@@ -21,27 +21,17 @@ def images_of(body: dict[str, Any]) -> list[str]:
 class Vision(Chat):
     """sees: image bytes → what is said about it, a dictionary (JSON by the schema) or text as it is."""
 
-    RULES: ClassVar = (
-        *Chat.RULES,
-        "an image is a data URL, base64 of image/…",
-        "a strict schema requires every property and forbids others",
-    )
-
-    def __init__(self, broken: str = "", **values: Any) -> None:
+    def __init__(self, **values: Any) -> None:
         self.sees: Callable[[bytes], Any] = lambda image: {"labels": ["bus"], "sensitive": False}
-        super().__init__(broken, **{"known": "vision-1", "model": "vision-1"} | values)
+        super().__init__(**{"known": "vision-1", "model": "vision-1"} | values)
 
     def problem(self, body: dict[str, Any]) -> str:
         images, schema = images_of(body), body["response_format"]["json_schema"]
-        prefix = "data:image/" if self.keeps("an image is a data URL, base64 of image/…") else "https://"
-        if len(images) != 1 or not images[0].startswith(prefix):
+        if len(images) != 1 or not images[0].startswith("data:image/"):
             return "Invalid image URL: expected one image as a data URL."
         inner = schema["schema"]
         strict = schema["strict"] and schema["name"] and inner["additionalProperties"] is False
-        if self.keeps("a strict schema requires every property and forbids others"):
-            whole = strict and set(inner["required"]) == set(inner["properties"])
-        else:
-            whole = not strict
+        whole = strict and set(inner["required"]) == set(inner["properties"])
         return "" if whole else "Invalid schema for response_format: 'required' is required to name every property."
 
     def says(self, body: dict[str, Any]) -> str:
@@ -50,7 +40,7 @@ class Vision(Chat):
 
 
 @contextmanager
-def vision_server(broken: str = "", **values: Any) -> Iterator[Vision]:
+def vision_server(**values: Any) -> Iterator[Vision]:
     """Serves until the block ends."""
-    with serve(Vision(broken, **values)) as vision:
+    with serve(Vision(**values)) as vision:
         yield vision

@@ -19,12 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from support.faults import picture
 from support.serving import serving
-from support.stand_ins import StandIn
 
 FIELDS = {
     "timestamp": ("timestamp",),
@@ -80,28 +79,9 @@ def file(
     }
 
 
-class WikimediaServer(StandIn):
+class WikimediaServer:
     """page: files of a page at most. lag: seconds that the databases are behind. fail: number of a query → raw answer
     instead (status, headers, body). cursor: instead of the next page's. room: versions that fit into an answer."""
-
-    RULES: ClassVar[tuple[str, ...]] = (
-        "a program without a contact is refused",
-        "a listing has 10 files unless gailimit says otherwise",
-        "a listing has at most 500 files",
-        "gaistart needs gaisort=timestamp",
-        "files at gaistart are listed",
-        "files at gaiend are listed",
-        "further files have a cursor",
-        "every key of continue is sent back",
-        "a file has one version unless iilimit says otherwise",
-        "an answer has at most 500 versions of a file",
-        "a version has timestamp and user unless iiprop says otherwise",
-        "pages are an object unless formatversion=2",
-        "a parameter that nobody knows is a warning",
-        "a query has at most 50 titles",
-        "more lag than maxlag is an error with status 200",
-        "an answer is HTML unless format=json",
-    )
 
     def __init__(
         self,
@@ -110,10 +90,8 @@ class WikimediaServer(StandIn):
         fail: Mapping[int, tuple[int, dict[str, str], bytes]] | None = None,
         cursor: Any = None,
         room: int = 10_000,
-        broken: str = "",
         lag: float = 0.0,
     ) -> None:
-        super().__init__(broken)
         self.lag = lag
         self.files, self.page, self.cursor, self.room = files, page, cursor, room
         self.cursors: list[dict[str, str]] = []
@@ -166,17 +144,15 @@ class WikimediaServer(StandIn):
 
     def answer(self, query: dict[str, str], agent: str) -> tuple[int, dict[str, str], bytes]:
         """One answer to `action=query`."""
-        if not has_contact(agent) and self.keeps("a program without a contact is refused"):
+        if not has_contact(agent):
             return 403, {}, b"Please set a user-agent and respect our robot policy"
-        if query.get("format") != "json" and self.keeps("an answer is HTML unless format=json"):
+        if query.get("format") != "json":
             return 200, {}, b"<!DOCTYPE html><html>"
-        if self.lag > float(query.get("maxlag", "inf")) and self.keeps(
-            "more lag than maxlag is an error with status 200"
-        ):
+        if self.lag > float(query.get("maxlag", "inf")):
             return error("maxlag", f"Waiting for a host: {self.lag} seconds lagged", **{"Retry-After": "5"})
         cursor = ("continue", "gaicontinue", "iicontinue", "iistart")
         sent = {key: query[key] for key in cursor if key in query}
-        if sent and sent not in self.cursors and self.keeps("every key of continue is sent back"):
+        if sent and sent not in self.cursors:
             return error("badcontinue", "Invalid continue param.")
         try:
             hits, further = self.titled(query) if "titles" in query else self.listed(query)
@@ -184,7 +160,7 @@ class WikimediaServer(StandIn):
             return error(*refusal.args)
         pages, cut = self.versions(hits, query)
         document: dict[str, Any] = {"query": {"pages": pages}} if pages else {}
-        if query.get("formatversion") != "2" and self.keeps("pages are an object unless formatversion=2") and pages:
+        if query.get("formatversion") != "2" and pages:
             document["query"]["pages"] = {str(page["pageid"]): page for page in pages}
         if cut:
             own = {"gaicontinue": query["gaicontinue"]} if "gaicontinue" in query else {}
@@ -198,14 +174,14 @@ class WikimediaServer(StandIn):
             if self.cursor is None:
                 self.cursors.append(further)
         unknown = sorted(query.keys() - set(KNOWN))
-        if unknown and self.keeps("a parameter that nobody knows is a warning"):
+        if unknown:
             document["warnings"] = {"main": {"warnings": f"Unrecognized parameters: {', '.join(unknown)}."}}
         return 200, {}, json.dumps(document).encode()
 
     def titled(self, query: dict[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
         """The files of `titles`. Raises ValueError with code and info."""
         titles = query["titles"].split("|")
-        if len(titles) > MOST_TITLES and self.keeps("a query has at most 50 titles"):
+        if len(titles) > MOST_TITLES:
             raise ValueError("toomanyvalues", 'Too many values supplied for parameter "titles". The limit is 50.')
         return [f for f in self.files if f["title"] in titles], {}
 
@@ -214,35 +190,22 @@ class WikimediaServer(StandIn):
         if query.get("generator") != "allimages":
             return [], {}
         by_time = query.get("gaisort") == "timestamp"
-        if "gaistart" in query and not by_time and self.keeps("gaistart needs gaisort=timestamp"):
+        if "gaistart" in query and not by_time:
             raise ValueError("badparams", "gaistart can only be used with gaisort=timestamp")
-        usual = DEFAULT_LIMIT if self.keeps("a listing has 10 files unless gailimit says otherwise") else MOST_FILES
-        most = MOST_FILES if self.keeps("a listing has at most 500 files") else 10_000
-        size = min(int(query.get("gailimit", usual)), most, self.page)
+        size = min(int(query.get("gailimit", DEFAULT_LIMIT)), MOST_FILES, self.page)
         low, high = query.get("gaistart", ""), query.get("gaiend", "9")
-        hits = [
-            f
-            for f in self.files
-            if low <= current(f) <= high
-            and (current(f) != low or self.keeps("files at gaistart are listed"))
-            and (current(f) != high or self.keeps("files at gaiend are listed"))
-        ]
+        hits = [f for f in self.files if low <= current(f) <= high]
         hits.sort(key=lambda f: (current(f), f["pageid"]) if by_time else (str(f["title"]), f["pageid"]))
         start = [token(f) for f in hits].index(query["gaicontinue"]) if "gaicontinue" in query else 0
         further = {}
-        if start + size < len(hits) and self.keeps("further files have a cursor"):
+        if start + size < len(hits):
             further = {"gaicontinue": token(hits[start + size]), "continue": "gaicontinue||"}
         return hits[start : start + size], further
 
     def versions(self, files: list[dict[str, Any]], query: dict[str, str]) -> tuple[list[Any], dict[str, str]]:
         """Pages in the order of their ids, each with its versions, and the cursor of what did not fit."""
-        usual = 1 if self.keeps("a file has one version unless iilimit says otherwise") else MOST_VERSIONS
-        most = MOST_VERSIONS if self.keeps("an answer has at most 500 versions of a file") else 5000
-        limit = min(int(query.get("iilimit", usual)), most)
-        props = "timestamp|user"
-        if not self.keeps("a version has timestamp and user unless iiprop says otherwise"):
-            props = "|".join(FIELDS)
-        names = [n for prop in query.get("iiprop", props).split("|") for n in FIELDS.get(prop, ())]
+        limit = min(int(query.get("iilimit", 1)), MOST_VERSIONS)
+        names = [n for prop in query.get("iiprop", "timestamp|user").split("|") for n in FIELDS.get(prop, ())]
         pages = {str(f["title"]): {k: v for k, v in f.items() if k != "imageinfo"} for f in files}
         cut: dict[str, str] = {}
         room = self.room
@@ -274,8 +237,6 @@ class Thumbnails:
     steps: tuple[int, ...] = STEPS
     status: int = 400
     in_page: bool = True
-    anybody: bool = False
-    """whether programs without a contact are served"""
     asked: list[str] = field(default_factory=list)
     agents: set[str] = field(default_factory=set)
 
@@ -291,7 +252,7 @@ def thumbnails() -> Iterator[Thumbnails]:
             host.asked.append(self.path)
             host.agents.add(agent)
             width = int(self.path.rpartition("/")[2].partition("px-")[0])
-            if width in host.steps and (host.anybody or has_contact(agent)):
+            if width in host.steps and has_contact(agent):
                 self.send_response(200)
                 body = picture()
             else:
