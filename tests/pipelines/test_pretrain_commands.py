@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.console import handed
 from support.helpers import photo_config
 from typer.testing import CliRunner
 
@@ -50,12 +49,16 @@ def told(*arguments: object) -> str:
     return result.stdout
 
 
-def test_bucket_0_of_a_run_teaches_features_of_its_release(folder: Path, tmp_path: Path) -> None:
-    facts = json.loads(
-        told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco", "--json")
-    )
-    assert facts["images"] == 20
-    named = f"moco-b0=backbone:resnet10t:{tmp_path / 'moco'}"
+@pytest.fixture(scope="module")
+def moco(folder: Path) -> Path:
+    """Weights of bucket 0."""
+    words = ("models", "train", folder, "--recipe", "small", *SETS, "--out", folder.parent / "moco", "--json")
+    assert json.loads(told(*words))["images"] == 20
+    return folder.parent / "moco"
+
+
+def test_bucket_0_of_a_run_teaches_features_of_its_release(folder: Path, moco: Path, tmp_path: Path) -> None:
+    named = f"moco-b0=backbone:resnet10t:{moco}"
     told("stream", "encode", folder, "--encoder", named, "--out", tmp_path / "f")
     stream = Stream.load(tmp_path / "f" / "moco-b0")
 
@@ -69,49 +72,28 @@ def test_bucket_0_of_a_run_teaches_features_of_its_release(folder: Path, tmp_pat
     )  # fmt: skip
 
 
-def test_features_that_are_there_are_not_made_again(folder: Path, tmp_path: Path) -> None:
-    told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
-    named = ("--encoder", f"a=backbone:resnet10t:{tmp_path / 'moco'}", "--out", tmp_path / "f")
-    told("stream", "encode", folder, *named)
-    before = (tmp_path / "f" / "a" / "stream.json").stat().st_mtime_ns
-    told("stream", "encode", folder, *named)
-    assert (tmp_path / "f" / "a" / "stream.json").stat().st_mtime_ns == before
-
-
 def test_a_release_and_a_stream_have_the_same_past(folder: Path, tmp_path: Path) -> None:
-    release = Release.open(folder).path
-    of_release = json.loads(
-        told("models", "train", release, "--recipe", "small", *SETS, "--out", tmp_path / "a", "--json")
-    )
-    told("stream", "from-release", release, "--features", "images:20", "--out", tmp_path / "s")
-    of_stream = json.loads(
-        told(
-            "models",
-            "train",
-            tmp_path / "s",
-            "--recipe",
-            "small",
-            *SETS,
-            "--probe",
-            tmp_path / "s",
-            "--out",
-            tmp_path / "b",
-            "--json",
-        )
-    )
+    train, release = ("--recipe", "small", *SETS, "--json"), Release.open(folder).path
+    of_release = json.loads(told("models", "train", release, *train, "--out", tmp_path / "a"))
+    made = tmp_path / "s"
+    told("stream", "from-release", release, "--features", "images:20", "--out", made)
+    of_stream = json.loads(told("models", "train", made, *train, "--probe", made, "--out", tmp_path / "b"))
     assert of_release["images"] == of_stream["images"] == 20
     assert len(of_stream["probe"]) == 1
     x = np.memmap(tmp_path / "a" / "images.u8", np.uint8, "r", shape=(20, 20, 20, 3))
-    assert np.array_equal(np.sort(x.ravel()), np.sort(np.asarray(Stream.load(tmp_path / "s").prior).ravel()))
+    assert np.array_equal(np.sort(x.ravel()), np.sort(np.asarray(Stream.load(made).prior).ravel()))
 
 
-def test_several_encoders_and_the_built_in_one(folder: Path, tmp_path: Path) -> None:
-    told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
-    encoders = (f"moco-b0=backbone:resnet10t:{tmp_path / 'moco'}", "clip:driftline-photo-world")
+def test_several_encoders_are_each_made_once(folder: Path, moco: Path, tmp_path: Path) -> None:
+    encoders = (f"moco-b0=backbone:resnet10t:{moco}", "clip:driftline-photo-world")
     words = [word for one in encoders for word in ("--encoder", one)]
-    document = json.loads(told("stream", "encode", folder, *words, "--out", tmp_path / "f", "--json"))
+    command = ("stream", "encode", folder, *words, "--out", tmp_path / "f", "--json")
+    document = json.loads(told(*command))
     assert {p.name for p in (tmp_path / "f").iterdir()} == {"moco-b0", "clip-driftline-photo-world"}
     assert [Path(one["out"]).parent for one in document["streams"]] == [Path(document["out"])] * 2
+    before = [(Path(one["out"]) / "stream.json").stat().st_mtime_ns for one in document["streams"]]
+    told(*command)
+    assert [(Path(one["out"]) / "stream.json").stat().st_mtime_ns for one in document["streams"]] == before
 
 
 def test_options_of_a_recipe_and_of_a_clip_are_refused_with_the_other(folder: Path, tmp_path: Path) -> None:
@@ -139,40 +121,14 @@ def test_what_cannot_be_is_told(folder: Path, tmp_path: Path, arguments: tuple[s
     assert what in told("models", "train", folder, *arguments, "--out", tmp_path / "moco")
 
 
-def test_weights_of_another_network_are_refused(folder: Path, tmp_path: Path) -> None:
-    told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
-    error = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{tmp_path / 'moco'}", "--out", tmp_path)
-    assert "holds a resnet10t" in error
-    weights = tmp_path / "moco" / "weights.safetensors"
-    error = told("stream", "encode", folder, "--encoder", f"a=backbone:resnet18:{weights}", "--out", tmp_path)
-    assert "does not fit the network" in error
+def test_weights_of_another_network_are_refused(folder: Path, moco: Path, tmp_path: Path) -> None:
+    for weights, problem in (moco, "holds a resnet10t"), (moco / "weights.safetensors", "does not fit the network"):
+        encoder = f"a=backbone:resnet18:{weights}"
+        assert problem in told("stream", "encode", folder, "--encoder", encoder, "--out", tmp_path)
 
 
-def test_features_may_be_published_with_the_release(folder: Path, tmp_path: Path) -> None:
-    told("models", "train", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
-    entry = f"{{name: moco-b0, model: resnet10t, weights: {tmp_path / 'moco'}}}"
+def test_features_may_be_published_with_the_release(folder: Path, moco: Path) -> None:
+    entry = f"{{name: moco-b0, model: resnet10t, weights: {moco}}}"
     changes = [f"release.features=[{entry}]", "release.version=1.0.1"]
     run(Context(folder, load(folder / "driftline.yaml", changes), RunLog(quiet=True)))
     assert read_json(Release.open(folder).path / "release.json")["features"] == ["clip", "moco-b0"]
-
-
-def test_training_has_the_seed_device_and_probe_that_are_asked_for_and_tests_only_if_asked_for(
-    folder: Path, tmp_path: Path
-) -> None:
-    words = ("models", "train", folder, "--recipe", "moco-v2", "--bucket", 1, *SETS, "--out", tmp_path / "moco")
-    place = "driftline.curate.pretrain.train.pretrain"
-    found = list(handed(place, *words, "--probe-every", 2, "--seed", 3, "--device", "cpu").values())
-    assert [*found[2:5], found[-1]] == [tmp_path / "moco", 3, "cpu", 2]
-    usual, everything = (next(iter(handed(place, *words, *more).values())) for more in ((), ("--include-tests",)))
-    assert (usual.tests, everything.tests) == ("left out", "included")
-    assert len(everything.x) > len(usual.x)
-
-
-def test_a_small_clip_has_the_seed_and_device_that_are_asked_for_and_tests_only_if_asked_for(
-    folder: Path, tmp_path: Path
-) -> None:
-    place, words = "driftline.curate.pretrain.small_clip.train", ("models", "train", folder, "--out")
-    found = handed(place, *words, tmp_path / "a", "--seed", 3, "--device", "cpu", "--epochs", 4, "--size", 32)
-    assert (found["seed"], found["epochs"], found["device"]) == (3, 4, "cpu")
-    everything = handed(place, *words, tmp_path / "b", "--include-tests", "--size", 32)
-    assert len(everything["keys"]) > len(found["keys"])

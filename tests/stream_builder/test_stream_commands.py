@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.clear_layouts import made_release
-from support.console import document, handed, inside
+from support.console import document, inside
 from support.helpers import correlated, drifting
 
 from driftline.stream_builder.builders.arrays import from_arrays
@@ -20,7 +19,7 @@ from driftline.stream_builder.builders.sampling import Composition
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.builders.table import from_table
 from driftline.stream_builder.builders.time_order import in_time_order, timed_release
-from driftline.stream_builder.datasets import Options, open_dataset
+from driftline.stream_builder.datasets import open_dataset
 from driftline.stream_builder.measures.shift_distance import distances, label_statistics
 from driftline.stream_builder.stream import Stream
 
@@ -37,37 +36,43 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def left_out(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The settings, then without each."""
+    return [settings, *({k: v for k, v in settings.items() if k != key} for key in settings)]
+
+
 PRIORS = [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.2, 0.4, 0.4]]
 
 
 @pytest.mark.parametrize(
     ("words", "settings", "composition"),
     [
-        (["--seed", 3], {"seed": 3}, {}),
-        (["--no-oracle"], {"oracle": False}, {}),
-        (["--test-size", 12], {"test_size": 12}, {}),
-        (["--fidelity", "paper-code"], {}, {"fidelity": "paper-code"}),
-        (["--overlap", "independent"], {}, {"overlap": "independent"}),
-        (["--classes", "natural"], {}, {"balanced": "natural"}),
-        (["--val-share", 0.5], {}, {"val_share": 0.5}),
-        (["--priors", "priors.csv"], {}, {"priors": np.array(PRIORS)}),
+        (
+            "--seed 3 --test-size 12 --overlap independent --val-share 0.5 --priors priors.csv",
+            {"seed": 3, "test_size": 12},
+            {"overlap": "independent", "val_share": 0.5, "priors": np.array(PRIORS)},
+        ),
+        ("--no-oracle --test-size 18 --fidelity paper-code", {"oracle": False}, {"fidelity": "paper-code"}),
+        ("--classes natural --test-size 18", {}, {"balanced": "natural"}),
     ],
 )
-def test_an_option_of_compose_makes_the_stream_that_the_function_makes(
-    words: list[Any], settings: dict[str, Any], composition: dict[str, Any], base: Path, tmp_path: Path,
+def test_options_of_compose_make_the_stream_that_the_function_makes(
+    words: str, settings: dict[str, Any], composition: dict[str, Any], base: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """And another one than without it."""
+    """Without any one of them it is another."""
     monkeypatch.chdir(tmp_path)
     np.savetxt("priors.csv", PRIORS, delimiter=",")
     usual: dict[str, Any] = {"sizes": (30, 18, 30), "test_size": 18, "seed": 0}
-    plain = compose(base, "C:L", **usual).save(tmp_path / "plain")
-    expected = compose(base, "C:L", **usual | settings, composition=Composition(**composition)).save(tmp_path / "e")
-    command = ["stream", "compose", "--base", base, "--sequence", "C:L", "--sizes", "30,18,30"]
-    command += [] if "--test-size" in words else ["--test-size", 18]
-    found = document(*command, *words, "--out", tmp_path / "out")
-    assert found["sha256"] == expected.sha256
-    assert found["sha256"] != plain.sha256
+    made = [(some, composition) for some in left_out(settings)]
+    made += [(settings, some) for some in left_out(composition)[1:]]
+    expected, *others = (
+        compose(base, "C:L", **usual | some, composition=Composition(**more)).save(tmp_path / f"{i}").sha256
+        for i, (some, more) in enumerate(made)
+    )
+    command = ["stream", "compose", "--base", base, "--sequence", "C:L", "--sizes", "30,18,30", *words.split()]
+    assert document(*command, "--out", tmp_path / "out")["sha256"] == expected
+    assert expected not in others
 
 
 def test_augmentation_and_draws_are_recorded_or_refused(base: Path, tmp_path: Path) -> None:
@@ -77,23 +82,6 @@ def test_augmentation_and_draws_are_recorded_or_refused(base: Path, tmp_path: Pa
         document(*command, "--augment", name, "--draws", "own")
         assert Stream.load(tmp_path / "out").facts["loading"]["augment"] == augmentations
     assert "has no published draws for these sizes" in inside(*command, "--draws", "published").stderr
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("compose", ["--base", "cifar100", "--sequence", "C", "--labels", "fine", "--size", 16]),
-        ("from-dataset", ["cifar100", "--labels", "fine", "--size", 16]),
-        ("from-dataset", ["banking77", "--held-out", 2]),
-    ],
-)
-def test_a_dataset_is_opened_as_the_options_say(command: str, words: list[Any], tmp_path: Path) -> None:
-    name = words[words.index("--base") + 1] if "--base" in words else words[0]
-    options = Options(tmp_path, "fine", 16) if "--labels" in words else Options(tmp_path)
-    for more, download in ((), False), (("--download",), True):
-        place = ("--data-dir", tmp_path, *more, "--out", tmp_path / "out")
-        found = handed("driftline.stream_builder.datasets.open_dataset", "stream", command, *words, *place)
-        assert list(found.values()) == [name, dataclasses.replace(options, download=download)]
 
 
 def test_images_are_decoded_at_the_size_that_is_asked_for(tmp_path: Path) -> None:
@@ -106,15 +94,12 @@ def test_images_are_decoded_at_the_size_that_is_asked_for(tmp_path: Path) -> Non
     assert Stream.load(tmp_path / "out").x_shape == (6, 6, 3)
 
 
-def test_measures_are_of_labels_of_a_seed_and_of_a_fidelity(tmp_path: Path) -> None:
+def test_measures_are_of_labels_and_of_a_seed(tmp_path: Path) -> None:
     stream = correlated(n=300, classes=4).save(tmp_path / "s")
     command = ("stream", "measure", tmp_path / "s", "--distance")
     found = document(*command, "sliced", "--seed", 3, "--labels")
     assert found["sliced"] == distances(stream, ["sliced"], seed=3)["sliced"] != distances(stream, ["sliced"])["sliced"]
     assert found["labels"]["priors"] == label_statistics(stream)["priors"]
-    for words, fidelity in ([], None), (["--fidelity", "paper-code"], "paper-code"):
-        asked = handed("driftline.stream_builder.measures.shift_distance.measure", *command, "paper", *words)
-        assert asked["fidelity"] == fidelity
 
 
 def test_measures_and_sizes_are_tables_with_dates_and_units(tmp_path: Path) -> None:
@@ -181,21 +166,12 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("words", "settings"),
-    [
-        (["--seed", 3], {"seed": 3}),
-        (["--test-share", 0.5], {"test_share": 0.5}),
-        (["--grouping", "random"], {"grouping": "random"}),
-    ],
-)
-def test_an_option_of_from_arrays_draws_what_the_function_draws(
-    words: list[Any], settings: dict[str, Any], arrays: Path, tmp_path: Path
-) -> None:
-    plain, expected = from_arrays(arrays).save(tmp_path / "p"), from_arrays(arrays, **settings).save(tmp_path / "e")
-    found = document("stream", "from-arrays", arrays, *words, "--out", tmp_path / "out")
-    assert found["sha256"] == expected.sha256
-    assert found["sha256"] != plain.sha256
+def test_options_of_from_arrays_draw_what_the_function_draws(arrays: Path, tmp_path: Path) -> None:
+    settings = left_out({"seed": 3, "test_share": 0.5, "grouping": "random"})
+    expected, *others = (from_arrays(arrays, **s).save(tmp_path / f"{i}").sha256 for i, s in enumerate(settings))
+    words = ("--seed", 3, "--test-share", 0.5, "--grouping", "random", "--out", tmp_path / "out")
+    assert document("stream", "from-arrays", arrays, *words)["sha256"] == expected
+    assert expected not in others
 
 
 @pytest.mark.parametrize("command", ["from-arrays", "from-release"])
@@ -228,33 +204,36 @@ def photos(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "settings"),
     [
-        (["--period", 2], {"period": 2}),
-        (["--period", "day"], {"period": "day"}),
-        (["--test-share", 0.5], {"test_share": 0.5}),
-        (["--order", "balanced", "--test-share", 0], {"order": "balanced", "test_share": 0}),
-        (["--seed", 3], {"seed": 3}),
-        (["--grouping", "random"], {"grouping": "random"}),
-        (["--label", "user"], {"label": "user"}),
-        (["--id", "path"], {"id": "path"}),
-        (["--group", "label"], {"group": "label"}),
-        (["--label-time", "labelled"], {"label_time": "labelled"}),
-        (["--columns", "{label: user, group: label}"], {"label": "user", "group": "label"}),
-        (["--columns", "{label_time: labelled}"], {"label_time": "labelled"}),
+        (
+            "--period 2 --test-share 0.5 --seed 3 --grouping random --label user --id path --label-time labelled",
+            {
+                "period": 2, "test_share": 0.5, "seed": 3, "grouping": "random", "label": "user", "id": "path",
+                "label_time": "labelled",
+            },
+        ),
+        ("--period day --order balanced --test-share 0", {"period": "day", "order": "balanced", "test_share": 0}),
+        ("--group label", {"group": "label"}),
     ],
-)
-def test_an_option_of_from_table_makes_the_stream_that_the_function_makes(
-    words: list[Any], settings: dict[str, Any], tmp_path: Path
+)  # fmt: skip
+def test_options_of_from_table_make_the_stream_that_the_function_makes(
+    words: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    table, usual = photos(tmp_path / "data"), {"period": 4, "test_share": 0.25}
-    vectors = tmp_path / "data" / "v.npy"
-    plain = from_table(table, features=vectors, **usual).save(tmp_path / "plain")  # type: ignore[arg-type]
-    expected = from_table(table, features=vectors, **usual | settings).save(tmp_path / "expected")  # type: ignore[arg-type]
-    command = ["stream", "from-table", table, "--features", vectors, "--out", tmp_path / "out"]
-    command += [] if "--period" in words else ["--period", 4]
-    command += [] if "--test-share" in words else ["--test-share", 0.25]
-    found = document(*command, *words)
-    assert found["sha256"] == expected.sha256
-    assert found["sha256"] != plain.sha256
+    """Without any one of them it is another."""
+    table, vectors = photos(tmp_path / "data"), tmp_path / "data" / "v.npy"
+    expected, *others = (
+        from_table(table, features=vectors, **some).save(tmp_path / f"{i}").sha256
+        for i, some in enumerate(left_out(settings))
+    )
+    command = ("stream", "from-table", table, "--features", vectors, "--out", tmp_path / "out")
+    assert document(*command, *words.split())["sha256"] == expected
+    assert expected not in others
+
+
+def test_columns_of_a_table_are_named_in_one_option_too(tmp_path: Path) -> None:
+    command = ("stream", "from-table", photos(tmp_path / "data"), "--features", tmp_path / "data" / "v.npy", "--out")
+    one = document(*command, tmp_path / "a", "--columns", "{label: user, group: label, label_time: labelled}")
+    each = document(*command, tmp_path / "b", "--label", "user", "--group", "label", "--label-time", "labelled")
+    assert one["sha256"] == each["sha256"]
 
 
 def test_pictures_of_a_table_are_below_the_root_and_of_the_size_that_are_asked_for(tmp_path: Path) -> None:
@@ -323,26 +302,15 @@ def test_wrong_columns_of_a_table_are_refused(words: list[Any], problem: str, tm
     assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "settings"),
-    [
-        (["--held-out", 2], {"classes": 2}),
-        (["--evaluate", 5], {"evaluate": 5}),
-        (["--order", "file"], {"order": "file"}),
-        (["--seed", 3], {"seed": 3}),
-    ],
-)
-def test_an_option_of_from_dataset_makes_the_stream_that_the_function_makes(
-    words: list[Any], settings: dict[str, Any], base: Path, tmp_path: Path
-) -> None:
-    dataset, usual = open_dataset(base), {"classes": 1}
-    plain = hold_out_classes(dataset, **usual).save(tmp_path / "plain")  # type: ignore[arg-type]
-    expected = hold_out_classes(dataset, **usual | settings).save(tmp_path / "expected")  # type: ignore[arg-type]
-    command = ["stream", "from-dataset", base, "--out", tmp_path / "out"]
-    command += [] if "--held-out" in words else ["--held-out", 1]
-    found = document(*command, *words)
-    assert found["sha256"] == expected.sha256
-    assert found["sha256"] != plain.sha256
+def test_options_of_from_dataset_make_the_stream_that_the_function_makes(base: Path, tmp_path: Path) -> None:
+    settings = left_out({"evaluate": 5, "order": "file", "seed": 3})
+    expected, *others = (
+        hold_out_classes(open_dataset(base), classes=2, **some).save(tmp_path / f"{i}").sha256
+        for i, some in enumerate(settings)
+    )
+    words = ("--held-out", 2, "--evaluate", 5, "--order", "file", "--seed", 3, "--out", tmp_path / "out")
+    assert document("stream", "from-dataset", base, *words)["sha256"] == expected
+    assert expected not in others
 
 
 def test_portraits_have_a_size_a_seed_and_a_fidelity(tmp_path: Path) -> None:
