@@ -44,7 +44,7 @@ def collected(directory: Path, delete: bool) -> tuple[dict[str, Any], list[str]]
     from driftline.curate.store.database import open_store
     from driftline.curate.store.upkeep import remove, unneeded
     from driftline.pipelines.run.living import needed_photos
-    from driftline.pipelines.run.runner import alone
+    from driftline.pipelines.run.state import alone
 
     with open_store(store_of(directory)) as store, ExitStack() as locks:
         runs = [Path(path) for (path,) in store.base.execute("SELECT path FROM runs ORDER BY path")]

@@ -176,9 +176,10 @@ def grow(
 
 def heal(
     run: Place, *, reason: Names = (), older_than: float | None = None, settings: Mapping[str, Any] | None = None,
-    workers: int | str = "auto", engine: str = "local",
+    workers: int | str = "auto", engine: str = "local", gc: bool = False, yes: bool = False,
 ) -> Answer:  # fmt: skip
-    """Ask again for photos that were missed, and repair what is damaged."""
+    """Ask again for photos that were missed, and repair what is damaged. gc: instead, list the files of the store that
+    no run needs; yes: delete them."""
     return _answered("heal", locals(), quiet=False)
 
 

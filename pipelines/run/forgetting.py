@@ -27,9 +27,8 @@ from driftline.curate.validation.answers.standing import briefly, deletions, fre
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.crowd import REJECTIONS
 from driftline.pipelines.annotation.batches import export_all, local_files
-from driftline.pipelines.run.runner import alone
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import INTENT, StageState, beside, folder_of
+from driftline.pipelines.run.state import INTENT, StageState, alone, beside, folder_of
 from driftline.pipelines.stages.ask import answers_of, results_files
 from driftline.pipelines.stages.publish import agreement_of
 from driftline.pipelines.stages.tally import Tally

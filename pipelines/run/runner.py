@@ -5,21 +5,15 @@ Unfinished work continues where it stopped. Finished output is removed only when
 
 from __future__ import annotations
 
-import errno
-import os
 import shlex
-import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, no_link
-from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Unfinished, Waiting
+from driftline.curate.core.atomic_io import TEMPORARY, fingerprint
+from driftline.curate.core.errors import DriftlineError, Unfinished, Waiting
 from driftline.curate.core.files.walk import look_again, one_walk
-from driftline.curate.core.system.calls import lock
 from driftline.curate.validation.answers import FORGOTTEN
 from driftline.pipelines.run import attempt
 from driftline.pipelines.run.plan import FORCED, Plan, check_stages, confirm, damage_text, make, plan
@@ -29,6 +23,7 @@ from driftline.pipelines.run.state import (
     INTENT,
     RECORD,
     StageState,
+    alone,
     begun_of,
     done_of,
     folder_of,
@@ -46,39 +41,6 @@ OWN_FILES = (
     "borders.json",
     "earlier.parquet",
 )  # in the run folder, written under its lock only
-
-
-@contextmanager
-def alone(root: Path) -> Iterator[None]:
-    """Lock a run folder: one process at a time works on it. Raises Busy, naming that process, and BadInput for a folder
-    that cannot be written."""
-    if root.exists() and not root.is_dir():
-        raise BadInput(f"{root.absolute()} is a file.", "Expected a folder.", "Move the file, or name another folder.")
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        file = open(root / ".lock", "a+", opener=no_link)  # noqa: SIM115 - it stays open
-    except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-        raise BadInput(
-            f"{root.absolute()} cannot be written.",
-            "Here driftline status, trace, dropped, plan and report work.",
-            "To run it, copy the folder or change its rights.",
-        ) from None
-    with file:
-        if not lock(file, wait=False):
-            file.seek(0)
-            worker = " ".join(file.read(200).split())
-            process = f"Another driftline process ({worker})" if worker else "Another driftline process"
-            raise Busy(f"{process} is working on {root}.", "", "Wait until it ends.")
-        file.truncate(0)
-        who = f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M')}"
-        with suppress(OSError):  # on a full disk the lock holds without its name
-            os.write(file.fileno(), who.encode())
-        try:
-            yield
-        finally:
-            file.truncate(0)
 
 
 def run(

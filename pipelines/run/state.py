@@ -6,21 +6,34 @@ beside it, in `NN_name.next`; when that is complete, it replaces the old output,
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from driftline.curate.core.atomic_io import check_version, fingerprint, read_json, sha256_file, sweep, write_json
-from driftline.curate.core.errors import DriftlineError, MissingFile
+from driftline.curate.core.atomic_io import (
+    check_version,
+    fingerprint,
+    no_link,
+    read_json,
+    sha256_file,
+    sweep,
+    write_json,
+)
+from driftline.curate.core.errors import BadInput, Busy, DriftlineError, MissingFile
 from driftline.curate.core.files.digests import Content, content_digest, files_of, full_digest, full_digests, listing
 from driftline.curate.core.run_log import last_event
+from driftline.curate.core.system.calls import lock
 from driftline.curate.core.system.own_code import codes_of
 from driftline.curate.store.database import digests_of_links
 from driftline.pipelines import VERSION
@@ -36,6 +49,39 @@ OF_COUNTS = {"read": int, "kept": int, "dropped": dict}
 OF_BEGUN = {"fingerprint": str, "because": str, "retry": list, "spent": NUMBER}
 
 Outside = list[list[str]]  # name, digest
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """Lock a run folder: one process at a time works on it. Raises Busy, naming that process, and BadInput for a folder
+    that cannot be written."""
+    if root.exists() and not root.is_dir():
+        raise BadInput(f"{root.absolute()} is a file.", "Expected a folder.", "Move the file, or name another folder.")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        file = open(root / ".lock", "a+", opener=no_link)  # noqa: SIM115 - it stays open
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise BadInput(
+            f"{root.absolute()} cannot be written.",
+            "Here driftline status, trace, plan and report work.",
+            "To run it, copy the folder or change its rights.",
+        ) from None
+    with file:
+        if not lock(file, wait=False):
+            file.seek(0)
+            worker = " ".join(file.read(200).split())
+            process = f"Another driftline process ({worker})" if worker else "Another driftline process"
+            raise Busy(f"{process} is working on {root}.", "", "Wait until it ends.")
+        file.truncate(0)
+        who = f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M')}"
+        with suppress(OSError):  # on a full disk the lock holds without its name
+            os.write(file.fileno(), who.encode())
+        try:
+            yield
+        finally:
+            file.truncate(0)
 
 
 def folder_of(root: Path, name: str) -> Path:

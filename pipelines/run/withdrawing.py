@@ -35,7 +35,7 @@ def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict
         rows.append(Withdrawal(whole["id"], today(), " ".join(reason.split()), version, digest))
     changes = kept_changes(root)
     config = load(root / "driftline.yaml", changes)
-    keep_what_stays(Context(root, config, RunLog(None, quiet=True), changes=changes))
+    keep_what_stays(Context(root, config, RunLog(None, quiet=True), changes=tuple(changes)))
     new = {one.id for one in withdraw(root / NAME, rows)}
     settings = config.store
     if settings.use and (with_address := [one._replace(id="", release="", reason="") for one in rows if one.address]):

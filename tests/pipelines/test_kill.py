@@ -13,7 +13,7 @@ from support.console import driftline, start, start_python
 from support.helpers import benchmark
 
 from driftline.curate.core.errors import Busy
-from driftline.pipelines.run.runner import alone
+from driftline.pipelines.run.state import alone
 
 
 @pytest.mark.proof("kills")

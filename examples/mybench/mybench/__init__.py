@@ -1,0 +1,1 @@
+"""A small package of somebody else: one of everything that driftline can be extended with."""
