@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.plugins import importable, install_acme
+from support.plugins import importable, install_mybench
 from support.small_runs import unpacked
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder that holds the package; it is installed while the tests of a file run."""
-    folder = install_acme(tmp_path_factory.mktemp("site-packages"))
+    folder = install_mybench(tmp_path_factory.mktemp("site-packages"))
     with importable(folder):
         yield folder
 

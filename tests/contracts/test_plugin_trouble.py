@@ -43,7 +43,7 @@ class TestTrouble:
         assert "broken_drift 1.0" in found["broken"]["summary"]
         assert "RuntimeError: no licence" in found["broken"]["summary"]
         assert "No module named 'broken_drift_absent'" in found["absent"]["summary"]
-        assert found["acme-prototype"]["summary"].startswith("Learner:")
+        assert found["decayed-mean"]["summary"].startswith("The nearest class mean")
         assert found["er"]["origin"] == "driftline"
 
     def test_using_it_is_one_clear_paragraph(self, broken: None, fixtures: Path, tmp_path: Path) -> None:
@@ -60,12 +60,12 @@ class TestTrouble:
             PROTOCOLS["odd"]
 
     def test_two_registrations_of_one_name_are_refused_by_name(self, tmp_path: Path) -> None:
-        points = {"learners": {"er": "other:Er", "acme-prototype": "other:Prototype"}}
+        points = {"learners": {"er": "other:Er", "decayed-mean": "other:Mean"}}
         with importable(install(tmp_path, "other", points)):
             with pytest.raises(BadPlugin, match=r"'er' is registered by driftline .* and other 1\.0 \(other:Er\)"):
                 LEARNERS["er"]
-            with pytest.raises(BadPlugin, match=r"other 1\.0 \(other:Prototype\) and acme_drift 1\.0"):
-                LEARNERS["acme-prototype"]
+            with pytest.raises(BadPlugin, match=r"other 1\.0 \(other:Mean\) and mybench 1\.0"):
+                LEARNERS["decayed-mean"]
             assert LEARNERS["nap"]
 
     def test_an_importer_without_a_command_of_its_own_is_refused_before_work(self, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import invalidate_caches
@@ -10,25 +12,15 @@ from pathlib import Path
 
 from driftline.curate.core.registry import Registry
 
-ACME = {  # entry-point group → name → object
-    "sources": {"acme-album": "acme_drift:Album"},
-    "encoders": {"acme-colours": "acme_drift:Colours"},
-    "exports": {"acme-listing": "acme_drift:listing"},
-    "stream_exports": {"acme-ledger": "acme_drift:ledger"},
-    "platforms": {"acme-post": "acme_drift:post"},
-    "importers": {"acme-diary": "acme_drift:diary"},
-    "datasets": {"acme-squares": "acme_drift:squares"},
-    "shifts": {"acme-invert": "acme_drift:Invert"},
-    "measures": {"acme-centres": "acme_drift:centres"},
-    "protocols": {"acme-last-step": "acme_drift:LastStep"},
-    "learners": {"acme-prototype": "acme_drift:Prototype"},
-    "networks": {"acme-narrow": "acme_drift:narrow"},
-    "samplers": {"acme-oldest": "acme_drift:Oldest"},
+MYBENCH = Path(__file__).parents[2] / "examples" / "mybench"  # the package of the guide Extend: one of everything
+POINTS: dict[str, dict[str, str]] = {  # group of entry points → name → object
+    group.removeprefix("driftline."): names
+    for group, names in tomllib.loads((MYBENCH / "pyproject.toml").read_text())["project"]["entry-points"].items()
 }
 
 
 def install(folder: Path, name: str, points: Mapping[str, Mapping[str, str]], code: str = "") -> Path:
-    """Put the distribution `name` 1.0 into `folder`; code: of its module. Returns the folder."""
+    """Put the distribution `name` 1.0 into `folder`; code: of its module, if it is one. Returns the folder."""
     metadata = folder / f"{name}-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
@@ -37,13 +29,15 @@ def install(folder: Path, name: str, points: Mapping[str, Mapping[str, str]], co
         for group, names in points.items()
     )
     (metadata / "entry_points.txt").write_text(text, encoding="utf-8")
-    (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    if code:
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
     return folder
 
 
-def install_acme(folder: Path) -> Path:
-    """The package `acme_drift`, which registers one of everything."""
-    return install(folder, "acme_drift", ACME, (Path(__file__).parent / "acme_drift.py").read_text(encoding="utf-8"))
+def install_mybench(folder: Path) -> Path:
+    """The package `mybench`, which registers one of everything."""
+    shutil.copytree(MYBENCH / "mybench", folder / "mybench", ignore=shutil.ignore_patterns("__pycache__"))
+    return install(folder, "mybench", POINTS)
 
 
 @contextmanager
