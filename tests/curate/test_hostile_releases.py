@@ -11,10 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.console import driftline
-from support.mutations import damaged
+from support.console import inside
 
-from driftline.curate.core.errors import BadInput, DriftlineError, IntegrityError
+from driftline.curate.core.errors import BadInput, IntegrityError
 from driftline.curate.export import EXPORTS
 from driftline.curate.release import Release
 from driftline.curate.release.writer import seal
@@ -72,9 +71,8 @@ def test_nothing_is_written_outside(attack: str, folder: Path, tmp_path: Path) -
     HOSTILE[attack](folder)
     world = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     out = tmp_path / "deep" / "er" / "out"
-    done = driftline("release", str(folder), "--format", ",".join(EXPORTS), "--out", str(out))
+    done = inside("release", folder, "--format", ",".join(EXPORTS), "--out", out)
     assert done.returncode == 1
-    assert "Traceback" not in done.stderr
     assert str(folder) in done.stderr.replace("\n", "")
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and out not in path.parents}
     assert after == world
@@ -146,22 +144,3 @@ def test_a_release_that_is_no_longer_one_is_named(folder: Path) -> None:
     (folder / "release.json").write_text("[" * 100_000)
     with pytest.raises(BadInput, match=r"release\.json"):
         Release.open(folder)
-
-
-def test_no_mutation_gives_a_traceback_or_passes_for_the_original(folder: Path) -> None:
-    def read_all() -> None:
-        release = Release.open(folder)
-        for name in release.facts["features"]:
-            release.features(name)[:]
-        release.verify()
-        assert sum(1 for _ in release.images()) == len(release.table)
-
-    read_all()
-    messages = []
-    for path, _, _ in damaged(folder, (".json", ".npy", ".parquet", "SHA256SUMS", ".tar")):
-        with pytest.raises(DriftlineError) as error:
-            read_all()
-        messages.append(str(error.value))
-        assert path.name in messages[-1] or "release" in messages[-1]
-    assert len(messages) > 10
-    assert not [text for text in messages if "\n" in text or len(text) > 1500]

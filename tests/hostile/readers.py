@@ -525,8 +525,7 @@ def stream_folder(folder: Path) -> None:
     grouped(drifting(steps=2, n=6)).save(folder / "S")
 
 
-@reader(stream_folder, sealed=True)
-def stream(folder: Path) -> Any:
+def read_stream(folder: Path) -> Any:
     found = Stream.load(folder / "S")
     found.verify(folder / "S")
     seen: list[Any] = [found.name, list(found.classes), dict(found.facts), found.sha256]
@@ -535,6 +534,11 @@ def stream(folder: Path) -> Any:
             columns = {"x": split.x[:], "y": split.y, "ids": split.ids} | split.columns()
             seen.append([step.name, name, {key: np.asarray(column).tolist() for key, column in columns.items()}])
     return seen
+
+
+@reader(stream_folder, sealed=True)
+def stream(folder: Path) -> Any:
+    return read_stream(folder)
 
 
 def release_folder(folder: Path) -> None:
@@ -560,6 +564,21 @@ def release(folder: Path) -> Any:
     features = {name: found.features(name)[:].tolist() for name in found.facts["features"]}
     found.verify()
     return [found.facts, found.table.to_pylist(), features, list(found.images())]
+
+
+def stream_of_pictures(folder: Path) -> None:
+    import shutil
+
+    from driftline.stream_builder.builders.release import from_release
+
+    release_folder(folder)
+    from_release(Release.open(folder / "R"), "images:8").save(folder / "S")
+    shutil.rmtree(folder / "R")
+
+
+@reader(stream_of_pictures, sealed=True)
+def lazy_stream(folder: Path) -> Any:
+    return read_stream(folder)
 
 
 def rows_folder(folder: Path) -> None:
