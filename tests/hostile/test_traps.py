@@ -1,4 +1,4 @@
-"""In the place of each file of each reader: code in a pickle, a header of more than there is. It is never run or made."""
+"""In the place of each file of each reader: code in a pickle, and a header of petabytes. Neither is run or made."""
 
 from __future__ import annotations
 

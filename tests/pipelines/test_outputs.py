@@ -22,7 +22,6 @@ from driftline.curate.release import Release
 from driftline.eval.reporting.report import report
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.encoding import encoded_at
-from driftline.pipelines.cli.imports import OURS
 from driftline.pipelines.cli.out import MARKS, guarded_out
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
@@ -278,18 +277,12 @@ def test_a_place_is_a_folder_or_a_file_by_its_suffix(
 @pytest.mark.parametrize(
     "words",
     [
-        *(f"stream from-{name} x" for name in (*OURS, "release", "dataset", "baseline") if name != "tic"),
-        "stream from-tic x --table x",
-        "stream compose --base x --sequence C",
-        "stream compose --base x --sequence C --seeds 0-1",
-        "stream encode x --encoder ngrams:8",
-        "stream show x",
-        "stream export x --format arrays",
-        "models get RN50",
-        "models train x",
-        "models train x --recipe small",
+        "stream from-clear x", "stream from-release x", "stream from-dataset x", "stream from-baseline x",
+        "stream compose --base x --sequence C", "stream encode x --encoder ngrams:8", "stream show x",
+        "stream export x --format arrays", "release x --format urls", "models get RN50", "models train x",
+        "models train x --recipe small", "report x", "compare x y", "audit x", "demo", "batch x --format mturk",
     ],
-)
+)  # fmt: skip
 def test_a_wrong_place_is_refused_before_any_work(words: str, tmp_path: Path) -> None:
     """The input is not there, which is not yet seen."""
     before = files(place(tmp_path, "rows").parent)
