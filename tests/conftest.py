@@ -71,7 +71,6 @@ LONGEST = (
     "tests/test_usda.py",
     "tests/contracts/test_protocols.py",
     "tests/contracts/test_settings.py",
-    "tests/eval/test_learning_rates.py",
     "tests/test_recipes.py",
     "tests/eval/test_near_future.py",
     "tests/pipelines/test_kill.py",

@@ -7,18 +7,14 @@ import json
 import subprocess
 from bisect import bisect
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.console import python
 from support.helpers import example
-from support.logs import write_logs
 
-import driftline as dl
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.ageing import ageing
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 60  # pictures of a fruit and bucket, as many as the release takes
@@ -108,29 +104,3 @@ def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(sha
     assert means["in_domain"] == pytest.approx(0.942, abs=0.01)
     assert means["next_domain"] == pytest.approx(0.903, abs=0.015)
     assert means["forward"] == pytest.approx(0.848, abs=0.02)
-
-
-@pytest.mark.proof("real data")
-@pytest.mark.shared(
-    twin="tests/eval/test_service_log.py::test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report"
-)
-def test_the_log_of_a_model_trained_once_has_the_half_life_of_its_report(shared: Path, tmp_path: Path) -> None:
-    """More than the 28 years between the first bucket and the last. A log sees single years with 35 labels each, which
-    differ; the report six buckets, each of which counts as much. So the slope of the log is less certain."""
-    rng, stream = np.random.default_rng(1), example("findings").usda(shared)
-    with np.load(shared / "usda" / "usda_mnv1_embeddings_u8.npz", allow_pickle=False) as arrays:
-        taken = (arrays["year"] - 1970).astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
-    taken = (taken + rng.integers(0, 365, len(taken))) * 86_400
-    steps = [replace(step, splits={name: replace(split, time=taken[split.ids.astype(int)])
-                                   for name, split in step.splits.items()}) for step in stream.steps]  # fmt: skip
-    stream, runs = replace(stream, steps=steps), []
-    evaluate(stream, "clear-iid", ["nap"], keep_run=runs.append)
-    assert write_logs(runs, stream, tmp_path) == 1
-    report = ageing(runs)[0]
-    log = dl.age(tmp_path / "nap" / "seed-0.parquet", versions=tmp_path / "nap" / "versions.csv")
-    assert report is not None
-    assert (log.periods.unit, report.timeline.unit) == ("year", "years")
-    assert report.half_life.value == np.inf
-    assert log.decay.half_life > report.half_life.tested > 28
-    assert log.decay.half_life_low < report.half_life.low < log.decay.half_life_high
-    assert log.fit.low < report.slope.value < log.fit.high

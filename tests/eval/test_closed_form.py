@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.helpers import benchmark, drifting
+from support.helpers import benchmark
 
 from driftline.curate.core.errors import BadArray
 from driftline.curate.core.seeding import rng_for
@@ -21,7 +21,6 @@ from driftline.eval.learners.knn import Knn
 from driftline.eval.learners.nearest_mean import NearestMean
 from driftline.eval.learners.ridge import PENALTIES, RandomFeatures, Ranpac, Ridge
 from driftline.eval.learners.slda import Slda, oas
-from driftline.eval.run import evaluate
 
 CLASSES, WIDTH = 4, 6
 NAMES = ["nearest-mean", "simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)",
@@ -276,14 +275,6 @@ def test_lda_beats_the_nearest_mean_where_directions_have_different_noise() -> N
     test, truth = samples(300, 3)
     lda = (labels(taught(Slda(), x, y), test) == truth).mean()
     assert lda > (labels(taught(NearestMean(), x, y), test) == truth).mean() + 0.05
-
-
-@pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future", "ocrr"])
-def test_they_run_under_every_protocol_that_shows_batches(protocol: str) -> None:
-    settings: dict[str, Any] = {"near-future": {"batch": 16, "shift": 16}, "ocrr": {"every": 60}}.get(protocol, {})
-    learners = [*NAMES, "knn(half_life=50)"]
-    found = evaluate(drifting(), protocol, learners, settings=settings)
-    assert [result["learner"] for result in found["results"]] == learners, found["skipped"]
 
 
 def test_the_benchmark_holds_its_limits_on_a_small_matrix() -> None:

@@ -56,14 +56,6 @@ def test_a_chart_says_in_words_what_it_shows() -> None:
     assert "er 90.0 to 50.0; blind 70.0 to 10.0" in label["aria-label"]
 
 
-def test_hostile_names_are_text() -> None:
-    evil = "<script>alert('1')</script>"
-    series = {evil: ([0, 1], [0.1, 0.2])}
-    for chart in (lines(series, evil, levels={evil: 0.1}), slopes({evil: (0.1, 0.2)}, evil, evil)):
-        assert "<script" not in chart.svg
-        ElementTree.fromstring(chart.svg)
-
-
 def test_points_lie_where_their_values_are() -> None:
     svg = lines({"a": ([0, 10], [0.0, 1.0])}, "x").svg
     (path,) = re.findall(r"<polyline points='([^']*)'", svg)
@@ -82,17 +74,12 @@ def test_the_near_future_page_has_the_papers_figures(tmp_path: Path) -> None:
     settings = {"shift": 64, "also": "8+256"}
     found = evaluate(correlated(), "near-future", learners, seeds=[0, 1], settings=settings, out=tmp_path / "runs")
     page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
-    for title in (
-        "Online against near-future accuracy", "The blind classifier", "Near-future accuracy along the stream",
-        "Online accuracy along the stream", "Retention", "Samplers", "Accuracy over shifts", "Retention by period",
-    ):  # fmt: skip
+    for title in ("The blind classifier", "Samplers", "Accuracy over shifts", "Retention by period"):
         assert f"<h3>{title}</h3>" in page, title
     assert "S = 64 samples, batches of 64." in page
     for r in found["results"]:
         online, near = (100 * r["scores"][k]["mean"] for k in ("online", "near_future"))
         assert f"{online:.1f} → {near:.1f}" in page
-    for sampler in ("fifo", "uniform"):
-        assert f"data-n='fc-only(sampler={sampler})'" in page
     for svg in re.findall(r"<svg.*?</svg>", page, re.S):
         ElementTree.fromstring(svg)
 
@@ -186,22 +173,6 @@ def test_the_front_is_what_nobody_beats(pairs: list[tuple[int, int]]) -> None:
     for name, (x, y) in places.items():
         beaten = any(p <= x and q >= y and (p, q) != (x, y) for p, q in places.values())
         assert (name in found) != beaten
-
-
-def test_the_recovery_page_counts_corrections_and_says_never(tmp_path: Path) -> None:
-    stream = drifting(steps=1, classes=8, n=400, noise=0.7)
-    settings = {"held_out": 2, "every": 20}
-    evaluate(stream, "ocrr", ["substrate", "static-knn"], seeds=[0, 1], settings=settings, out=tmp_path / "runs")
-    write(results_of([tmp_path / "runs"]), tmp_path / "out")
-    page = (tmp_path / "out" / "index.html").read_text()
-    for title in ("Recovery", "Retention during recovery", "Accuracy over storage"):
-        assert f"<h3>{title}</h3>" in page
-    assert "corrections to 50 %" in page
-    assert "<td>–</td>" in page
-    assert "<h3></h3>" not in page
-    for svg in re.findall(r"<svg.*?</svg>", page, re.S):
-        ElementTree.fromstring(svg)
-    assert r"\mathbf{" in (tmp_path / "out" / "scores.tex").read_text()
 
 
 def test_the_timeline_shows_every_photo_in_the_shade_of_its_bucket() -> None:

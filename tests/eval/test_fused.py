@@ -126,12 +126,6 @@ def test_very_wrong_scores_have_a_gradient_of_zero_or_one(kind: str, monkeypatch
     assert bias.tolist() == pytest.approx([1 / 3, -2 / 3, 1 / 3], abs=1e-6)
 
 
-def test_a_wrong_name_of_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(fused.VARIABLE, "avx1024")
-    with pytest.raises(BadConfig, match="DRIFTLINE_KERNEL is 'avx1024'. Expected one of auto, off"):
-        fused.kind()
-
-
 @pytest.mark.parametrize("which", ["none", "damaged", "another library"])
 def test_torch_trains_without_a_library(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No compiler; a file of another system in a shared folder, or cut short; one of another version."""

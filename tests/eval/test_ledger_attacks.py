@@ -10,14 +10,7 @@ import numpy as np
 import pytest
 
 from driftline.curate.core.errors import DriftlineError
-from driftline.eval.memory.correction_ledger import (
-    HEAD,
-    LEAF,
-    RECORD,
-    Ledger,
-    entries,
-    verify,
-)
+from driftline.eval.memory.correction_ledger import HEAD, LEAF, RECORD, Ledger, entries, verify
 from driftline.eval.memory.merkle import sha
 
 N = 100
@@ -41,17 +34,6 @@ def book(tmp_path: Path) -> Path:
     return written(tmp_path / "b.ledger")
 
 
-def flip(part: int, at: int) -> Callable[[Bytes, Bytes], Bytes]:
-    """Flip one bit of a byte."""
-
-    def attack(own: Bytes, other: Bytes) -> Bytes:
-        record = bytearray(own[part])
-        record[at] ^= 1
-        return [*own[:part], bytes(record), *own[part + 1 :]]
-
-    return attack
-
-
 def rehashed(own: Bytes, first: int, payload: bytes | None = None) -> Bytes:
     """The records with their chain computed again from one on, with another payload for the first."""
     chain = own[first - 1][LEAF.size : RECORD.size] if first > 1 else sha(HEAD)
@@ -66,30 +48,20 @@ def rehashed(own: Bytes, first: int, payload: bytes | None = None) -> Bytes:
 
 UNCHAINED = "Entry {} of .* was changed or moved, or an entry before it was removed"
 NEVER = "never had the head"
+EDITED = "Entry 3 of .* was changed: its payload does not match its digest"
 # name → (what it does to the own records, given another ledger's; the message), found by the file alone
 ALONE: dict[str, tuple[Callable[[Bytes, Bytes], Bytes], str]] = {
-    "a payload edited": (flip(4, 95), "Entry 3 of .* was changed: its payload does not match its digest"),
-    "a length edited": (flip(4, 0), UNCHAINED.format(3)),
-    "a length beyond the file": (flip(4, 3), UNCHAINED.format(3)),
-    "a digest edited": (flip(4, 10), UNCHAINED.format(3)),
-    "a chain edited": (flip(4, 40), UNCHAINED.format(3)),
-    "the last length edited": (flip(N, 1), UNCHAINED.format(N - 1)),
+    "a payload edited": (lambda own, _: [*own[:4], own[4][:-1] + b"x", *own[5:]], EDITED),
     "two entries exchanged": (lambda own, _: [*own[:2], own[3], own[2], *own[4:]], UNCHAINED.format(1)),
     "an entry removed": (lambda own, _: [*own[:5], *own[6:]], UNCHAINED.format(4)),
-    "the first entry removed": (lambda own, _: [own[0], *own[2:]], UNCHAINED.format(0)),
     "an entry replayed": (lambda own, _: [*own, own[7]], UNCHAINED.format(N)),
-    "the last entry replayed": (lambda own, _: [*own, own[-1]], UNCHAINED.format(N)),
     "an entry of another ledger": (lambda own, other: [*own[:4], other[4], *own[5:]], UNCHAINED.format(3)),
-    "two ledgers joined": (lambda own, other: [*own, *other[1:]], UNCHAINED.format(N)),
     "an edit with its own digest": (
         lambda own, _: [*own[:4], rehashed(own, 4, own[5][RECORD.size :])[4], *own[5:]],
         UNCHAINED.format(4),
     ),
     "zeros appended": (lambda own, _: [*own, bytes(500)], UNCHAINED.format(N)),
-    "the head line edited": (flip(0, 3), "does not start like a ledger"),
     "format 1": (lambda own, _: [b"driftline ledger 1\n", *own[1:]], "a ledger of format 1; .* reads and writes"),
-    "a newer format": (lambda own, _: [b"driftline ledger 3\n", *own[1:]], "a ledger of format 3; .* reads and writes"),
-    "emptied": (lambda own, _: [], "does not start like a ledger"),
 }
 # those that need the head that was noted elsewhere
 WITH_HEAD: dict[str, Callable[[Bytes, Bytes], Bytes]] = {

@@ -26,7 +26,6 @@ from driftline.eval.run import evaluate, plan
 from driftline.stream_builder.stream import Split
 
 STREAM = drifting(steps=3, classes=4, n=80)
-SEED = drifting(steps=1, classes=6, n=240)
 FROZEN = ("nap", "static-linear", "static-knn")
 
 
@@ -58,13 +57,6 @@ def test_the_head_of_knn_lm_is_frozen_and_its_memory_grows() -> None:
     learner.learn(of_step(1).x, of_step(1).y)
     assert all(bool((a == b).all()) for a, b in zip(head, learner.head.params, strict=True))
     assert learner.memory.n == len(of_step(0)) + len(of_step(1))
-
-
-@pytest.mark.parametrize("name", ["er", "cumulative", "gdumb", "cwr", "reservoir", "scratch", "joint"])
-def test_a_method_of_whole_steps_is_refused_where_corrections_come_one_by_one(name: str) -> None:
-    document = evaluate(SEED, "ocrr", [name], settings={"held_out": 2})
-    (skipped,) = document["skipped"]
-    assert skipped["because"].startswith(f"It cannot learn batch by batch: {LEARNERS[name].needs.whole_steps}.")
 
 
 def test_every_need_that_a_protocol_refuses_has_a_sentence() -> None:

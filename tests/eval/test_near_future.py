@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.helpers import correlated, described, few_of
 
-from driftline.curate.core.errors import BadConfig, Diverged, IncompatibleStream
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval import checkpoint
 from driftline.eval.experiment.settings import setting_names
@@ -463,28 +463,6 @@ def _keeps_always(keep):  # type: ignore[no-untyped-def]
     return lambda self, *state, final=False: keep(self, *state)
 
 
-@pytest.mark.proof("processes")
-def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
-    from driftline.curate.core.executor import Executor
-
-    STREAM.save(tmp_path / "s")
-    stream = Stream.load(tmp_path / "s")
-    names = ["fc-only", "blind", "nap"]
-    alone = evaluate(stream, "near-future", names, seeds=[0, 1, 2], settings=QUICK)
-    spread = evaluate(
-        stream,
-        "near-future",
-        names,
-        [0, 1, 2],
-        QUICK,
-        tmp_path / "runs",
-        stream_folder=tmp_path / "s",
-        executor=Executor(workers=2),
-    )
-    assert [r["scores"] for r in spread["results"]] == [r["scores"] for r in alone["results"]]
-    assert [s["learner"] for s in spread["skipped"]] == ["nap"]
-
-
 class TestBadInput:
     def test_samples_out_of_order_are_refused_and_sorted_on_request(self) -> None:
         mixed = _changed(lambda s: s.take(rng_for(0).permutation(len(s))))
@@ -517,13 +495,6 @@ class TestBadInput:
         with pytest.raises(IncompatibleStream, match="Step '0'.*no test split.*from-table --test-share"):
             evaluate(Stream("bare", steps, STREAM.classes), "near-future", ["majority"], settings=QUICK)
 
-    @pytest.mark.parametrize(
-        "wrong", [{"shift": -1}, {"shift": "soon"}, {"batch": 0}, {"updates": 0}, {"delay": -1}, {"also": "64,128"}]
-    )
-    def test_settings(self, wrong: dict[str, object]) -> None:
-        with pytest.raises(BadConfig):
-            evaluate(STREAM, "near-future", ["majority"], settings=wrong)
-
     @pytest.mark.proof("matrix")
     def test_classes_that_first_come_late_are_learned_from_then_on(self) -> None:
         """None of the first two steps or the prefix has a class above 5."""
@@ -538,34 +509,6 @@ class TestBadInput:
         assert set(last) == set(seen)
         old = float((late.steps[2]["test"].y < 6).mean())
         assert min(last.values()) > old + 0.1, (last, old)
-
-    def test_answers_of_a_wrong_shape_or_label(self) -> None:
-        class Wrong(Diary):
-            answer = np.zeros(3, np.int64)
-
-            def predict(self, x: Array) -> Labels:
-                return self.answer
-
-        class Strange(Wrong):
-            def predict(self, x: Array) -> Labels:
-                return np.full(len(x), 99)
-
-        found = evaluate(STREAM, "near-future", [Wrong, Strange, "majority"], settings=QUICK)
-        wrong, strange = (entry["because"] for entry in found["skipped"])
-        assert "predict gave shape (3,)" in wrong
-        assert "named label 99" in strange
-        assert [r["learner"] for r in found["results"]] == ["majority"]
-
-    def test_one_that_diverges_stops_and_the_others_go_on(self) -> None:
-        class Bursts(FcOnly):
-            def learn_from(self, past: Past) -> None:
-                if past.seen > 300:
-                    raise Diverged("The loss is not finite.")
-                super().learn_from(past)
-
-        found = evaluate(STREAM, "near-future", [Bursts, "fc-only"], settings=QUICK)
-        assert found["skipped"] == [{"learner": "Bursts", "because": "The loss is not finite."}]
-        assert [r["learner"] for r in found["results"]] == ["fc-only"]
 
 
 def _changed(change, steps: int = 3) -> Stream:  # type: ignore[no-untyped-def]

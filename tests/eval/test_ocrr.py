@@ -121,17 +121,8 @@ class TestPolicies:
 
     @pytest.mark.parametrize(
         "text",
-        [
-            "sometimes",
-            "bernoulli:1.5",
-            "wrong:-1",
-            "budget:x",
-            "budget:-3",
-            "oracle+random_50",
-            "oracle:2",
-            "",
-            "confident:2",
-        ],
+        ["", "sometimes", "bernoulli:1.5", "wrong:-1", "budget:x", "budget:-3", "oracle+random_50", "oracle:2"]
+        + ["confident:2"],
     )
     def test_what_cannot_be_read_is_refused_before_any_work(self, text: str) -> None:
         with pytest.raises(BadConfig):
@@ -233,10 +224,7 @@ class TestScenarios:
 
     @pytest.mark.parametrize(
         ("settings", "words"),
-        [
-            ({"held_out": 8}, "held_out is 8"),
-            ({"scenario": "temporal"}, "one step"),
-        ],
+        [({"held_out": 8}, "held_out is 8"), ({"scenario": "temporal"}, "one step")],
     )
     def test_what_leaves_a_part_empty_is_refused(self, settings: dict[str, object], words: str) -> None:
         with pytest.raises(IncompatibleStream, match=words):
@@ -406,20 +394,14 @@ def test_of_equals_the_latest_wins() -> None:
 
 
 class TestHostileVectors:
-    @pytest.mark.parametrize("side", ["train", "test"])
-    @pytest.mark.parametrize(
-        ("damaged", "message"),
-        [
-            (lambda x: np.where(np.arange(len(x))[:, None] == 3, np.nan, x), "x at index 3 holds NaN"),
-            (lambda x: np.where(np.arange(len(x))[:, None] == 5, np.inf, x), "x at index 5 holds NaN or infinity"),
-        ],
-    )
-    def test_what_is_not_finite_reaches_no_memory(self, side: str, damaged: Any, message: str) -> None:
+    @pytest.mark.parametrize(("side", "number"), [("train", np.nan), ("test", np.inf)])
+    def test_what_is_not_finite_reaches_no_memory(self, side: str, number: float) -> None:
         splits = dict(STREAM.steps[0].splits)
         split = splits[side]
-        splits[side] = Split(damaged(split.x).astype(np.float32), split.y, split.ids, split.time)
+        x = np.where(np.arange(len(split))[:, None] == 3, number, split.x).astype(np.float32)
+        splits[side] = Split(x, split.y, split.ids, split.time)
         bad = Stream("bad", [Step(0, "0", splits)], STREAM.classes)
-        with pytest.raises(BadArray, match=f"'bad', {side} split of step '0': {message}"):
+        with pytest.raises(BadArray, match=f"'bad', {side} split of step '0': x at index 3 holds NaN or infinity"):
             evaluate(bad, "ocrr", ["substrate", "online-linear"], settings=HOLD)
 
     def test_splits_of_two_widths_are_refused(self) -> None:

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.helpers import correlated
 
-from driftline.curate.core.errors import BadConfig, Diverged
+from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.abilities import stored_bytes
 from driftline.eval.answers import answers
 from driftline.eval.engine.wide import Cosine, Wide
-from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.history import History, Past
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
@@ -214,10 +213,6 @@ class TestBlind:
         curve = blind_curve(y, (0,), GRID)
         assert learner.right[0].argmax() == curve.accuracy[0].argmax()
 
-    def test_a_window_of_no_labels_is_refused(self) -> None:
-        with pytest.raises(BadConfig, match="k is -1. Expected a number greater than or equal to 0"):
-            spec_of("blind(k=-1)")
-
 
 class TestAcm:
     def test_two_neighbours_answer_as_one(self) -> None:
@@ -325,3 +320,8 @@ def test_on_images_the_head_only_learners_leave_the_network_alone(name: str) -> 
     assert all(moved[-2:]) != learner.cosine
     assert any(moved[:-2]) == (not learner.head_only)
     assert learner.predict(x).shape == (32,)
+
+
+def test_on_vectors_er_online_is_fc_only() -> None:
+    one, other = evaluate(correlated(steps=1), "near-future", ["er-online(lr=3)", "fc-only(lr=3)"])["results"]
+    assert one["scores"] == other["scores"]

@@ -278,12 +278,6 @@ def test_a_file_of_a_few_bytes_with_millions_of_records(tmp_path: Path, monkeypa
         attached(tmp_path / "o", tmp_path / "o", [ROW])
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "o.parquet").write_bytes(b"PAR1 nonsense PAR1")
-    with pytest.raises(BadInput, match=r"o\.parquet cannot be read"):
-        attached(tmp_path / "o.parquet", tmp_path / "o.parquet", [ROW])
-
-
 def test_runs_with_damaged_records_keep_their_rows(tmp_path: Path) -> None:
     evaluate(drifting(), "clear-iid", ["nearest-mean", "random"], out=tmp_path)
     damaged = min(tmp_path.rglob(outcomes.FILE))

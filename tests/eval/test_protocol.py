@@ -252,6 +252,8 @@ class TestRefused:
 
 SETTINGS = [
     ("near-future", {"batch": 0}, r"near-future: batch is 0\. Expected a number greater than or equal to 1"),
+    ("near-future", {"updates": 0}, r"near-future: updates is 0"),
+    ("near-future", {"also": "64,128"}, "also holds '64,128'"),
     ("near-future", {"shift": -1}, r"near-future: shift is -1\. Expected .* or 'auto'"),
     ("near-future", {"shift": "soon"}, r"near-future: shift is 'soon'\. Expected a valid integer or 'auto'"),
     ("seq-to-final", {"epochs": "abc"}, r"seq-to-final: epochs is 'abc'\. Expected a valid integer"),

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from driftline.eval.plotting.charts import points
 from driftline.eval.protocol import MAJORITY, PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.reporting import spread
 from driftline.eval.reporting.files.exports import scores_tex
 from driftline.eval.reporting.files.terminal import scores_text as printed
 from driftline.eval.reporting.overview import cells_of, ranks
-from driftline.eval.reporting.protocols import PAGES, page_of
+from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.protocols.seq_to_final import SeqToFinal
 from driftline.eval.reporting.report import results_of, write
@@ -62,26 +61,6 @@ def ocrr(stream: str = "S") -> Results:
     return document("ocrr", [result(name, values) for name, values in scores.items()], stream)
 
 
-def plain(monkeypatch: pytest.MonkeyPatch, *protocols: str) -> None:
-    """Without figures and notes, which need whole results."""
-    for name in protocols:
-        monkeypatch.setattr(PAGES[name], "figures", staticmethod(lambda document: ()))
-        monkeypatch.setattr(PAGES[name], "note", staticmethod(lambda document: ""))
-
-
-@pytest.mark.parametrize(
-    ("protocol", "primary"),
-    [
-        ("near-future", "near_future"), ("clear-iid", "next_domain"), ("clear-streaming", "next_domain"),
-        ("ocrr", "worst"), ("seq-to-final", "final"),
-    ],
-)  # fmt: skip
-def test_each_protocol_ranks_by_the_score_that_it_is_about(protocol: str, primary: str) -> None:
-    kind = PROTOCOLS[protocol]
-    assert kind.primary == primary
-    assert primary in [score.name for score in kind.scores]
-
-
 def test_the_blind_learner_is_last_and_fc_only_second() -> None:
     assert [place.name for place in ranked(near_future())] == [
         "er-online", "fc-only", "acm", "ace", "majority", "blind"
@@ -108,12 +87,6 @@ def test_results_under_other_policies_do_not_beat_each_other_on_the_front() -> N
     results = [result(n, {"novel": v, "original": v, "worst": v}, policy=p) | {"curve": curve} for n, p, v in rows]
     svgs = [page_of(part).figures(part)[2].picture.svg for part in parts(document("ocrr", results))]
     assert [re.findall(r"\d  ([ab][^<]*?)  [\d.]+  ●", svg) for svg in svgs] == [["a"], ["a"]]
-
-
-def test_the_front_is_marked_and_not_drawn_as_a_line() -> None:
-    svg = points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes").svg
-    assert "<polyline" not in svg
-    assert "a  50.0  ●" in svg
 
 
 def test_each_group_has_its_own_answer_note_figures_and_name(tmp_path: Path) -> None:
@@ -166,22 +139,6 @@ def test_the_overview_ranks_the_learner_that_knows_nothing_last() -> None:
     assert list(order)[-1] == "blind"
 
 
-def test_the_printed_table_is_in_the_order_of_the_primary_score() -> None:
-    first, _, *lines = printed(near_future()).splitlines()
-    assert first == "near-future on S, in order of near_future"
-    assert [line.split()[0] for line in lines][:2] == ["er-online", "fc-only"]
-
-
-def test_only_the_best_primary_score_is_bold_and_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    plain(monkeypatch, "near-future")
-    page = write([near_future()], tmp_path).read_text()
-    table = page[page.index('id="r1"') :].partition("</table>")[0]
-    assert re.findall(r'<td class="best">([\d.]+) <', table) == ["61.0"]
-    assert re.findall(r'<th scope="row">([\w-]+)<', table)[:2] == ["er-online", "fc-only"]
-    assert '<th scope="col" aria-sort="descending">near-future</th>' in table
-    assert scores_tex([near_future()]).count(r"\mathbf") == 1
-
-
 def test_results_name_the_best_learner_and_have_it_first_in_their_frame() -> None:
     assert near_future().best == "er-online"
     assert near_future().frame()["learner"].unique().tolist()[-1] == "blind"
@@ -211,18 +168,6 @@ def test_results_under_other_settings_of_the_protocol_are_no_rivals() -> None:
     columns, cells = cells_of([mixed])
     assert [column.settings for column in columns] == ["policy=oracle", "policy=random_10"]
     assert ranks(columns, cells) == {"a": 1.5, "b": 1.5}
-
-
-def test_the_table_over_streams_has_a_column_for_each_of_the_protocols_settings() -> None:
-    rows = [("a", 0.9, 5), ("a", 0.5, 10)]
-    one = document(
-        "ocrr", [result(n, {"novel": v, "original": v, "worst": v}, policy="oracle", held_out=h) for n, v, h in rows]
-    )
-    section = page_of({"protocol": "ocrr"}).across([one])
-    assert section is not None
-    assert "S<br>held_out=5" in section.html
-    assert "S<br>held_out=10" in section.html
-    assert re.findall(r"<td>([\d.]+)<br>", section.html) == ["90.0", "50.0"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -290,9 +235,7 @@ def test_an_online_head_is_tuned_where_settings_can_be_chosen(protocol: str) -> 
     assert "chosen" not in given
 
 
-def test_a_row_that_is_not_tuned_is_marked_beside_those_that_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_row_that_is_not_tuned_is_marked_beside_those_that_are() -> None:
     learners = ["fc-only", "finetune", "majority", "random-features"]
     both = evaluate(drifting(steps=2), "clear-iid", learners, settings={"epochs": 1})
     marks = {place.name: place.mark for place in ranked(both)}
@@ -300,8 +243,6 @@ def test_a_row_that_is_not_tuned_is_marked_beside_those_that_are(
     assert "  (lr not tuned)" in next(line for line in printed(both).splitlines() if "finetune " in line)
     assert "finetune (lr not tuned)" in both._repr_html_()
     assert "finetune (lr not tuned) & " in scores_tex([both])
-    plain(monkeypatch, "clear-iid")
-    assert '>finetune<br><span class="sd">lr not tuned</span></th>' in write([both], tmp_path).read_text()
     alone = evaluate(drifting(steps=2), "clear-iid", ["finetune"], settings={"epochs": 1})
     assert [place.shown for place in ranked(alone)] == ["finetune"]
 

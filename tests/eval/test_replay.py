@@ -114,18 +114,6 @@ def test_icarl_keeps_its_memory_and_answers_with_the_nearest_mean_of_exemplars()
     assert (learner.predict(TEST.x) == nearest).all()
 
 
-@pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future", "ocrr"])
-def test_they_run_under_every_protocol(protocol: str) -> None:
-    settings: dict[str, Any] = {"near-future": {"batch": 16, "shift": 16}, "ocrr": {"every": 60}}.get(protocol, {})
-    found = evaluate(
-        STREAM,
-        protocol,
-        [*NAMES, "icarl"],
-        settings=settings if protocol == "near-future" else {**settings, "epochs": 3},
-    )
-    assert [result["learner"] for result in found["results"]] == [*NAMES, "icarl"], found["skipped"]
-
-
 def test_replay_forgets_less_than_finetuning() -> None:
     """The published finding: DER++ keeps old tasks that plain finetuning forgets [Buzzega et al. 2020]. Here
     each step has one class of its own."""

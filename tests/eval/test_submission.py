@@ -22,13 +22,13 @@ from support.helpers import drifting
 from support.worlds import across_seeds
 
 from driftline.curate.core.atomic_io import sha256_file
-from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, IntegrityError, MissingFile
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from driftline.curate.core.files.digests import code_of
 from driftline.eval.leaderboard import verification
 from driftline.eval.leaderboard.board import board
 from driftline.eval.leaderboard.repeating import reach, repeat
 from driftline.eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of, with_records
-from driftline.eval.leaderboard.verification import Verdict, drawn, verify
+from driftline.eval.leaderboard.verification import drawn, verify
 from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.run import evaluate
@@ -173,24 +173,6 @@ def test_the_same_runs_give_the_same_bytes(made: tuple[Path, Path], tmp_path: Pa
     assert (tmp_path / "again.zip").read_bytes() == path.read_bytes()
 
 
-def test_edited_rows_are_named(made: tuple[Path, Path], tmp_path: Path) -> None:
-    _, path = made
-    member = rows_member(path, "majority")
-
-    with pytest.raises(IntegrityError, match=f"{member} .* was changed"):
-        verify(edited(path, tmp_path / "a.zip", member, better, hashed=False))
-
-
-def test_rows_that_are_edited_with_their_hash_do_not_have_the_manifests_scores(
-    made: tuple[Path, Path], tmp_path: Path
-) -> None:
-    _, path = made
-
-    verdict = verify(edited(path, tmp_path / "a.zip", rows_member(path, "majority"), better, hashed=True))
-
-    assert "its records in" in verdict.problems[0]
-
-
 def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, Path], tmp_path: Path) -> None:
     """A cheat that is consistent in itself: only doing it again shows it."""
     stream, path = made
@@ -215,19 +197,6 @@ def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, 
     assert "submitted" in verdict.problems[0]
     with pytest.raises(IncompatibleStream, match="'cheat' does not hold"):
         board([verdict])
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [({"n_correct": 10**6}, "right of"), ({"n_correct": -1}, "negative"), ({"class_n": [1, 1, 1]}, "do not add up")],
-)
-def test_rows_that_nobody_writes(made: tuple[Path, Path], tmp_path: Path, fields: dict[str, Any], message: str) -> None:
-    _, path = made
-    member = rows_member(path, "majority")
-
-    verdict = verify(edited(path, tmp_path / "a.zip", member, lambda data: better(data, **fields), hashed=True))
-
-    assert message in verdict.problems[0]
 
 
 def test_files_that_are_no_submissions(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -340,23 +309,6 @@ def test_a_strangers_ledger_is_not_written(made: tuple[Path, Path], tmp_path: Pa
     assert not verdict.plain()["reproduces"]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"steps": "many"}, "no 'steps' of int"), ({"steps": 1}, "scored"), ({"steps": -1}, "scored")],
-)
-def test_runs_that_cannot_be_scored_are_told(
-    made: tuple[Path, Path], tmp_path: Path, change: dict[str, Any], message: str
-) -> None:
-    _, path = made
-    member = rows_member(path, "majority").replace("rows.parquet", "run.json")
-
-    def broken(data: bytes) -> bytes:
-        return json.dumps(json.loads(data) | change).encode()
-
-    with pytest.raises(BadInput, match=message):
-        verify(edited(path, tmp_path / "a.zip", member, broken, hashed=True))
-
-
 @pytest.mark.parametrize(("key", "name"), [("protocol", "trap:Protocol"), ("learner", "trap:Learner(k=1)")])
 def test_a_module_that_a_submission_names_is_not_imported(
     made: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, name: str
@@ -391,18 +343,12 @@ def test_the_leaderboard_ranks_by_the_direction_of_the_primary_score(
     assert learners[0] == "majority"
 
 
-def test_the_leaderboard_is_sorted_and_nobody_breaks_out_of_a_cell(made: tuple[Path, Path]) -> None:
-    verdict = verify(made[1])
-    named = Verdict("evil | <script>\n# title", verdict.documents)
-
-    page = board([verdict, named], True)
+def test_the_leaderboard_is_sorted(made: tuple[Path, Path]) -> None:
+    page = board([verify(made[1])], True)
 
     table = page.partition("## clear-iid on drifting")[2].partition("##")[0]
     learners = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")][1:]
     assert learners[-1] == "majority"
-    assert "<script>" not in page
-    assert "\n# title" not in page.partition("\n")[2]
-    assert r"evil \| &lt;script&gt; \# title" in page
 
 
 def test_the_commands(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -494,15 +440,6 @@ def test_the_page_says_seeds_draws_and_code(tmp_path: Path) -> None:
     page = tables(board([verdict]))
     assert [("| 0–2 | 1 |" in table, "| 0–2 | 3 |" in table) for table in page] == [(False, True), (True, False)]
     assert all(f"Code: {code_of()}." in table for table in page)
-
-
-def test_other_tests_in_a_record_than_in_its_outcomes_are_named(made: tuple[Path, Path], tmp_path: Path) -> None:
-    def other(data: bytes) -> bytes:
-        return json.dumps(json.loads(data) | {"tests": "another draw"}).encode()
-
-    theirs = edited(made[1], tmp_path / "a.zip", "runs/0000/run.json", other, hashed=True)
-    (problem,) = verify(theirs, [made[0]]).problems
-    assert problem == "run 0000: its record names other tests than its outcomes"
 
 
 def test_one_seed_shows_no_deviation(made: tuple[Path, Path]) -> None:

@@ -153,6 +153,7 @@ ATTACKS: dict[str, tuple[Callable[[Members], Any], str]] = {
         lambda m: (rows(m, lambda r: r[:-1]), records(m, lambda r: [x for x in r if x["row"] < 19])),
         "0000: ",
     ),
+    "other tests in a record": (lambda m: about(m, tests="x"), "its record names other tests than its outcomes"),
     "one row more": (lambda m: rows(m, lambda r: [*r, r[-1]]), "its records in"),
     "a negative count": (lambda m: rows(m, cell(n_correct=-1)), "row 0 has a count that is negative"),
     "not a number": (lambda m: rows(m, cell(recall=float("nan"))), "row 0 has a number that is not finite"),
@@ -262,12 +263,6 @@ def test_a_link(made: Path, tmp_path: Path) -> None:
     assert "is not in both manifest and file" in found(tmp_path / "a.zip", made / "S")
 
 
-def test_a_truncated_file(made: Path, tmp_path: Path) -> None:
-    data = (made / "ours.zip").read_bytes()
-    (tmp_path / "a.zip").write_bytes(data[: len(data) // 2])
-    assert "cannot be read" in found(tmp_path / "a.zip", made / "S")
-
-
 def test_a_zip_bomb(made: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("runs/0000/rows.parquet", bytes(300 * 2**20))
@@ -291,10 +286,11 @@ def test_another_stream(made: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a\r\n# b", "[x](http://evil)", "<img src=x>", "![x](//e)", "a\u202eb", "`x`", "www.e.vil", "@all"]
+    "name",
+    ["a\r\n# b", "a | b", "[x](http://evil)", "<img src=x>", "a\u202eb", "`x`", "www.e.vil", "@all"],
 )
 def test_a_name_is_no_markup(name: str, made: Path) -> None:
     page = board([Verdict(name, examined(made / "ours.zip", {})["documents"])])
-    for payload in ("\r", "\n# b", "](http", "<img", "![x]", "\u202e", "www.", "@"):
+    for payload in ("\r", "\n# b", "](http", "<img", "\u202e", "www.", "@"):
         assert payload not in page.replace(r"\]", "] ")
     assert len({line.count(" | ") for line in page.splitlines() if line.startswith("| nearest-mean")}) == 1

@@ -101,12 +101,6 @@ class TestTables:
         with pytest.raises(BadInput, match=told):
             open_dataset(table)
 
-    def test_a_text_of_a_megabyte_is_refused_not_cut(self, table: Path) -> None:
-        (table / "train.csv").write_text(f'text,category\n"{"long " * 200_000}",card\n', encoding="utf-8")
-
-        with pytest.raises(BadInput, match="1,000,000 characters"):
-            open_dataset(table)
-
     def test_columns_encodings_and_missing_files(self, table: Path) -> None:
         (table / "train.csv").write_text("words,category\na,b\n")
         with pytest.raises(BadInput, match="there is no column text or utterance"):

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
 from support.console import handed, inside
-from support.helpers import drifting
+from support.helpers import correlated, drifting
 
 from driftline.curate.core.errors import BadConfig, Diverged
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.tune import choice_text
 from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learners.fc_only import FcOnly
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.protocol_abilities import trials
 from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.run import evaluate
+from driftline.eval.training.sgd_learner import RATES
+from driftline.stream_builder.stream import Stream
 
 
 @dataclass
@@ -155,3 +159,28 @@ def test_candidates_of_the_command_are_values_by_setting(tmp_path: Path) -> None
     found = handed("driftline.eval.run.plan", *words, "--tune", "lr=0.1, 1", "--tune", "reservoir.epochs=3")
     assert found["tune"] == {"lr": [0.1, 1], "reservoir.epochs": [3]}
     assert "Expected KEY=VALUE,VALUE" in inside(*words, "--tune", "lr=0.1,").stderr
+
+
+class TestOcrr:
+    def test_online_heads_choose_theirs_on_seed_data_and_the_papers_systems_keep_theirs(self) -> None:
+        found = evaluate(correlated(steps=1), "ocrr", ["fc-only", "online-linear"], settings={"held_out": 3})
+        results = {result["learner"]: result for result in found["results"]}
+        assert results["fc-only"]["selection"][0]["score"] == "worst"
+        assert results["online-linear"]["settings"]["lr"] == 0.01
+        assert "chosen" not in results["online-linear"]
+
+    @pytest.mark.parametrize("stream", [correlated(timed=False), correlated()], ids=["categorical", "temporal"])
+    def test_what_they_choose_on_is_neither_novel_nor_a_test(self, stream: Stream) -> None:
+        protocol = Ocrr()
+        ((within, part),) = protocol.trials(stream, rng_for(0), 3)
+        scenario, again = protocol.cut(stream, 3), cast(Ocrr, within).cut(part, 3)
+        seed = set(map(bytes, scenario.seed.x))
+        assert all(set(map(bytes, split.x)) <= seed for step in part.steps for split in step.splits.values())
+        assert min(len(again.stream), len(again.novel)) > 0
+
+
+def test_on_images_candidates_are_the_papers_rate_and_its_tenfolds() -> None:
+    """[Near-future accuracy, supplement B.2 and figure 12]"""
+    assert FcOnly(net="resnet18", lr="auto").candidates() == {"lr": [0.005, 0.05, 0.0005]}
+    assert FcOnly(lr="auto").candidates() == {"lr": list(RATES)}
+    assert FcOnly(lr=0.3).candidates() == {}
