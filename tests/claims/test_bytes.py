@@ -350,10 +350,6 @@ def facts_of(release: Release | None = None, **changed: Any) -> dict[str, Any]:
     return {**plain, **changed}
 
 
-def card_of(**changed: Any) -> str:
-    return card(facts_of(**changed))
-
-
 def answer(context: Context, workers: tuple[str, ...], only: int | None = None) -> None:
     """People answer the open batch, rightly; the last one only the first `only` images."""
     batch = open_batch(context)

@@ -121,9 +121,9 @@ class TestPolicies:
 
     @pytest.mark.parametrize(
         "text",
-        ["", "sometimes", "bernoulli:1.5", "wrong:-1", "budget:x", "budget:-3", "oracle+random_50", "oracle:2"]
-        + ["confident:2"],
-    )
+        ["", "sometimes", "bernoulli:1.5", "wrong:-1", "budget:x", "budget:-3", "oracle+random_50", "oracle:2",
+         "confident:2"],
+    )  # fmt: skip
     def test_what_cannot_be_read_is_refused_before_any_work(self, text: str) -> None:
         with pytest.raises(BadConfig):
             evaluate(STREAM, "ocrr", ["substrate"], settings={"policy": text})

@@ -307,7 +307,7 @@ def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path
     stream = Stream.load(tmp_path / "stream")
     evaluate(stream, "clear-iid", ["nap", "scratch"], out=tmp_path / "runs")
     runs, _ = outcomes.find([tmp_path / "runs"])
-    assert write_logs(runs, stream, tmp_path / "log") == 2
+    write_logs(runs, stream, tmp_path / "log")
     for run in runs:
         report = ageing([run], stream)[0]
         folder = tmp_path / "log" / str(run.about["learner"])

@@ -21,13 +21,12 @@ from support.console import document, driftline, handed
 from support.helpers import drifting
 from support.worlds import across_seeds
 
-from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from driftline.curate.core.files.digests import code_of
 from driftline.eval.leaderboard import verification
 from driftline.eval.leaderboard.board import board
 from driftline.eval.leaderboard.repeating import reach, repeat
-from driftline.eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of, with_records
+from driftline.eval.leaderboard.submission import opened, pack, runs_of, with_records
 from driftline.eval.leaderboard.verification import drawn, verify
 from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear.protocol import Iid
@@ -62,21 +61,6 @@ def edited(path: Path, out: Path, member: str, change: Callable[[bytes], bytes],
         for name, data in members.items():
             file.writestr(name, data)
     return out
-
-
-def rehashed(path: Path) -> Path:
-    """The submission with scores that follow from its rows."""
-    members, manifest = opened(path)
-    manifest["scores"] = scores_of(documents_of(runs_of(members)))
-    with zipfile.ZipFile(path, "w") as file:
-        for name, data in (members | {"manifest.json": json.dumps(manifest).encode()}).items():
-            file.writestr(name, data)
-    return path
-
-
-def drawn_first(path: Path, public_value: str, runs: int) -> int:
-    """Which run is drawn, if all may be repeated."""
-    return drawn(sha256_file(path), public_value, runs)[0]
 
 
 def stream_of_texts() -> Stream:

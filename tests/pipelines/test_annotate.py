@@ -310,11 +310,6 @@ def test_photos_go_from_the_local_page_into_a_release(client: httpx.Client, fold
     assert (folder_of(folder, "publish") / "release" / "SHA256SUMS").is_file()
 
 
-def first_of(page: str) -> str:
-    """The image that a page asks about."""
-    return page.split('name="item" value="')[1].split('"')[0]
-
-
 class TestPage:
     def test_it_is_the_marketplaces_question(self, client: httpx.Client, folder: Path) -> None:
         page = client.get("/label", params={"annotator": "ann"}).text

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.logs import write_logs
 
-import driftline as dl
 from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
@@ -52,18 +50,12 @@ def encoded(spec: EncoderSpec) -> Stream:
 
 
 @pytest.fixture(scope="module")
-def evaluated() -> tuple[Stream, list[Run]]:
+def aged() -> dict[str, Ageing]:
     stream = encoded(EncoderSpec(encoder="backbone", model="test_resnet", weights=built_in(OF_2004)))
     runs: list[Run] = []
     learners = ["nap", "finetune", "cumulative"]
     evaluate(stream, "clear-iid", learners, seeds=[0, 1], settings={"epochs": 100}, keep_run=runs.append)
-    return stream, runs
-
-
-@pytest.fixture(scope="module")
-def aged(evaluated: tuple[Stream, list[Run]]) -> dict[str, Ageing]:
-    names = ["nap", "finetune", "cumulative"]
-    of_each = {name: ageing([run for run in evaluated[1] if run.about["learner"] == name])[0] for name in names}
+    of_each = {name: ageing([run for run in runs if run.about["learner"] == name])[0] for name in learners}
     return {name: one for name, one in of_each.items() if one is not None}
 
 
@@ -82,25 +74,6 @@ def test_a_model_that_learns_on_stays_current(aged: dict[str, Ageing]) -> None:
     assert 2 < half_life < 8, "years"
     newest, oldest = aged["cumulative"].matrix.value[-1, -1], aged["nap"].matrix.value[0, -1]  # nap has no other model
     assert newest > oldest + 0.1
-
-
-def test_a_model_trained_once_has_one_half_life_in_its_log_and_its_report(
-    evaluated: tuple[Stream, list[Run]], tmp_path: Path
-) -> None:
-    """To a half of one per cent: the log counts whole months from training to test, the report days."""
-    stream, runs = evaluated
-    once = [run for run in runs if run.about["learner"] == "nap"]
-    assert write_logs(once, stream, tmp_path) == 2
-    for run in once:
-        report = ageing([run])[0]
-        log = dl.age(
-            tmp_path / f"nap/seed-{run.about['seed']}.parquet", versions=tmp_path / "nap/versions.csv", period="month"
-        )
-        assert report is not None
-        assert log.decay.accuracy == pytest.approx(report.matrix.value[0])
-        years = log.days_a_period / 365.2425
-        assert log.decay.half_life * years == pytest.approx(report.half_life.value, rel=5e-3)
-        assert log.fit.slope / years == pytest.approx(float(report.slope.value), rel=5e-3)
 
 
 def test_a_demo_without_these_features_is_refused(tmp_path: Path) -> None:

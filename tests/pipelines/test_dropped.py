@@ -16,7 +16,7 @@ from driftline.pipelines.browse.server import shown_date
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.dropped import dropped
 from driftline.pipelines.reporting.trace import text, trace
-from driftline.pipelines.run.runner import run, status
+from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 
 
@@ -33,17 +33,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestDropped:
-    def test_its_numbers_are_those_of_status(self, root: Path) -> None:
-        rows = dropped(root)
-        for entry in status(Context(root, load(root / "driftline.yaml"), RunLog(quiet=True))):
-            counts = entry["counts"]["dropped"]
-            reasons = [row["reason"] for row in rows if row["stage"] == entry["stage"]]
-            assert {reason: reasons.count(reason) for reason in reasons} == counts, entry["stage"]
-
-    def test_a_reason_selects(self, root: Path) -> None:
-        (row,) = dropped(root, ["no_upload_date"])
-        assert (row["stage"], row["place"]) == ("filter", str(root / "photos" / "undated.jpg"))
-
     def test_an_unknown_reason_is_answered_with_the_known(self, root: Path) -> None:
         with pytest.raises(UnknownName, match="Did you mean 'no_upload_date'"):
             dropped(root, ["no_upload_dat"])

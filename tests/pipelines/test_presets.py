@@ -1,4 +1,4 @@
-"""Presets for photos of one's own: what they ask of people, and where data comes from."""
+"""Presets: where data comes from."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ import pytest
 
 import driftline as dl
 from driftline.curate.core.errors import MissingFile
-from driftline.pipelines.config import presets
-from driftline.pipelines.config.schema import Config
-
-
-def test_one_annotator_is_the_default_for_a_folder() -> None:
-    validation = Config.model_validate(presets.values("folder")).validation
-    assert (validation.workers, validation.agree) == (1, 1)
 
 
 def test_where_to_get_the_metadata_of_yfcc_stands_in_the_message(tmp_path: Path) -> None:
