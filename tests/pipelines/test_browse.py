@@ -7,7 +7,6 @@ import io
 import json
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 from support.pages import Served, chromium_browser, served, violations
 
-from driftline.curate.core.atomic_io import read_json, write_array
+from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.metadata.filters import withdrawn_ids
 from driftline.curate.release import Release
@@ -31,7 +30,6 @@ from driftline.pipelines.browse.opening import open_collection
 from driftline.pipelines.browse.selection import Asked, Selections
 from driftline.pipelines.browse.server import application
 from driftline.pipelines.browse.vectors import Vectors
-from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, small
@@ -62,26 +60,6 @@ def values(collection: Collection, column: str) -> list[Any]:
 
 
 class TestTheTable:
-    def test_every_photo_is_in_it_and_the_reasons_are_those_of_the_stages(
-        self, collection: Collection, journey: Path
-    ) -> None:
-        done = {
-            name: read_json(folder_of(journey, name) / "done.json")["counts"] for name in ("ingest", "filter", "fetch")
-        }
-        assert collection.size == done["ingest"]["read"]
-        reasons = Counter(r.split(": ")[0] for r in values(collection, "reason") if r)
-        for stage, counts in done.items():
-            assert reasons.get(stage, 0) == sum(counts["dropped"].values())
-        assert values(collection, "outcome").count("in the release") == Release.open(journey).facts["images"]
-
-    @pytest.mark.parametrize("stage", ["filter", "fetch", "retrieve", "tally"])
-    def test_where_a_photo_was_dropped_is_where_trace_says(
-        self, collection: Collection, journey: Path, stage: str
-    ) -> None:
-        query = "SELECT id, reason FROM photos WHERE reason LIKE ? AND reason NOT LIKE '%not_retrieved' LIMIT 1"
-        (id_, reason) = collection.rows(query, [f"{stage}: %"])[0]
-        assert trace(journey, id_)["ended"].startswith(f"It was dropped at {reason.split(':')[0]}")
-
     def test_photos_are_in_order_of_time(self, collection: Collection) -> None:
         dates = [t for t in values(collection, "uploaded") if t is not None]
         assert dates == sorted(dates)
@@ -133,24 +111,6 @@ def test_buckets_of_numbers_are_named_by_their_dates() -> None:
 
 
 class TestSelections:
-    def test_counts_leave_out_the_choice_in_their_own_facet(self, selections: Selections) -> None:
-        asked = Asked.parse([("class", "bus"), ("outcome", "dropped")], selections.collection.facets)
-        numbers, _ = selections.ordered(asked)
-        classes, outcomes = (dict(selections.counts(asked, name)["values"]) for name in ("class", "outcome"))
-        assert classes["bus"] == outcomes["dropped"] == len(numbers)
-        assert len(classes) > 1
-        assert set(outcomes) == {"dropped", "in the release"}
-
-    def test_a_judge_counts_the_photos_that_it_judged(self, selections: Selections) -> None:
-        every = selections.counts(Asked(), "judge")["values"]
-        judge, count = next((value, n) for value, n in every if value)
-        assert len(selections.ordered(Asked({"judge": (judge,)}))[0]) == count
-
-    def test_the_timeline_holds_every_dated_photo(self, selections: Selections) -> None:
-        low, high = selections.collection.span or (0, 0)
-        inside = [t for t in values(selections.collection, "uploaded") if t is not None and low <= t <= high]
-        assert sum(selections.timeline(Asked())) == len(inside)
-
     def test_a_span_of_days_includes_both(self, selections: Selections) -> None:
         asked = Asked.parse([("since", "2008-01-01"), ("until", "2008-12-31")], [])
         rows = selections.collection.photos(selections.ordered(asked)[0].tolist())

@@ -176,12 +176,6 @@ class TestRun:
             dl.init("run", change(frame))
         assert not Path("run").exists()
 
-    def test_the_command_names_it_too(self, tmp_path: Path) -> None:
-        done = driftline("init", str(tmp_path / "run"), "--preset", "folder", "--set", "release.per_class=many")
-        assert done.returncode == 2
-        assert "release.per_class" in done.stderr
-        assert "Traceback" not in done.stderr
-
 
 class TestNotebook:
     def test_a_run_shows_its_stages(self, finished: Path) -> None:
