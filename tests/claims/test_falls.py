@@ -68,10 +68,6 @@ def test_the_adjusted_p_is_that_of_two_libraries() -> None:
     )
 
 
-def test_two_seeds_have_no_p() -> None:
-    assert _ps(np.array([[0.1, 0.2], [0.8, 0.9]])) == []
-
-
 def _buckets(turn: float, noise: Sequence[float], seed: int) -> tuple[Any, Any, Any, Any]:
     """Two classes on a circle that turns by `turn` degrees a bucket, each bucket with its own noise; half are tests."""
     rng = rng_for(seed, "buckets")

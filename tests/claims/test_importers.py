@@ -21,9 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from support.worlds import across_seeds, permuted
-from typer.testing import CliRunner
 
-from driftline.pipelines.cli.app import app
 from driftline.stream_builder.importers import IMPORTERS
 from driftline.stream_builder.stream import Stream
 
@@ -216,14 +214,3 @@ def test_the_seed_of_an_importer_draws_what_the_data_does_not_say(name: str, tmp
         assert all(sorted(ids) == sorted(tests[0]) for ids in tests)
     else:
         across_seeds(tests.__getitem__, list(cells), strata=cells)
-
-
-@pytest.mark.parametrize("name", IMPORTERS)
-def test_the_command_passes_the_seed_on(name: str, tmp_path: Path) -> None:
-    path, options = written(name, tmp_path / "data", ROWS)
-    words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
-    made = CliRunner().invoke(
-        app, ["stream", f"from-{name}", str(path), *words, "--seed", "7", "--out", f"{tmp_path}/S"]
-    )
-    assert made.exit_code == 0, made.output
-    assert Stream.load(tmp_path / "S").sha256 == IMPORTERS[name](path, **options, seed=7).save(tmp_path / "T").sha256

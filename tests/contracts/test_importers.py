@@ -165,42 +165,11 @@ def ids_of(stream: Stream, side: str) -> tuple[str, ...]:
     return tuple(id_ for step in stream.steps if side in step.splits for id_ in step[side].ids.tolist())
 
 
-@pytest.mark.parametrize("name", IMPORTERS)
-def test_the_seed_draws_the_order_of_equal_times(name: str, tmp_path: Path) -> None:
-    path, options = BUILT[name](tmp_path)
-    options |= {"test_share": 0} if name in ("folder-by-time", "tic") else {}
-    orders = {ids_of(IMPORTERS[name](path, seed=seed, **options), "train") for seed in range(10)}
-    assert len(orders) > 3
-    assert len({frozenset(order) for order in orders}) == 1
-
-
-@pytest.mark.parametrize("name", ["folder-by-time", "tic"])
-def test_the_seed_draws_which_samples_are_tested(name: str, tmp_path: Path) -> None:
-    path, options = BUILT[name](tmp_path)
-    tested = {frozenset(ids_of(IMPORTERS[name](path, seed=seed, **options), "test")) for seed in range(10)}
-    assert len(tested) > 5
-
-
 def dated(n: int = 60, group: int | None = None) -> Dated:
     labels = [("zebra", "ant", "mole")[i % 3] for i in range(n)]
     groups = None if group is None else [f"g{i // group}" for i in range(n)]
     ids, years = [f"{label}-{i:02}" for i, label in enumerate(labels)], np.arange(n) % 4 * 31_556_952 + 10**6
     return Dated("d", np.arange(n, dtype=np.float32)[:, None], labels, ids, years, None, groups)
-
-
-def test_classes_are_in_order_of_names_and_the_order_of_the_file_changes_nothing() -> None:
-    data, order = dated(), rng_for(0, "order").permutation(60)
-    other = Dated(
-        "d", data.x[order], [data.labels[i] for i in order], [data.ids[i] for i in order], data.time[order]
-    )  # fmt: skip
-    one, two = (stream_of(d, Cut(seed=3), {}) for d in (data, other))
-    assert one.classes == two.classes == ["ant", "mole", "zebra"]
-    for side in ("train", "test"):
-        a, b = one.flat(side), two.flat(side)
-        assert [one.classes[y] for y in a.y] == [id_.partition("-")[0] for id_ in a.ids.tolist()]
-        assert (a.ids == b.ids).all()
-        assert (a.x == b.x).all()
-        assert a.x[:, 0].tolist() == [int(id_[-2:]) for id_ in a.ids.tolist()]
 
 
 def test_samples_of_a_group_are_tested_together() -> None:

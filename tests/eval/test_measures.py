@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from scipy.stats import bootstrap, ttest_rel
 from support.helpers import drifting
 
-from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear.measures import MEASURES as BY_SCORE
@@ -188,24 +186,6 @@ def test_joint_sees_everything_at_once(stream: Stream) -> None:
     found = evaluate(stream, "clear-iid", ["joint"], settings={"epochs": 20})["results"][0]
     assert all(row == found["matrix"][0] for row in found["matrix"])
     assert np.mean(found["matrix"]) > 0.8
-
-
-@pytest.mark.proof("processes")
-def test_processes_share_a_grid_and_its_rows_are_those_of_one(tmp_path: Path) -> None:
-    stream = drifting().save(tmp_path / "s")
-    grid = (["nearest-mean", "finetune", "joint"], [0, 1], {"epochs": 3})
-    ticks: list[int] = []
-    together = evaluate(stream, "clear-iid", *grid, tmp_path / "a", ticks.append, tmp_path / "s", Executor(workers=2))
-    alone = evaluate(stream, "clear-iid", *grid, tmp_path / "b")
-
-    def plain(document: dict[str, object]) -> list[object]:
-        return [{k: v for k, v in r.items() if k != "seconds"} for r in document["results"]]  # type: ignore[attr-defined]
-
-    assert plain(together) == plain(alone)
-    assert sum(ticks) == 6
-    skipped = evaluate(stream, "clear-streaming", ["joint", "majority"], [0], {}, tmp_path / "c", ticks.append,
-                       tmp_path / "s", Executor(workers=2))  # fmt: skip
-    assert [s["learner"] for s in skipped["skipped"]] == ["joint"]
 
 
 @pytest.mark.parametrize(
