@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,11 @@ from support.console import handed
 from support.helpers import drifting
 from typer.testing import CliRunner
 
-from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, UnknownName
 from driftline.eval.experiment.code import ours
 from driftline.eval.leaderboard import baselines, staleness
-from driftline.eval.leaderboard import site as site_module
 from driftline.eval.leaderboard.board import board
 from driftline.eval.leaderboard.repeating import compared
-from driftline.eval.leaderboard.site import write_site
 from driftline.eval.leaderboard.submission import opened, pack, runs_of, with_records
 from driftline.eval.leaderboard.verification import Verdict, examined, verify
 from driftline.eval.rows import Run
@@ -32,7 +28,6 @@ from driftline.stream_builder.stream import Stream
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "submissions.yml"
-SUBMIT = ROOT / "docs" / "guides" / "submit.md"
 SHIPPED = baselines.shipped()
 MOST = 5 * 2**20  # bytes of all of them
 
@@ -149,29 +144,9 @@ def test_the_published_leaderboard_is_theirs_with_rows_of_the_answers_and_the_st
     assert without.strip() == board(verdicts).strip()
 
 
-def test_every_shipped_row_says_its_code_and_its_draw_of_tests(runs: dict[str, list[Run]]) -> None:
-    page = SUBMIT.read_text(encoding="utf-8")
-    for name, listed in runs.items():
+def test_every_shipped_row_says_its_code(runs: dict[str, list[Run]]) -> None:
+    for listed in runs.values():
         assert all(re.fullmatch(r"driftline [\d.]+ \([0-9a-f]{12}\)", run.about["code"]) for run in listed)
-        (row,) = re.findall(rf"^\| `{name}` \|.*$", page, re.MULTILINE)
-        seeds = sorted({run.about["seed"] for run in listed})
-        assert f"| {seeds[0]}–{seeds[-1]} |" in row or (len(seeds) == 1 and f"| {seeds[0]} |" in row)
-        drawn = {(run.about["learner"], run.about["tests"]) for run in listed}
-        most = max(Counter(learner for learner, _ in drawn).values())
-        assert row.split("|")[6].strip().partition(",")[0] == str(most)
-
-
-@pytest.mark.proof("matrix")
-def test_the_site_has_three_tables_of_twenty_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site_module, "ties_of", lambda *_: {})  # groups of ties take a minute
-    verdicts = []
-    for path in SHIPPED.values():
-        found = examined(path, {})
-        assert found["problems"] == []
-        verdicts.append(Verdict(found["name"], found["documents"], unverified=found["runs"], sha256=sha256_file(path)))
-    assert write_site(list(SHIPPED.values()), verdicts, [], tmp_path)["submissions"] == len(SHIPPED)
-    tables = (tmp_path / "index.html").read_text(encoding="utf-8").split("<h2 ")[1:]
-    assert sum(table.count('scope="row"') >= 20 for table in tables) >= 3
 
 
 def test_only_those_of_the_given_streams_are_compared(streams: dict[str, Path], tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.living import heal
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run, status
-from driftline.pipelines.run.stage import Context, retry_of
+from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import beside, folder_of, kept_changes, settle
 from driftline.pipelines.stages.embed import Embed
 
@@ -380,20 +380,6 @@ class TestOutage:
         assert tree(folder_of(web, "fetch")) == before
         run(context(web, "fetch.retries=3"), until="fetch")
         assert tree(folder_of(web, "fetch")) == before
-
-    def test_misses_are_asked_for_again_on_demand(self, web: Path, shop: Shop) -> None:
-        run(context(web), until="fetch")
-        before = tree(folder_of(web, "fetch"))
-        shop.asked = 0
-        retrying = replace(context(web), retry=retry_of(["http_404"]))
-        run(retrying, until="fetch")
-        assert shop.asked == 4
-        after = tree(folder_of(web, "fetch"))
-        assert {name: after[name] for name in before if name.endswith(".tar")} == {
-            name: before[name] for name in before if name.endswith(".tar")
-        }
-        run(replace(context(web), retry=retry_of(["network"])), until="fetch")
-        assert shop.asked == 4, "no miss has such a reason"
 
     def test_a_fetch_that_an_outage_stopped_is_healed(self, web: Path, shop: Shop) -> None:
         lose_after_two_shards(web, shop)
