@@ -515,24 +515,6 @@ class TestReadOnly:
         assert len(done.stderr.splitlines()) == 1
 
 
-def test_ctrl_c_says_what_is_kept(finished: Path) -> None:
-    shutil.rmtree(folder_of(finished, "embed"))
-    code = (
-        "import os, signal, sys\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it\n"
-        "from driftline.pipelines.stages.embed import Embed\n"
-        "Embed.run = lambda *given: os.kill(os.getpid(), signal.SIGINT) or __import__('time').sleep(60)\n"
-        "from driftline.pipelines.cli.app import main\n"
-        f"sys.argv = ['driftline', 'run', {str(finished)!r}]\n"
-        "main()\n"
-    )
-    done = python(code, finished.parent)
-    assert done.returncode == 128 + signal.SIGINT
-    assert "Stopped in embed. Kept: ingest, filter, fetch, bucket" in done.stderr
-    assert f"Go on: driftline run {finished}" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_log_of_any_bytes_is_no_hindrance(finished: Path) -> None:
     with (finished / "log.jsonl").open("ab") as file:
         file.write(b'\xff\xfe{"event"\n[]\n' + json.dumps({"event": "started"}).encode() + b"\n")
