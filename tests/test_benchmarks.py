@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from support.console import python
 from support.helpers import benchmark
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -74,24 +72,6 @@ def test_every_figure_is_recorded_and_held_against_its_target(folder: Path) -> N
     assert "parts      disk.over_read        3         <= 2    missed" in done.stdout
 
 
-@pytest.mark.proof("processes")
-def test_a_newer_processor_measures_what_one_with_avx2_gets(tmp_path: Path) -> None:
-    """What that one does not have is not asked of it."""
-    (tmp_path / "units.py").write_text(
-        "import json, os, torch\n"
-        "held = os.environ['DRIFTLINE_KERNEL'] == 'avx2' and 'AVX512' not in torch.backends.cpu.get_cpu_capability()\n"
-        "print(json.dumps({'held': held, 'bfloat16_speed': 0, 'avx512': {'speed': 0}}))\n"
-    )
-    targets = {"held": ">= 1", "bfloat16_speed": ">= 1", "avx512.speed": ">= 1"}
-    (tmp_path / "benchmarks.toml").write_text(
-        "[units.targets]\n" + "".join(f'"{ratio}" = "{target}"\n' for ratio, target in targets.items())
-    )
-    done, result = run(tmp_path, "--full", "--avx2")
-    assert done.returncode == 0
-    assert [(r["ratio"], r["value"]) for r in result["ratios"]] == [("held", True)]
-    assert ", held to AVX2, " in history.page(tmp_path)
-
-
 def test_a_benchmark_that_fails_is_named_and_the_others_are_measured(folder: Path) -> None:
     done, result = run(folder)
     assert done.returncode == 1
@@ -133,32 +113,6 @@ def test_a_mark_gets_the_newest_figure_and_its_processor() -> None:
         history.with_figures(text.replace("fast", "slow"), lines)
 
 
-@pytest.mark.proof("processes")
-def test_a_benchmark_of_gpus_waits_for_one(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A program by the name of nvidia-smi stands in for one; where it runs, the page says so."""
-    for name in ("fast.py", "parts.py"):
-        shutil.copy(folder / name, tmp_path)
-    (tmp_path / "benchmarks.toml").write_text(
-        "[fast]\n[parts]\ngpu = true\n[parts.targets]\n'disk.over_read' = '>= 1'\n"
-    )
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done, result = run(tmp_path, "--full")
-    assert "parts was left out: there is no GPU here" in done.stderr
-    assert list(result["benchmarks"]) == ["fast"]
-    assert list(run(tmp_path)[1]["benchmarks"]) == ["fast", "parts"]  # small, on any machine
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text("#!/bin/sh\necho Some GPU\n")
-    smi.chmod(0o755)
-    assert list(run(tmp_path, "--full")[1]["benchmarks"]) == ["fast", "parts"]
-    assert " cores, Some GPU (" in history.page(tmp_path)
-
-
-def test_ingest_is_compared_with_decompression_only_where_that_leaves_cores_free() -> None:
-    limit = benchmark("acquisition").wall_limit
-    assert limit(2, cpu=30.0, decompression=10.0) == pytest.approx(1.1 * 15)
-    assert limit(4, cpu=30.0, decompression=5.0) == pytest.approx(1.2 * 5)
-
-
 def test_every_benchmark_is_declared() -> None:
     assert set(DECLARED) == {path.stem for path in BENCHMARKS.glob("*.py")} - SHARED
 
@@ -168,18 +122,6 @@ def test_a_benchmark_has_the_options_that_are_declared(name: str) -> None:
     text = (BENCHMARKS / f"{name}.py").read_text(encoding="utf-8")
     given = f"{DECLARED[name].get('quick', '')} {DECLARED[name].get('full', '')}".split()
     assert [option for option in given if option.startswith("--") and f'add_argument("{option}"' not in text] == []
-
-
-@pytest.mark.proof("processes")
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc: Linux only")
-def test_a_learner_of_steps_holds_copies_of_a_step_and_none_of_the_stream(tmp_path: Path) -> None:
-    """Ten times the steps, ten times the rows of a step. A look every 2 ms can miss a peak, and never invents one."""
-    call = f"runpy.run_path({str(BENCHMARKS / 'memory.py')!r}, run_name='__main__')"
-    done = python(f"import runpy, sys; sys.argv = ['memory.py', '--learners', 'er']; {call}", tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["copies"]
-    assert found["stream"] < 0.5
-    assert found["step"] < 8
 
 
 def of_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
@@ -193,9 +135,7 @@ def of_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.proof("matrix")
-def test_every_part_for_a_gpu_works_on_a_processor(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_part_for_a_gpu_works_on_a_processor(capsys, monkeypatch):
     """By the same functions, with device=cpu. Neighbours are exact on both."""
     code, said = of_gpu(capsys, monkeypatch, "--device", "cpu", "--tiny")
     assert code == 0
@@ -212,9 +152,7 @@ def test_every_part_for_a_gpu_works_on_a_processor(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_one_sentence_says_what_to_do(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_gpu_one_sentence_says_what_to_do(capsys, monkeypatch):
     code, said = of_gpu(capsys, monkeypatch, "moco")
     assert code == 2
     assert "torch sees no CUDA device; run this on a machine with one, or --device cpu --tiny here" in said

@@ -33,9 +33,7 @@ def changed(path: Path, **values: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("step", [-1, 1])
-def test_a_file_of_another_format_is_refused(
-    name: str, file: str, words: str, way_out: str, step: int, tmp_path: Path
-) -> None:
+def test_a_file_of_another_format_is_refused(name, file, words, way_out, step, tmp_path):
     folder = unpacked(name, tmp_path)
     path = folder / file if file else sorted(folder.rglob("run.json"))[0]
     number = read_json(path)["format"]

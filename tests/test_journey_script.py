@@ -20,9 +20,7 @@ def test_the_readme_shows_the_script() -> None:
 
 
 @pytest.mark.proof("journey")
-def test_it_goes_from_photos_to_a_report(
-    journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_goes_from_photos_to_a_report(journey, tmp_path, monkeypatch, capsys):
     """On a world that is built already: `demo` repeats no finished part."""
     shutil.copytree(journey, tmp_path / "demo")
     monkeypatch.chdir(tmp_path)

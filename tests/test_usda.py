@@ -81,9 +81,7 @@ def test_no_picture_that_trained_the_model_is_in_the_benchmark(shared: Path) -> 
 
 @pytest.mark.proof("real data")
 @pytest.mark.shared(twin="tests/eval/test_closed_form.py::test_slda_is_scikit_learns_lda")
-def test_closed_forms_with_a_covariance_beat_class_means_on_vectors_of_another_task(
-    shared: Path, tmp_path: Path
-) -> None:
+def test_closed_forms_with_a_covariance_beat_class_means_on_vectors_of_another_task(shared, tmp_path):
     """SLDA, RanPAC above NCM [Hayes & Kanan 2020; McDonnell et al. 2023], as docs/studies/findings.md says."""
     found = evaluate(
         example("findings").usda(shared), "clear-streaming", ["nearest-mean", "slda", "ridge", "ranpac(width=400)"]

@@ -110,19 +110,6 @@ def test_a_wheel_has_one_package_with_every_file_of_the_four_folders(wheel: Path
     assert about[f"driftline-{VERSION}.dist-info/top_level.txt"] == b"driftline\n"
 
 
-@pytest.mark.proof("build")
-def test_a_wheel_of_a_checkout_is_the_one_of_its_sdist(wheel: Path, tmp_path: Path) -> None:
-    """A checkout has links where an sdist has folders."""
-    sources(tmp_path / "source")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), "source"]
-    without_compiler = os.environ | {"CC": "false"}
-    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True, env=without_compiler)
-    (direct,) = tmp_path.glob("*.whl")
-    assert {k: v for k, v in packed(direct).items() if not k.endswith("RECORD")} == {
-        k: v for k, v in packed(wheel).items() if not k.endswith("RECORD")
-    }
-
-
 OTHERS = [
     pytest.param(path, id=re.sub(r"\W", "_", path))
     for path in os.environ.get("DRIFTLINE_PYTHONS", "").split(":")

@@ -232,9 +232,7 @@ class TestRecord:
         assert _unalterable(rows, dict.fromkeys(sources(whole), ("CC BY-ND 4.0",)), stages) == altered
         assert _unalterable(rows, dict.fromkeys(sources(whole), ("CC BY 4.0",)), stages) == set()
 
-    def test_the_size_that_a_source_was_asked_for_is_recorded(
-        self, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_size_that_a_source_was_asked_for_is_recorded(self, whole, tmp_path, monkeypatch):
         folder = Path(shutil.copytree(whole, tmp_path / "run"))
         shutil.rmtree(folder_of(folder, "publish"))
         monkeypatch.setattr(Folder, "requested", lambda self, url: "requested at a width of 9 pixels")
@@ -476,9 +474,7 @@ class TestFiles:
         assert tables[0].partition("## Labelling")[0] == tables[1].partition("## Labelling")[0]
 
     @pytest.mark.parametrize("name", ["huggingface", "urls"])
-    def test_an_export_claims_no_features_and_no_unlabelled_images_that_it_lacks(
-        self, grown: Release, tmp_path: Path, name: str
-    ) -> None:
+    def test_an_export_claims_no_features_and_no_unlabelled_images_that_it_lacks(self, grown, tmp_path, name):
         EXPORTS.get(name)(grown, tmp_path / name)
         facts = read_json(tmp_path / name / "release.json")
         assert (facts["features"], facts["unlabelled"]) == ([], None)

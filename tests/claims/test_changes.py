@@ -107,9 +107,7 @@ EVERY_PART: list[tuple[Change, str, str]] = [
 
 
 @pytest.mark.parametrize(("change", "level", "line"), EVERY_PART, ids=[line for *_, line in EVERY_PART])
-def test_every_part_that_changed_is_named_and_decides_the_level(
-    before: Release, change: Change, level: str, line: str
-) -> None:
+def test_every_part_that_changed_is_named_and_decides_the_level(before, change, level, line):
     found = changed(before, change)
     assert found["level"] == level
     text = changes_markdown(found, "9.0.0")

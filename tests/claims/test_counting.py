@@ -61,9 +61,7 @@ class TestOutages:
             assert misses(fetched) == before
 
     @pytest.mark.parametrize("store", [True, False])
-    def test_misses_that_are_asked_again_keep_their_reason_and_their_history(
-        self, fetched: Path, town: Town, store: bool
-    ) -> None:
+    def test_misses_that_are_asked_again_keep_their_reason_and_their_history(self, fetched, town, store):
         before = misses(fetched)
         gone, reason = next(iter(before.items()))
         changes = () if store else ("store.use=false",)
@@ -116,9 +114,7 @@ def lose(patch: pytest.MonkeyPatch, id_: str) -> None:
 
 
 class TestEveryCommandCountsTheSame:
-    def test_what_was_read_was_kept_or_dropped_and_each_stage_reads_what_the_one_before_kept(
-        self, every_drop: Path
-    ) -> None:
+    def test_what_was_read_was_kept_or_dropped_and_each_stage_reads_what_the_one_before_kept(self, every_drop):
         counts = [entry["counts"] for entry in status(context(every_drop))]
         for now, following in zip(counts, [*counts[1:], None], strict=True):
             assert now["read"] == now["kept"] + sum(now["dropped"].values())

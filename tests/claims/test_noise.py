@@ -171,9 +171,7 @@ class TestLabelsToCheck:
     @pytest.mark.parametrize(
         ("kind", "wrong", "listed"), [("at random", 0.44, 0.23), ("agreeing", 0.70, 0.03), ("weak encoder", 0, 0.17)]
     )
-    def test_their_share_may_be_far_below_and_far_above_the_share_of_wrong_labels(
-        self, kind: str, wrong: float, listed: float
-    ) -> None:
+    def test_their_share_may_be_far_below_and_far_above_the_share_of_wrong_labels(self, kind, wrong, listed):
         """Why it is called neither estimate nor bound; the figures are those of the guide."""
         x, truth = pictures(2, 0.3, even=False) if kind == "weak encoder" else pictures(10, 3)
         rng, y = rng_for(1), truth.copy()

@@ -102,9 +102,7 @@ NOTHING: dict[str, set[str]] = {TEST: set(), UPLOADER: set(), COPY: set()}
 
 
 class TestPublishedPool:
-    def test_unlabelled_images_share_no_uploader_and_no_copy_with_tests_of_any_split(
-        self, folder: Path, release: Release
-    ) -> None:
+    def test_unlabelled_images_share_no_uploader_and_no_copy_with_tests_of_any_split(self, folder, release):
         rows = pq.read_table(release.path / "unlabelled.parquet").to_pylist()
         ids = {row["id"] for row in rows}
         assert ids
@@ -153,16 +151,12 @@ class TestPretraining:
         of_run, of_release = (gather(place, 0, 20, tmp_path / place.name) for place in (folder, release.path))
         assert of_run.sha256 == of_release.sha256 or sorted(map(bytes, of_run.x)) == sorted(map(bytes, of_release.x))
 
-    def test_tests_are_included_only_by_an_explicit_setting_which_is_recorded(
-        self, folder: Path, tmp_path: Path
-    ) -> None:
+    def test_tests_are_included_only_by_an_explicit_setting_which_is_recorded(self, folder, tmp_path):
         found = gather(folder, 1, 20, tmp_path / "out", include_tests=True)
         assert (len(found.x), found.tests) == (24, "included")
         assert "included" in found.seen.data
 
-    def test_training_images_that_another_split_tests_are_no_training_images(
-        self, release: Release, tmp_path: Path
-    ) -> None:
+    def test_training_images_that_another_split_tests_are_no_training_images(self, release, tmp_path):
         stream = from_release(release, "images:20")
         stream = replace(stream, steps=[replace(step, unlabelled=None) for step in stream.steps])
         stream.save(tmp_path / "s")
@@ -175,17 +169,13 @@ class TestPretraining:
         assert len(train) - elsewhere >= len(pool.x) > 0
         assert pool.dropped["test_image"] == elsewhere
 
-    def test_captions_of_a_run_are_of_no_test(
-        self, folder: Path, release: Release, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_captions_of_a_run_are_of_no_test(self, folder, release, monkeypatch):
         monkeypatch.setattr(captions, "FEWEST", 2)
         of_run = captioned(folder, 32)
         assert len(of_run.texts) < 72
         assert of_run.dropped[TEST] == len(Tested.of_release(release).ids)
 
-    def test_without_a_release_tests_are_said_to_be_unknown(
-        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_a_release_tests_are_said_to_be_unknown(self, folder, tmp_path, monkeypatch):
         monkeypatch.setattr(captions, "FEWEST", 2)
         bare = Path(shutil.copytree(folder, tmp_path / "bare"))
         shutil.rmtree(next(bare.glob("stages/*_publish")))

@@ -65,9 +65,7 @@ def by_hand(q: Any, k: Any, queue: Any, temperature: float, of_q: list[int], of_
 
 class TestOwnKeysAreNoNegatives:
     @pytest.mark.parametrize(("n", "queue"), [(16, 16), (17, 8), (40, 13)])
-    def test_the_loss_of_every_update_is_that_of_its_definition(
-        self, n: int, queue: int, losses: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_loss_of_every_update_is_that_of_its_definition(self, n, queue, losses, monkeypatch):
         """Whose key is whose is recorded beside the training: by the images that it asks for, in their order."""
         asked: list[list[int]] = []
         plain = Training.images
@@ -88,9 +86,7 @@ class TestOwnKeysAreNoNegatives:
         assert len(losses) == TINY.epochs * (n // TINY.batch)
         assert masked > 0
 
-    def test_the_first_updates_have_none_although_the_queue_begins_with_their_keys(
-        self, losses: list[tuple[Any, ...]]
-    ) -> None:
+    def test_the_first_updates_have_none_although_the_queue_begins_with_their_keys(self, losses):
         work = Training(TINY, Moco.new(TINY, 16, 0, "cpu"), images(32), "cpu", ProcessGroup(), 0)
         work.epoch(0, lambda _: None)
         assert [int(own.sum()) for *_, own, _ in losses[:2]] == [8, 8]  # each image's own key was there
@@ -112,9 +108,7 @@ class TestOwnKeysAreNoNegatives:
         first, second = (torch.autograd.grad(loss, q, retain_graph=True)[0] for loss in (masked, without))
         assert torch.allclose(first, second, atol=1e-6)
 
-    def test_whose_keys_they_are_outlives_an_interruption(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_whose_keys_they_are_outlives_an_interruption(self, tmp_path, monkeypatch):
         pictures = ImageArray(images(24), {}, "noise")
         monkeypatch.setattr(
             "driftline.curate.pretrain.train._finish", lambda out, moco, facts: kept.append(facts["loss"])

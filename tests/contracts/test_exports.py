@@ -104,9 +104,7 @@ def test_every_registered_format_has_every_image(name: str, exports: dict[str, P
     assert globals()[reader](exports[name]) == truth(release)
 
 
-def test_webdataset_loads_in_hugging_face_datasets(
-    exports: dict[str, Path], release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_webdataset_loads_in_hugging_face_datasets(exports, release, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     import datasets
 
@@ -134,9 +132,7 @@ def hub(exports: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_parquet_loads_in_hugging_face_datasets_without_settings(
-    hub: Path, release: Release, tmp_path: Path, streaming: bool
-) -> None:
+def test_parquet_loads_in_hugging_face_datasets_without_settings(hub, release, tmp_path, streaming):
     import datasets
 
     loaded = datasets.load_dataset(str(hub), cache_dir=str(tmp_path / "cache"), streaming=streaming)
@@ -225,9 +221,7 @@ def avalanche_clear(exports: dict[str, Path], **settings: Any) -> Any:
     return CLEAR(data_name="clear10_neurips2021", dataset_root=exports["clear"], **settings)
 
 
-def test_clear_layout_loads_in_avalanche_with_the_right_images_in_every_experience(
-    exports: dict[str, Path], release: Release
-) -> None:
+def test_clear_layout_loads_in_avalanche_with_the_right_images_in_every_experience(exports, release):
     wanted = truth(release)
     benchmark = avalanche_clear(
         exports, evaluation_protocol="streaming", train_transform=np.asarray, eval_transform=np.asarray
@@ -392,9 +386,7 @@ READERS = [shown_by_datasets, shown_by_image_folders_in_datasets, shown_by_torch
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
 @pytest.mark.usefixtures("croissant_cache")
-def test_every_library_shows_the_same_upright_pictures_by_the_same_names(
-    read: Any, odd: tuple[Release, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_library_shows_the_same_upright_pictures_by_the_same_names(read, odd, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert read(odd) == shown_in_release(odd)
 

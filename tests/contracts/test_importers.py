@@ -334,9 +334,7 @@ def test_pairs_of_numbers_are_uids(tmp_path: Path) -> None:
         (lambda root: (root / "bus" / "2011-01-01.heic").touch(), BadInput, "is a heic file"),
     ],
 )
-def test_a_folder_by_time_without_class_or_date(
-    change: Callable[[Path], Any], kind: type[DriftlineError], words: str, tmp_path: Path
-) -> None:
+def test_a_folder_by_time_without_class_or_date(change, kind, words, tmp_path):
     path, options = folder_by_time(tmp_path)
     change(path)
     with pytest.raises(kind, match=words):
@@ -379,9 +377,7 @@ def words_of(options: dict[str, Any]) -> list[object]:
         ("from-wilds", "--seed", 3),
     ],
 )
-def test_an_option_of_the_command_makes_the_stream_that_the_importer_makes(
-    command: str, option: str, value: Any, tmp_path: Path
-) -> None:
+def test_an_option_of_the_command_makes_the_stream_that_the_importer_makes(command, option, value, tmp_path):
     """And another one than without it."""
     name = command.removeprefix("from-")
     if name == "clear":

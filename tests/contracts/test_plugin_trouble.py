@@ -120,9 +120,7 @@ class TestFiles:
         assert not trap.exists()
 
     @pytest.mark.parametrize("changes", [{"learner": "trap:Name"}, {"protocol": "trap:Name"}, {"net": "trap:Name"}])
-    def test_a_submission(
-        self, trap: Path, rows: Path, changes: dict[str, str], fixtures: Path, tmp_path: Path
-    ) -> None:
+    def test_a_submission(self, trap, rows, changes, fixtures, tmp_path):
         pack([rows], "somebody", tmp_path / "theirs.zip")
         theirs = forged(tmp_path / "theirs.zip", changes)
         words = ["--stream", str(fixtures / "finished-stream"), "--again", "1"]

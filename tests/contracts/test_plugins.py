@@ -153,9 +153,7 @@ class TestCommandLine:
         assert re.search(r"<h1>stripes-R:.*fade", text, re.IGNORECASE)
         assert ">Drift<" in text
 
-    def test_an_importer_has_a_command_with_its_options(
-        self, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_importer_has_a_command_with_its_options(self, how, tmp_path, monkeypatch):
         if how == "module":
             pytest.skip("a command is registered, or it is none")
         monkeypatch.setattr(import_app, "registered_commands", import_app.registered_commands[:])
@@ -262,9 +260,7 @@ class TestContracts:
         monkeypatch.setitem(vars(source_contract), "diary", write_diary)
         getattr(source_contract, f"test_{check}")("diary", tmp_path)
 
-    def test_a_missing_sample_or_reader_fails_and_says_where_it_goes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_missing_sample_or_reader_fails_and_says_where_it_goes(self, tmp_path, monkeypatch):
         with pytest.raises(pytest.fail.Exception, match=r"Expected diary\(folder, n\) .* in .*test_sources"):
             source_contract.test_columns_order_and_ids("diary", tmp_path)
         with pytest.raises(pytest.fail.Exception, match=r"Expected read_labels\(folder\) .* in .*test_exports"):
@@ -300,9 +296,7 @@ class TestContracts:
         protocol_contract.test_every_learner_is_deterministic_in_any_company("first-only")
 
 
-def test_a_stage_inside_is_one_file_and_one_line(
-    tmp_path: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_inside_is_one_file_and_one_line(tmp_path, fixtures, monkeypatch):
     monkeypatch.setitem(STAGES._own, "weekday", "mybench.stage:Weekday")
     run = dl.Run(Path(shutil.copytree(fixtures / "finished", tmp_path / "run", copy_function=shutil.copy2)))
     with importable(tmp_path):  # the registry is read again

@@ -131,9 +131,7 @@ FEW = [("clear-iid", "vectors", name) for name in ("finetune", "er", "ewc", "der
 @pytest.mark.parametrize(
     ("protocol", "samples", "name"), few_of([case for case in CASES if setting_names(LEARNERS[case[2]])], FEW)
 )
-def test_each_setting_changes_something_or_is_refused(
-    protocol: str, samples: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_setting_changes_something_or_is_refused(protocol, samples, name, monkeypatch):
     own, dead = setting_names(LEARNERS[name]), []
     plain = did(name, {}, monkeypatch, protocol, samples)
     if isinstance(plain, str):

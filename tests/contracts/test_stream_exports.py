@@ -81,9 +81,7 @@ def read_imagefolder(folder: Path, stream: Stream) -> Samples:
     return samples
 
 
-def test_image_folders_load_in_datasets_with_every_split(
-    exports: dict[str, Path], stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_image_folders_load_in_datasets_with_every_split(exports, stream, tmp_path, monkeypatch):
     """Case 19: it takes the folders train, val and test of all steps for three splits, unless the README names them."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     import datasets

@@ -78,9 +78,7 @@ def test_thin_years_are_joined_with_those_that_follow_and_the_rest_with_those_be
 
 
 @given(st.lists(st.integers(0, 40 * DAY), min_size=1, max_size=60), st.integers(1, 6), st.integers(1, 12))
-def test_joined_days_that_grow_keep_their_borders_and_members_and_no_new_bucket_is_thin(
-    uploaded: list[int], least: int, each: int
-) -> None:
+def test_joined_days_that_grow_keep_their_borders_and_members_and_no_new_bucket_is_thin(uploaded, least, each):
     rules = BucketSettings(kind="calendar", unit="day", min_photos=least)
     times, ids = np.sort(np.array(uploaded, np.int64)), pa.array([f"{i:03d}" for i in range(len(uploaded))])
     days, first = times // DAY, times[0] // DAY + each
@@ -130,9 +128,7 @@ def test_bad_rules_are_named() -> None:
 
 
 @given(st.lists(st.integers(0, 6), min_size=4, max_size=40), st.integers(2, 4), st.booleans(), st.randoms())
-def test_equal_buckets_are_those_of_a_plain_sort_by_time_and_rank(
-    uploaded: list[int], count: int, numbers: bool, random: object
-) -> None:
+def test_equal_buckets_are_those_of_a_plain_sort_by_time_and_rank(uploaded, count, numbers, random):
     ids = [str(i) if numbers else f"p{i}" for i in range(len(uploaded))]
     random.shuffle(ids)  # type: ignore[attr-defined]
     where, buckets = assign(np.array(uploaded, np.int64), ids, BucketSettings(count=count))
@@ -168,9 +164,7 @@ dated = st.lists(
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 @given(photos=dated)
-def test_a_photo_is_in_a_bucket_only_if_its_whole_interval_is(
-    rules: BucketSettings, photos: list[tuple[int, str, bool]]
-) -> None:
+def test_a_photo_is_in_a_bucket_only_if_its_whole_interval_is(rules, photos):
     first, last = [], []
     for days, precision, at_midnight in photos:
         moment = np.datetime64(days * DAY + (0 if at_midnight else 3600), "s")

@@ -35,9 +35,7 @@ def test_many_blocks_over_more_than_one_segment_of_the_file(tmp_path: Path, thre
 
 
 @pytest.mark.parametrize("segment", [32, SEGMENT])
-def test_marks_are_found_at_every_bit_and_nowhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int
-) -> None:
+def test_marks_are_found_at_every_bit_and_nowhere_else(tmp_path, monkeypatch, segment):
     """Compared with a search through every bit; most of the bits between two marks are those of marks, too."""
     monkeypatch.setattr(bzip2, "SEGMENT", segment)
     near = f"{BLOCK:048b}"[1:] + f"{END:048b}"[:-1]
@@ -52,9 +50,7 @@ def test_marks_are_found_at_every_bit_and_nowhere_else(
     assert list(bzip2._marks(path)) == expected
 
 
-def test_threads_decode_ahead_of_a_slow_caller_and_stop_at_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_decode_ahead_of_a_slow_caller_and_stop_at_a_limit(tmp_path, monkeypatch):
     path = tmp_path / "x.bz2"
     path.write_bytes(bz2.compress(noise(100_000 * 2 * AHEAD), 1))
     begun: list[int] = []

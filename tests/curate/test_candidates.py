@@ -95,9 +95,7 @@ def literal(scores: np.ndarray, ids: list[str], rules: RetrieveSettings) -> tupl
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10_000), st.sampled_from(["highest", "discard", "allow"]), st.integers(2, 12), st.integers(2, 40))
-def test_clears_rules_equal_their_literal_implementation(
-    tmp_path: Path, seed: int, overlap: str, per_class: int, depth: int
-) -> None:
+def test_clears_rules_equal_their_literal_implementation(tmp_path, seed, overlap, per_class, depth):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(40, 5)).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)

@@ -215,9 +215,7 @@ def test_different_names_get_different_ids(a: str, b: str) -> None:
 @pytest.mark.parametrize(
     ("total", "expected"), [(4000, "fetch: 1,000 of 4,000 rows, about"), (None, "fetch: 1,000 rows")]
 )
-def test_slow_work_prints_its_progress(
-    total: int | None, expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_work_prints_its_progress(total, expected, capsys, monkeypatch):
     clock = iter(range(0, 1000, 11))
     monkeypatch.setattr("driftline.curate.core.run_log.time.monotonic", lambda: next(clock))
     with RunLog().progress("fetch", total, "rows") as tick:

@@ -95,9 +95,7 @@ def iterated(jsonld: Any, records: str = "images", **mapping: str) -> tuple[Any,
 
 
 @pytest.mark.parametrize("layout", ["tars", "parquet"])
-def test_case_42_mlcroissant_finds_no_fault_and_iterates_every_image_with_its_licence(
-    release: Release, hub: Path, layout: str
-) -> None:
+def test_case_42_mlcroissant_finds_no_fault_and_iterates_every_image_with_its_licence(release, hub, layout):
     metadata, records = iterated(str((release.path if layout == "tars" else hub) / "croissant.json"))
     assert (metadata.issues.errors, metadata.issues.warnings) == (set(), set())
     assert metadata.ctx.conforms_to.value == "http://mlcommons.org/croissant/1.1"
@@ -142,9 +140,7 @@ def test_case_42_passes_the_checks_that_neurips_publishes(tmp_path: Path, layout
 
 
 @pytest.mark.parametrize(("kinds", "formats"), [("JP", ["jpeg", "png"]), ("J", ["jpeg"]), ("P", ["png"])])
-def test_case_42_each_format_is_one_set_of_files_and_holds_no_other(
-    tmp_path: Path, kinds: str, formats: list[str]
-) -> None:
+def test_case_42_each_format_is_one_set_of_files_and_holds_no_other(tmp_path, kinds, formats):
     document = read_json(mixed(tmp_path / "r", kinds).path / "croissant.json")
     nodes = [node for node in document["distribution"] if node["@type"] == "cr:FileSet"]
     patterns = {"image/jpeg": ["*.jpg"], "image/png": ["*.png"]}
@@ -196,9 +192,7 @@ NC, ND, ALL = "cc:CommercialUse", "cc:DerivativeWorks", {"cc:Reproduction", "cc:
         ("https://x.org/by-nc/4.0/", None, set(), set(), [], "other"),
     ],
 )
-def test_case_42_terms_of_use_follow_from_the_licence(
-    address: str, allowed: Any, duties: set[str], prohibited: set[str], duo: list[str], hub: str
-) -> None:
+def test_case_42_terms_of_use_follow_from_the_licence(address, allowed, duties, prohibited, duo, hub):
     def actions(rule: Any) -> set[str]:
         return {action["@id"] for action in rule["odrl:action"]} if rule else set()
 
@@ -283,9 +277,7 @@ def cells(card: str, first: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("layout", ["tars", "parquet"])
 @pytest.mark.parametrize("author", ["A Lab <lab@example.org>", None])
-def test_case_42_card_croissant_and_hub_say_the_same_field_by_field(
-    tmp_path: Path, layout: str, author: str | None
-) -> None:
+def test_case_42_card_croissant_and_hub_say_the_same_field_by_field(tmp_path, layout, author):
     folder = mixed(tmp_path / "r", author=author).path
     rows = Release.open(folder).table.to_pylist()
     if layout == "parquet":

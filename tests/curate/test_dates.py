@@ -140,9 +140,7 @@ class TestCase4AnOffsetByTheTimeOfGps:
             ("2023:12:31 23:30:00", "2024:01:01", (9, 0, 0), -34_200),
         ],
     )
-    def test_the_offset_is_the_difference_in_quarters_of_hours(
-        self, tmp_path: Path, local: str, day: str, time: tuple[int, ...], offset: int
-    ) -> None:
+    def test_the_offset_is_the_difference_in_quarters_of_hours(self, tmp_path, local, day, time, offset):
         photo(tmp_path / "a.jpg", {7: tuple(map(float, time)), 29: day}, original=local)
         assert record(tmp_path)["extra"]["date_offset"] == offset
 
@@ -307,9 +305,7 @@ class TestADateIsAnIntervalWithItsWitnesses:
             ("a.jpg", "2012:12:31 23:59:58+01:00", "2012-12-31T22:59:58", None),
         ],
     )
-    def test_its_first_and_its_last_second(
-        self, tmp_path: Path, name: str, text: str | None, first: str, last: str | None
-    ) -> None:
+    def test_its_first_and_its_last_second(self, tmp_path, name, text, first, last):
         photo(tmp_path / name, **({} if text is None else {"original": text}))
         row = record(tmp_path)
         assert (row["uploaded"], row["until"]) == (seconds_of(first), None if last is None else seconds_of(last))
@@ -345,9 +341,7 @@ class TestADateIsAnIntervalWithItsWitnesses:
     @pytest.mark.parametrize(
         ("edited", "others"), [("2008:07:31 17:32:06", {"edit": "2008-07-31T17:32:06"}), ("2031:01:01 00:00:00", {})]
     )
-    def test_a_photo_that_was_edited_before_it_was_taken(
-        self, tmp_path: Path, edited: str, others: dict[str, str]
-    ) -> None:
+    def test_a_photo_that_was_edited_before_it_was_taken(self, tmp_path, edited, others):
         photo(tmp_path / "a.jpg", original="2026:11:24 14:41:16", edited=edited)
         assert record(tmp_path)["extra"].get("date_contradicted", {}) == others
 

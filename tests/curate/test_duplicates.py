@@ -55,9 +55,7 @@ def test_a_copy_that_was_shrunk_and_compressed_again_keeps_its_hash(pictures: li
 @pytest.mark.parametrize(
     ("size", "kind"), [((96, 80), "JPEG"), ((130, 127), "JPEG"), ((128, 200), "JPEG"), ((300, 200), "PNG")]
 )
-def test_a_decoded_image_is_used_only_where_it_gives_the_same_hash(
-    size: tuple[int, int], kind: str, pictures: list[Image.Image]
-) -> None:
+def test_a_decoded_image_is_used_only_where_it_gives_the_same_hash(size, kind, pictures):
     buffer = io.BytesIO()
     pictures[0].resize(size).save(buffer, kind)
     with Image.open(buffer) as image:
@@ -66,9 +64,7 @@ def test_a_decoded_image_is_used_only_where_it_gives_the_same_hash(
 
 
 @pytest.mark.parametrize("bits", [0, 1, 4, 6])
-def test_many_hashes_are_compared_by_parts_and_give_the_pairs_of_all_against_all(
-    bits: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_hashes_are_compared_by_parts_and_give_the_pairs_of_all_against_all(bits, monkeypatch):
     rng = np.random.default_rng(bits)
     of = rng.integers(0, 2**64, 3000, np.uint64)
     of[1000:2000] = of[:1000] & ~np.uint64(0xFF << 20)  # many agree in most of their parts

@@ -69,9 +69,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     return folder, pa.Table.from_pylist(rows)
 
 
-def test_vectors_are_unit_float16_in_clip_retrievals_layout(
-    encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path
-) -> None:
+def test_vectors_are_unit_float16_in_clip_retrievals_layout(encoder, images, tmp_path):
     counts = embed(*images, SPEC, tmp_path, QUIET, batch=4)
     assert counts == {"": 18}
     assert sorted(p.name for p in tmp_path.rglob("*.*")) == [
@@ -95,9 +93,7 @@ def test_a_text_finds_its_images(encoder: Clip, images: tuple[Path, pa.Table], t
     assert np.mean(right) > 0.85
 
 
-def test_a_killed_run_embeds_only_the_missing_shards_and_gives_the_same_bytes(
-    encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path
-) -> None:
+def test_a_killed_run_embeds_only_the_missing_shards_and_gives_the_same_bytes(encoder, images, tmp_path):
     embed(*images, SPEC, tmp_path / "whole", QUIET, batch=4)
     shutil.copytree(tmp_path / "whole", tmp_path / "killed")
     (
@@ -270,9 +266,7 @@ def test_ten_times_the_images_are_not_in_memory(tmp_path: Path) -> None:
     assert peak(20) - peak(2) < 18 * 32 * 1000
 
 
-def test_the_log_gives_throughput_and_its_ratio_to_the_models_speed(
-    images: tuple[Path, pa.Table], tmp_path: Path
-) -> None:
+def test_the_log_gives_throughput_and_its_ratio_to_the_models_speed(images, tmp_path):
     embed(*images, SPEC, tmp_path / "out", RunLog(tmp_path / "log.jsonl", quiet=True))
     events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     found = next(event for event in events if "images_per_second" in event)
@@ -285,9 +279,7 @@ def test_the_end_of_a_text_beyond_the_context_is_reported(encoder: Clip) -> None
     assert encoder.truncated("a photo of a bus " + "and a car " * 20).endswith("and a car")
 
 
-def test_an_encoder_without_images_is_an_error_and_not_a_reason_to_drop_images(
-    images: tuple[Path, pa.Table], tmp_path: Path
-) -> None:
+def test_an_encoder_without_images_is_an_error_and_not_a_reason_to_drop_images(images, tmp_path):
     with pytest.raises(BadConfig, match="does not read images"):
         embed(*images, EncoderSpec(model="64", encoder="ngrams"), tmp_path, QUIET)
 
@@ -300,9 +292,7 @@ def refused(encoder: Encoder, batch: Any) -> Vectors:
 class TestEncoderOfAnotherPackage:
     KIND = "support.toy_encoder:MeanColour"
 
-    def test_a_class_named_by_its_module_embeds_images_in_worker_processes(
-        self, images: tuple[Path, pa.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_class_named_by_its_module_embeds_images_in_worker_processes(self, images, tmp_path, monkeypatch):
         monkeypatch.setattr("driftline.curate.core.executor.STARTS", 0.0)
         monkeypatch.setattr(f"{self.KIND.replace(':', '.')}.images", refused)  # in this process, for a trial only
         assert embed(
@@ -427,9 +417,7 @@ class TestBackbone:
         [("", None), ("module.encoder_q.", "state_dict"), ("backbone.", "model")],
         ids=["torchvision", "moco", "byol"],
     )
-    def test_checkpoints_with_any_prefix_give_the_networks_features(
-        self, network: Any, tmp_path: Path, prefix: str, nest: str | None
-    ) -> None:
+    def test_checkpoints_with_any_prefix_give_the_networks_features(self, network, tmp_path, prefix, nest):
         import torch
 
         state = {prefix + k: v for k, v in network.state_dict().items()}
@@ -462,9 +450,7 @@ class TestBackbone:
             Backbone("resnet50", str(tmp_path / "w.pt"), "cpu")
 
 
-def test_vectors_of_pictures_that_were_prepared_otherwise_are_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_of_pictures_that_were_prepared_otherwise_are_not_taken(tmp_path, monkeypatch):
     """Case 21: the version of the preparation is part of an encoder's name in the store, and of its record."""
     from driftline.curate.embedding import reuse
     from driftline.curate.encoders import describe

@@ -131,9 +131,7 @@ def test_without_slurm_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(("count", "workers"), [(24, 1), (120, 1), (240, 4)])
-def test_new_processes_are_for_work_that_takes_much_longer_than_their_start(
-    count: int, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_processes_are_for_work_that_takes_much_longer_than_their_start(count, workers, monkeypatch):
     clock = itertools.count()  # seconds: the trial of 24 items takes one
     monkeypatch.setattr("time.process_time", lambda: next(clock))
     tried: list[int] = []

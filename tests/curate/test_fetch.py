@@ -128,9 +128,7 @@ def test_original_bytes_and_formats_are_kept(fetched: Fetched) -> None:
     assert found[f"p{KINDS.index('cmyk')}"] == picture(mode="CMYK", seed=0)
 
 
-def test_a_kill_between_shards_repeats_no_finished_shard_and_ends_in_the_same_bytes(
-    fetched: Fetched, server: FaultServer, tmp_path: Path
-) -> None:
+def test_a_kill_between_shards_repeats_no_finished_shard_and_ends_in_the_same_bytes(fetched, server, tmp_path):
     out, parts, counts = fetched
     for name in ("00000.tar", "00000.parquet", "00003.tar", "00003.parquet"):  # killed when these were done
         shutil.copy(out / "a" / name, tmp_path / name)
@@ -177,9 +175,7 @@ def test_no_spelling_of_a_private_address_is_requested(server: FaultServer, tmp_
     assert not server.asked
 
 
-def test_a_collection_on_the_own_network_opens_neither_metadata_nor_redirects(
-    server: FaultServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_collection_on_the_own_network_opens_neither_metadata_nor_redirects(server, tmp_path, capsys):
     other = FaultServer()
     try:
         other_good = f"http://127.0.0.1:{other.port}/good/1"
@@ -304,9 +300,7 @@ def img2dataset_refuses(rules: FetchSettings, server: FaultServer, folder: Path)
     return faults
 
 
-def test_a_width_that_is_not_served_ends_fetch_and_the_contact_is_in_each_request(
-    server: FaultServer, tmp_path: Path
-) -> None:
+def test_a_width_that_is_not_served_ends_fetch_and_the_contact_is_in_each_request(server, tmp_path):
     """Case 27."""
     server.agents.clear()
     server.asked.clear()
@@ -367,9 +361,7 @@ def test_images_inside_parquet_files(tmp_path: Path) -> None:
     assert dict(read_images(tmp_path / "a", index, 0)) == {"p0": picture(seed=0), "p1": picture(seed=4)}
 
 
-def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(
-    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(server, tmp_path, monkeypatch):
     urls: list[str | None] = [f"{server.base}/good/{i}" for i in range(30)]
     parts = part(tmp_path / "t", urls)
     from driftline.curate.fetch import shard
@@ -390,9 +382,7 @@ def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(
     assert fetch(parts, tmp_path / "a", RULES, QUIET) == {"": 30}
 
 
-def test_photos_wait_in_memory_and_on_disk_only_if_they_are_too_many(
-    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_photos_wait_in_memory_and_on_disk_only_if_they_are_too_many(server, tmp_path, monkeypatch):
     parts, made = part(tmp_path / "t", [f"{server.base}/good/{i}" for i in range(4)]), tempfile.TemporaryFile
     on_disk: list[object] = []
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **how: on_disk.append(how["dir"]) or made(**how))

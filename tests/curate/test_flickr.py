@@ -128,9 +128,7 @@ def test_pages_that_come_twice_give_each_photo_once(serve: Serve, tmp_path: Path
     assert len(table) == 600
 
 
-def test_a_run_that_was_stopped_asks_for_no_finished_window_again(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_stopped_asks_for_no_finished_window_again(serve, tmp_path, monkeypatch):
     photos = [photo(i, START + i % 1000) for i in range(7000)]
     broken = dict.fromkeys(range(9, 40), (503, b""))
     server = serve(photos, fail=broken)
@@ -172,9 +170,7 @@ def test_a_busy_server_is_asked_again(serve: Serve, tmp_path: Path) -> None:
         ("stolen-key", r"refuses the key: Invalid API Key \(Key has invalid format\) …"),
     ],
 )
-def test_the_key_comes_from_the_environment_and_is_in_no_message(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, message: str
-) -> None:
+def test_the_key_comes_from_the_environment_and_is_in_no_message(serve, tmp_path, monkeypatch, key, message):
     monkeypatch.setenv("FLICKR_API_KEY", key)
     with pytest.raises(BadConfig, match=message):
         read(serve([photo(1, START)]), tmp_path)
@@ -218,9 +214,7 @@ BAD = {  # answer to a search → what ends the run; "" for one after which it g
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_an_answer_that_is_none_ends_in_a_sentence_and_the_same_command_goes_on(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_an_answer_that_is_none_ends_in_a_sentence_and_the_same_command_goes_on(serve, tmp_path, monkeypatch, name):
     monkeypatch.setattr(http.time, "sleep", lambda seconds: None)
     answer, sentence = BAD[name]
     server = serve([photo(i, START + i) for i in range(3)])
@@ -256,9 +250,7 @@ class TestLicences:
             read(server, tmp_path, licences=(4, 99))
         assert server.queries == []
 
-    def test_an_id_that_is_new_is_asked_for_again(
-        self, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_id_that_is_new_is_asked_for_again(self, serve, tmp_path, monkeypatch):
         server = serve([photo(1, START, 21)])
         with pytest.raises(BadConfig, match="no licence 21"):
             read(server, tmp_path, licences=(21,))

@@ -95,9 +95,7 @@ def test_the_exporter_itself_joins_no_foreign_name(folder: Path, tmp_path: Path)
         ("member", lambda values: [values[1], *values[1:]], r"has (\d+) rows, but (\d+) different shard and member"),
     ],
 )
-def test_metadata_of_other_counts_are_refused_with_both(
-    folder: Path, name: str, change: Callable[[list], list], message: str
-) -> None:
+def test_metadata_of_other_counts_are_refused_with_both(folder, name, change, message):
     """Else the formats would hold different numbers of images."""
     table = pq.read_table(folder / "metadata.parquet")
     position = table.schema.get_field_index(name)

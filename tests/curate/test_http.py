@@ -186,9 +186,7 @@ def test_a_redirect_to_another_private_server_is_refused() -> None:
         assert secret == []
 
 
-def test_a_redirect_to_a_name_of_a_private_network_is_refused_before_anything_is_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_redirect_to_a_name_of_a_private_network_is_refused_before_anything_is_sent(monkeypatch):
     public = {"museum.example": "127.0.0.1", "inside.example": "127.0.0.1"}
     looked_up = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **named: looked_up(public[host], *more, **named))
@@ -271,13 +269,7 @@ def _model(address: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 404, 429, 500])
 @pytest.mark.parametrize("ask", [_flickr, _judge, _model])
-def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(
-    ask: Callable[[str, Path], None],
-    status: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_token_that_a_server_repeats_is_in_no_message_and_no_file(ask, status, tmp_path, monkeypatch, capsys):
     for variable in ("FLICKR_API_KEY", "PLANTED"):
         monkeypatch.setenv(variable, PLANTED)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)

@@ -55,9 +55,7 @@ def test_a_name_that_windows_cannot_have_is_escaped(name: str) -> None:
 
 
 @pytest.mark.parametrize("names", [("Car", "car"), ("cafe\u0301", "caf\u00e9"), ("\u00c4tna", "\u00e4tna")])
-def test_classes_that_would_be_one_folder_where_case_does_not_count_are_refused(
-    tmp_path: Path, names: tuple[str, str]
-) -> None:
+def test_classes_that_would_be_one_folder_where_case_does_not_count_are_refused(tmp_path, names):
     with pytest.raises(BadInput, match=f"'{names[0]}' and '{names[1]}' are one name on disks"):
         export(small(["a", "b"], [*names]), tmp_path / "out")
     assert not (tmp_path / "out").exists(), "before the first picture"

@@ -117,9 +117,7 @@ def test_a_passing_fault_is_asked_again(tmp_path: Path, mood: str) -> None:
         assert len(vision.bodies) == 2
 
 
-def test_an_account_without_credit_or_a_key_that_expires_keeps_the_answers_so_far(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_account_without_credit_or_a_key_that_expires_keeps_the_answers_so_far(tmp_path, monkeypatch):
     monkeypatch.setenv("VLM_KEY", "sk-secret")
     for mood, error, words in (("quota", Unfinished, "no credit left"), ("401", BadConfig, "answers HTTP 401")):
         folder = tmp_path / mood
@@ -141,9 +139,7 @@ def test_a_lasting_fault_names_what_is_missing_and_keeps_the_rest(tmp_path: Path
         assert len(vision.bodies) == 2 + 2 + 1
 
 
-def test_nobody_there_an_unset_key_and_a_redirect_are_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_there_an_unset_key_and_a_redirect_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.delenv("VLM_KEY", raising=False)
     with pytest.raises(Unfinished, match="3 connections lost"):
         ask(tmp_path, Vision(address="http://127.0.0.1:9"), retries=0)

@@ -99,9 +99,7 @@ class TestWikimedia:
         assert len(grown) > len(first)
         assert len(server.queries) == asked + 1
 
-    def test_a_run_that_was_cut_goes_on_at_its_cursor_with_the_same_bytes(
-        self, serve: Serve, tmp_path: Path, waits: list[float]
-    ) -> None:
+    def test_a_run_that_was_cut_goes_on_at_its_cursor_with_the_same_bytes(self, serve, tmp_path, waits):
         files = [file(i, START + i) for i in range(9)]
         whole = read(commons(serve(files, page=2), width=None), tmp_path / "whole")
         cut = serve(files, page=2, fail=dict.fromkeys(range(3, 9), (500, {}, b"")))
@@ -126,9 +124,7 @@ class TestWikimedia:
         ],
         ids=["lag", "rate", "429", "too long", "html", "no list", "wrong type"],
     )
-    def test_it_waits_as_long_as_the_server_asks(
-        self, serve: Serve, tmp_path: Path, waits: list[float], reply: Any, wait: float | str | None
-    ) -> None:
+    def test_it_waits_as_long_as_the_server_asks(self, serve, tmp_path, waits, reply, wait):
         server = serve([file(1, START)], fail={1: reply})
         if wait is None:
             with pytest.raises(DriftlineError, match=r"asks to wait for [0-9,]+ seconds"):
@@ -149,9 +145,7 @@ class TestWikimedia:
             ("next", "cursor is 'next'"),
         ],
     )
-    def test_a_cursor_that_leads_nowhere_is_named(
-        self, serve: Serve, tmp_path: Path, cursor: Any, message: str
-    ) -> None:
+    def test_a_cursor_that_leads_nowhere_is_named(self, serve, tmp_path, cursor, message):
         with pytest.raises(DriftlineError, match=message):
             read(commons(serve([file(1, START)], cursor=cursor)), tmp_path)
 
@@ -338,18 +332,14 @@ class TestThumbnails:
         with pytest.raises(ValidationError, match="3840"):
             Wikimedia(start=0, end=1, contact="a@b.org", width=3841)
 
-    def test_redirects_to_another_host_are_followed_with_the_contact(
-        self, serve: Serve, images: Thumbnails, tmp_path: Path
-    ) -> None:
+    def test_redirects_to_another_host_are_followed_with_the_contact(self, serve, images, tmp_path):
         """Case 27."""
         server = serve([file(i, START + i) for i in range(6)])
         assert self.fetch(server, images, tmp_path, 1024) == {"": 6}
         assert images.agents == {"driftline (me@example.org; image research; honours X-Robots-Tag and Retry-After)"}
 
     @pytest.mark.parametrize(("status", "in_page"), [(400, True), (429, False), (429, True)])
-    def test_a_refused_width_is_an_outage_and_the_same_command_goes_on(
-        self, serve: Serve, images: Thumbnails, tmp_path: Path, status: int, in_page: bool
-    ) -> None:
+    def test_a_refused_width_is_an_outage_and_the_same_command_goes_on(self, serve, images, tmp_path, status, in_page):
         """Case 27: the ladder of the server has changed; twelve photos are not twelve misses."""
         server = serve([file(i, START + i) for i in range(12)])
         images.steps, images.status, images.in_page = (20, 1920), status, in_page
@@ -395,9 +385,7 @@ class TestSpeed:
         assert 100 <= (len(server.queries) - 1) / clock.now * 60 <= 200
 
     @pytest.mark.parametrize("latency", [0.05, 0.9])
-    def test_a_walk_of_flickr_comes_near_3600_queries_an_hour_and_asks_none_twice(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latency: float
-    ) -> None:
+    def test_a_walk_of_flickr_comes_near_3600_queries_an_hour_and_asks_none_twice(self, tmp_path, monkeypatch, latency):
         monkeypatch.setenv("FLICKR_API_KEY", "secret-key")
         clock, server = Clock(), FlickrServer([photo(i, START + i) for i in range(4500)])
         monkeypatch.setattr(http, "time", clock)

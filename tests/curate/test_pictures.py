@@ -557,9 +557,7 @@ def worker() -> Iterator[ProcessPoolExecutor]:
 
 @pytest.mark.filterwarnings("ignore")  # Pillow warns of damaged tags
 @given(st.randoms(use_true_random=False))
-def test_a_photo_with_its_sidecar_has_one_fate_in_any_order_company_and_process(
-    worker: ProcessPoolExecutor, draw: random.Random
-) -> None:
+def test_a_photo_with_its_sidecar_has_one_fate_in_any_order_company_and_process(worker, draw):
     """`make fuzz` does it with more."""
     endings = draw.choices([*SIDECARS], k=4)
     files = [
@@ -592,9 +590,7 @@ def test_a_bomb_of_a_maker_note_costs_nothing() -> None:
     assert picture.steps == ("turned upright",)
 
 
-def test_what_the_decoder_logs_is_not_printed(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_decoder_logs_is_not_printed(monkeypatch, capfd):
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     data = tiff({256: 8, 257: 8, 258: 8, 259: 1, 262: 1, 273: 200, 277: 1027, 279: 64}, bytes(64))
     with pytest.raises(BadInput, match="cannot be decoded"):

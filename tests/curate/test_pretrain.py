@@ -162,9 +162,7 @@ class TestTraining:
         assert not list(tmp_path.iterdir())
 
     @pytest.mark.proof("kills")
-    def test_a_killed_training_continues_with_the_same_bytes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_killed_training_continues_with_the_same_bytes(self, tmp_path, monkeypatch):
         pretrain(pictures(), TINY, tmp_path / "whole", device="cpu")
         plain_epoch = Training.epoch
 
@@ -184,9 +182,7 @@ class TestTraining:
         assert (tmp_path / "cut" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
         assert not (tmp_path / "cut" / STATE).exists()
 
-    def test_a_finished_folder_is_not_changed_and_other_settings_are_refused(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_finished_folder_is_not_changed_and_other_settings_are_refused(self, tmp_path, monkeypatch):
         recipe = replace(TINY, epochs=1)
         first = pretrain(pictures(), recipe, tmp_path, device="cpu")
         monkeypatch.setattr(Training, "epoch", lambda *a: pytest.fail("it trained again"))

@@ -133,9 +133,7 @@ def test_a_split_does_not_depend_on_the_order_of_rows() -> None:
     st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.sampled_from(CLASSES)), min_size=1, max_size=60),
     st.integers(0, 99),
 )
-def test_no_uploader_is_on_both_sides_and_none_alone_is_all_that_trains(
-    photos: list[tuple[int, int, str]], seed: int
-) -> None:
+def test_no_uploader_is_on_both_sides_and_none_alone_is_all_that_trains(photos, seed):
     rows = [
         {"id": str(i), "user": f"u{u}" if u else None, "bucket": b, "concept": c} for i, (u, b, c) in enumerate(photos)
     ]

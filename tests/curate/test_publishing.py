@@ -19,7 +19,7 @@ from support.hub_server import TOKEN, Hub, hub
 from typer.testing import CliRunner
 
 from driftline.curate.core.atomic_io import sha256_bytes
-from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, MissingFile, Unfinished
+from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile, Unfinished
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export.huggingface import export
 from driftline.curate.publishing import PUBLISHERS
@@ -128,9 +128,7 @@ def test_an_update_drops_withdrawn_images_and_keeps_what_others_wrote(server: Hu
     assert (sha, files) in server.commits[PLACE], "the history has the old version"
 
 
-def test_the_same_version_is_published_once_and_never_changes(
-    server: Hub, exports: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_same_version_is_published_once_and_never_changes(server, exports, tmp_path):
     publish(exports["1"])
     assert publish(exports["1"]).sent == 0
     assert len(server.commits[PLACE]) == 2
@@ -159,9 +157,7 @@ def test_the_same_version_is_published_once_and_never_changes(
         ("GET", "/api/datasets/me/cars$", b"[]"),
     ],
 )
-def test_after_a_failure_the_same_command_goes_on(
-    server: Hub, exports: dict[str, Path], method: str, path: str, fault: int | str
-) -> None:
+def test_after_a_failure_the_same_command_goes_on(server, exports, method, path, fault):
     server.faults = [[method, path, fault, 1]]
     with suppress(Unfinished):
         publish(exports["1"])
@@ -183,9 +179,7 @@ def test_a_kill_between_commit_and_tag_leaves_the_tag_to_the_next_run(server: Hu
 
 @pytest.mark.parametrize("headers", [{"Retry-After": "9" * 400}, {"RateLimit": '"api";r=0;t=99999999'}])
 @pytest.mark.parametrize("path", ["/preupload/", "/commit/", "objects/batch"])
-def test_a_hub_that_asks_to_wait_for_a_year_is_not_waited_for(
-    server: Hub, exports: dict[str, Path], path: str, headers: dict[str, str]
-) -> None:
+def test_a_hub_that_asks_to_wait_for_a_year_is_not_waited_for(server, exports, path, headers):
     server.faults = [["POST", path, (429, {"error": "slow down"}, headers), 99]]
     with pytest.raises(Unfinished, match=r"asks to wait for [\d,]+ seconds \(status 429\)\. Run the same command"):
         publish(exports["1"])
@@ -194,9 +188,7 @@ def test_a_hub_that_asks_to_wait_for_a_year_is_not_waited_for(
     assert len(server.commits[PLACE]) == 2
 
 
-def test_a_token_that_expires_halfway_ends_in_one_sentence_and_the_upload_goes_on(
-    server: Hub, exports: dict[str, Path]
-) -> None:
+def test_a_token_that_expires_halfway_ends_in_one_sentence_and_the_upload_goes_on(server, exports):
     def expire() -> None:
         server.token = "another"
 
@@ -228,9 +220,7 @@ def test_an_upload_that_stops_publishes_nothing_and_continues(server: Hub, expor
         (400, BadInput, "refused"),
     ],
 )
-def test_a_refusal_is_one_sentence_without_the_token(
-    server: Hub, exports: dict[str, Path], status: int, kind: type[DriftlineError], words: str
-) -> None:
+def test_a_refusal_is_one_sentence_without_the_token(server, exports, status, kind, words):
     refusal = {"error": f"no: {TOKEN}"}
     server.faults = [["POST", "/commit/", (status, refusal, {"X-Error-Message": refusal["error"]}), 1]]
     with pytest.raises(kind, match=words) as caught:
@@ -240,9 +230,7 @@ def test_a_refusal_is_one_sentence_without_the_token(
     assert set(server.head(PLACE)[1]) == {".gitattributes"}
 
 
-def test_a_token_in_a_file_is_used_and_never_stored(
-    server: Hub, exports: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_in_a_file_is_used_and_never_stored(server, exports, tmp_path, monkeypatch):
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     (tmp_path / "token").write_text(TOKEN + "\n")

@@ -97,9 +97,7 @@ def test_all_below_a_prefix(moto: int, tmp_path: Path) -> None:
     assert found == ["dataset-0.bz2", "deep/dataset-1.bz2"]
 
 
-def test_a_lost_connection_continues_at_the_same_byte(
-    moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_connection_continues_at_the_same_byte(moto, tmp_path, monkeypatch):
     monkeypatch.setattr(s3, "RANGE", 1_000_000)
     proxy = Cutting(moto, cuts=4, least=400_000)
     try:
@@ -110,9 +108,7 @@ def test_a_lost_connection_continues_at_the_same_byte(
         proxy.close()
 
 
-def test_a_killed_run_keeps_its_bytes_and_a_finished_file_is_not_fetched_again(
-    moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_keeps_its_bytes_and_a_finished_file_is_not_fetched_again(moto, tmp_path, monkeypatch):
     monkeypatch.setattr(s3, "RANGE", 500_000)
     monkeypatch.setattr(s3, "TRIES", 2)
     proxy = Cutting(moto, cuts=10_000, least=2_000)  # enough for the answer to HEAD

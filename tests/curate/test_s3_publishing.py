@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.published import exported
@@ -49,9 +48,7 @@ def test_versions_stand_side_by_side(server: Bucket, plan: Plan, tmp_path: Path)
 
 @pytest.mark.parametrize("fault", [(503, "SlowDown")])
 @pytest.mark.parametrize("operation", ["ListObjectsV2", "PutObject", "GetObject"])
-def test_after_any_failure_the_same_command_goes_on_and_the_version_is_complete_last(
-    server: Bucket, plan: Plan, operation: str, fault: Any
-) -> None:
+def test_after_any_failure_the_same_command_goes_on_and_the_version_is_complete_last(server, plan, operation, fault):
     for times in (1, 3, 9):
         server.faults = [[operation, fault, times]]
         done = None

@@ -134,9 +134,7 @@ class Reader:
 
 @pytest.mark.parametrize("order", ["random", "ascending", "descending"])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_thousand_concepts_read_every_vector_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, workers: int
-) -> None:
+def test_a_thousand_concepts_read_every_vector_once(tmp_path, monkeypatch, order, workers):
     monkeypatch.setattr(searching, "WINDOW", 1024)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30_000, 16)).astype(np.float32)
@@ -160,9 +158,7 @@ def test_a_thousand_concepts_read_every_vector_once(
 
 
 @pytest.mark.parametrize(("equal", "most"), [(False, 1.2), (True, 2.0)])
-def test_few_concepts_with_short_lists_read_few_vectors_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, equal: bool, most: float
-) -> None:
+def test_few_concepts_with_short_lists_read_few_vectors_again(tmp_path, monkeypatch, equal, most):
     rng = np.random.default_rng(0)
     x = np.ones((30_000, 16), np.float32) if equal else rng.standard_normal((30_000, 16)).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -175,9 +171,7 @@ def test_few_concepts_with_short_lists_read_few_vectors_again(
         assert ranked_ids(store, found, side, 2) == brute(store, queries, [0, 1, 2], 2, 20, side)
 
 
-def test_vectors_are_read_once_where_early_ones_are_nearer_to_all_concepts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_are_read_once_where_early_ones_are_nearer_to_all_concepts(tmp_path, monkeypatch):
     monkeypatch.setattr(searching, "WINDOW", 1024)  # in the order of the file 1.4 times the vectors are read
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30_000, 16)).astype(np.float32)
@@ -194,9 +188,7 @@ def test_vectors_are_read_once_where_early_ones_are_nearer_to_all_concepts(
 @given(
     st.integers(1, 300), st.integers(1, 30), st.integers(0, 999), st.sampled_from([1, 3, 140]), st.sampled_from([1, 2])
 )
-def test_windows_chunks_and_files_do_not_change_an_answer(
-    tmp_path: Path, n: int, k: int, seed: int, concepts: int, levels: int
-) -> None:
+def test_windows_chunks_and_files_do_not_change_an_answer(tmp_path, n, k, seed, concepts, levels):
     """Few concepts and many; equal cosines; buckets without vectors, that are not asked, and with fewer than k."""
     x = np.repeat(grid(n, 3, seed, levels), 2, axis=0).astype(np.float16)
     queries = grid(2 * concepts, 3, seed + 1, 9)

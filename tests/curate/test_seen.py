@@ -40,9 +40,7 @@ from driftline.curate.encoders.seen import (
         (("my.package:Name", "openai", "openai"), UNKNOWN),
     ],
 )
-def test_known_weights_have_a_date_and_others_are_never_guessed(
-    encoder: tuple[str, str, str | None], until: str
-) -> None:
+def test_known_weights_have_a_date_and_others_are_never_guessed(encoder, until):
     assert seen(*encoder).trained_until == until
 
 

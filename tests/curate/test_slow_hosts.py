@@ -120,9 +120,7 @@ def test_other_photos_are_fetched_while_a_host_sleeps_and_the_bytes_are_those_wi
     assert received == Counter(url for url in urls), "no photo is fetched twice"
 
 
-def test_after_a_kill_what_was_answered_is_not_asked_again(
-    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_kill_what_was_answered_is_not_asked_again(server, tmp_path, monkeypatch):
     parts = part(tmp_path, addresses(server, lambda i: i % SHARD == 1))
     expected = twin(server, parts, tmp_path / "twin")
     out = tmp_path / "a"
@@ -151,9 +149,7 @@ def test_after_a_kill_what_was_answered_is_not_asked_again(
     assert server.asked == Counter(f"/good/{FIRST_SLOW + i}" for i in (13, 17, 21))
 
 
-def test_a_host_that_asks_to_wait_and_a_slow_mirror_hold_up_no_other_shard(
-    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_asks_to_wait_and_a_slow_mirror_hold_up_no_other_shard(server, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "PATIENCE", TURNS)
     urls: list[str] = [f"{server.base}/404/1", f"{server.base}/good/2", f"{server.base}/good/3"]
     update = {"shard_size": 1, "retries": 0, "mirror": f"http://localhost:{server.port}/later/{{hash}}"}

@@ -246,9 +246,7 @@ class TestAnswers:
             },
         ],
     )
-    def test_every_form_of_a_multiple_choice_answer_gives_the_same_labels(
-        self, tmp_path: Path, answers: dict[str, str]
-    ) -> None:
+    def test_every_form_of_a_multiple_choice_answer_gives_the_same_labels(self, tmp_path, answers):
         table = read([results(tmp_path / "r.csv", [line(**answers)])], BATCH, "k")
         assert table["labels"].to_pylist() == [["bus", "car"]]
         assert table["id"].to_pylist() == ["p1"]
@@ -338,9 +336,7 @@ class TestVerdict:
             (ticks("bus", "bus", "bus", sensitive=2), "sensitive"),
         ],
     )
-    def test_two_of_three_must_agree_on_the_single_expected_label(
-        self, answers: list[tuple[frozenset[str], bool]], expected: str
-    ) -> None:
+    def test_two_of_three_must_agree_on_the_single_expected_label(self, answers, expected):
         assert verdict(answers, "bus", ValidationSettings()) == expected
 
     def test_the_rules_exact_and_per_option_differ(self) -> None:

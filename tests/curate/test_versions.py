@@ -169,9 +169,7 @@ class TestComparison:
         assert found["2012"]["because"] == ["another end"]
         assert (found["2014"]["compare"], found["2014"]["because"]) == ("none", ["only B has this bucket"])
 
-    def test_the_command_prints_text_and_json_and_fails_if_nothing_is_comparable(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_the_command_prints_text_and_json_and_fails_if_nothing_is_comparable(self, tmp_path, capsys):
         made(tmp_path / "a"), made(tmp_path / "b"), made(tmp_path / "c", photos(5))
         compare(tmp_path / "a", tmp_path / "b")
         said = capsys.readouterr().out

@@ -189,9 +189,7 @@ def damaged_line(draw: st.DrawFn) -> bytes:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
 @given(st.lists(st.one_of(damaged_line(), junk), min_size=1, max_size=12), st.booleans(), st.sampled_from([1, 4, 64]))
-def test_any_bytes_give_the_records_that_plain_python_gives(
-    tmp_path: Path, junk: list[bytes], last_newline: bool, few: int
-) -> None:
+def test_any_bytes_give_the_records_that_plain_python_gives(tmp_path, junk, last_newline, few):
     data = b"\n".join([yfcc_line(1).encode(), *junk]) + b"\n" * last_newline
     path = tmp_path / "dataset"
     path.write_bytes(data)

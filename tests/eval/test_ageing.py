@@ -237,9 +237,7 @@ class TestCauses:
         arrays.arrays(np.float64, (4, 3), elements=st.sampled_from([0.0, 0.1, 0.5, 1.0])),
         st.booleans(),
     )
-    def test_parts_always_add_up(
-        self, accuracy: npt.NDArray[np.float64], share: npt.NDArray[np.float64], streaming: bool
-    ) -> None:
+    def test_parts_always_add_up(self, accuracy, share, streaming):
         share[:, 0] += 0.1
         share /= share.sum(1, keepdims=True)
         runs = counted(

@@ -129,9 +129,7 @@ class TestCheck:
 
 
 @pytest.mark.proof("matrix")
-def test_the_published_leaderboard_is_theirs_with_rows_of_the_answers_and_the_streams_labels(
-    streams: dict[str, Path],
-) -> None:
+def test_the_published_leaderboard_is_theirs_with_rows_of_the_answers_and_the_streams_labels(streams):
     """Nothing runs again here, so that the column *checked* differs."""
     verdicts = []
     for path in baselines.on(list(streams.values())):

@@ -183,9 +183,7 @@ def test_ranpac_is_its_algorithm_with_the_penalty_of_its_held_out_samples() -> N
 
 
 @pytest.mark.parametrize("noise", [0.01, 1.0, 30.0])
-def test_a_penalty_is_chosen_with_few_solutions_and_is_the_best_of_all(
-    noise: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_penalty_is_chosen_with_few_solutions_and_is_the_best_of_all(noise, monkeypatch):
     tried: list[float] = []
     original = ridge.fitted
 

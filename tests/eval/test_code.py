@@ -173,9 +173,7 @@ def test_another_network_in_a_lambda_is_other_code() -> None:
     assert len(set(codes)) == 2
 
 
-def test_an_estimators_parameters_and_its_librarys_version_are_part_of_the_code(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_estimators_parameters_and_its_librarys_version_are_part_of_the_code(monkeypatch):
     from sklearn.linear_model import SGDClassifier
 
     def coded(alpha: float) -> str:

@@ -88,9 +88,7 @@ def test_finished_runs_are_not_planned_again(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("slower", "fixed"), [(5.0, 0.0), (0.2, 0.0), (5.0, 2.0), (1.0, 30.0)])
-def test_after_ten_runs_an_estimate_is_within_a_factor_of_two(
-    slower: float, fixed: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_ten_runs_an_estimate_is_within_a_factor_of_two(slower, fixed, tmp_path, monkeypatch):
     """On machines that are not what the constants say: their clock stands in the records of ten small runs."""
     monkeypatch.setattr("driftline.eval.experiment.cost_estimate.product_rate", lambda: 1e6)
     stream, rng = drifting(steps=4, n=60), rng_for(0)
@@ -127,9 +125,7 @@ def test_a_line_without_negative_parts_is_that_of_scipy(seed: int) -> None:
         assert factor == 1, "seconds that do not follow the work say nothing of it"
 
 
-def test_a_learner_that_takes_more_than_its_arithmetic_is_estimated_by_its_own_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_learner_that_takes_more_than_its_arithmetic_is_estimated_by_its_own_runs(monkeypatch):
     monkeypatch.setattr("driftline.eval.experiment.cost_estimate.product_rate", lambda: 1e6)
     stream, sizes = drifting(steps=4, n=60), [60] * 4
 

@@ -230,9 +230,7 @@ DRAWN = {
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", DRAWN)
-def test_a_chart_on_paper_is_as_wide_as_it_must_be_and_its_text_is_7_to_9_pt(
-    name: str, width: str, tmp_path: Path
-) -> None:
+def test_a_chart_on_paper_is_as_wide_as_it_must_be_and_its_text_is_7_to_9_pt(name, width, tmp_path):
     saved = [path for path in save_widths(DRAWN[name], tmp_path, name) if path.stem == f"{name}-{width}"]
     svg, pdf, png = (path.read_bytes() for path in saved)
     inches = WIDTHS[width].inches

@@ -491,9 +491,7 @@ class TestMethods:
         assert sum(told) == 1
         assert len(list((tmp_path / "runs" / "seq-to-final").iterdir())) == 1
 
-    def test_a_run_that_another_process_has_ended_is_read_and_not_written_again(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_run_that_another_process_has_ended_is_read_and_not_written_again(self, tmp_path, monkeypatch):
         made, found = stream(), []
 
         @contextmanager
@@ -560,9 +558,7 @@ class TestMethods:
         assert [len(points) for points in grids("paper").values()] == [8, 24, 3, 1]
 
     @pytest.mark.parametrize("learner", ["ft(final=search)", "ft(final=surgical-rgn)", "sft(final=search,beam=2)"])
-    def test_a_search_of_blocks_tries_every_learning_rate_for_each_set(
-        self, learner: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_search_of_blocks_tries_every_learning_rate_for_each_set(self, learner, monkeypatch):
         seen: dict[str, set[float]] = {}
 
         def noted(work: Work, stage: str, *given: Any, **more: Any) -> Any:
@@ -609,9 +605,7 @@ class TestMethods:
         assert found["skipped"] == []
         assert min(stage["lr"] for stage in found["results"][0]["learner_facts"]["stages"]) == pytest.approx(1e-5)
 
-    def test_clean_ewcs_penalties_reach_from_little_to_as_much_as_the_loss(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_clean_ewcs_penalties_reach_from_little_to_as_much_as_the_loss(self, monkeypatch):
         """Where plain fine-tuning ends. With the strengths of the paper's code they were 2e-6 and 2e-4."""
         ends: list[Net] = []
         searches: list[tuple[Any, Any]] = []
@@ -720,9 +714,7 @@ class TestBadInput:
 
         assert (resolved.network, resolved.precision, resolved.epochs) == ("linear", "float32", 10)
 
-    def test_clean_multiplies_images_in_halves_and_the_papers_code_only_by_name(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_clean_multiplies_images_in_halves_and_the_papers_code_only_by_name(self, monkeypatch):
         monkeypatch.setattr("driftline.eval.engine.fused.has_half", lambda: True)
         settings = [{"fidelity": "clean"}, {"fidelity": "paper-code"}]
         settings.append({"fidelity": "paper-code", "precision": "bfloat16"})
@@ -740,9 +732,7 @@ class TestBadInput:
             ({"fidelity": "paper-code", "loading": {"augment": []}}, True),
         ],
     )
-    def test_clean_augments_unless_a_clean_stream_was_composed_without(
-        self, facts: dict[str, Any], augmented: bool
-    ) -> None:
+    def test_clean_augments_unless_a_clean_stream_was_composed_without(self, facts, augmented):
         made = replace(pictures(), facts=facts)
 
         rules = [SeqToFinal(fidelity=name).resolve(made).rules(made) for name in ("clean", "paper-code")]  # type: ignore[arg-type]

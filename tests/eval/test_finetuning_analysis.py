@@ -81,9 +81,7 @@ class TestTrained:
         assert any(fact["network"][-1] != fact["stages"][-1]["fit"] for fact in facts)
 
     @pytest.mark.parametrize(("learner", "last_seen"), [("ft", (0, 1)), ("st-1", (0, 1)), ("sft", (1,))])
-    def test_the_network_before_the_last_step_has_the_validation_accuracy_of_its_stage(
-        self, made: Any, learner: str, last_seen: tuple[int, ...]
-    ) -> None:
+    def test_the_network_before_the_last_step_has_the_validation_accuracy_of_its_stage(self, made, learner, last_seen):
         _, stream, runs = made
         (one,) = networks(runs, stream, [learner])
         stages = {stage["fit"]: stage for stage in one.stages}

@@ -78,9 +78,7 @@ needs_bfloat16 = pytest.mark.skipif(not HALVES, reason="no bfloat16 products on 
     st.booleans(),
     st.sampled_from([0, 0.01]),
 )
-def test_every_kind_of_registers_equals_torch(
-    kind: str, n: int, width: int, classes: int, batch: int, replays: bool, decay: float
-) -> None:
+def test_every_kind_of_registers_equals_torch(kind, n, width, classes, batch, replays, decay):
     x, y = data(n, width, classes, n)
     memory = data(n // 2 + 1, width, classes, n + 1) if replays else None
     s = LinearSettings(lr=0.1, batch=batch, epochs=8, decay_after=4, weight_decay=decay)  # 8: widths of any number
@@ -100,9 +98,7 @@ def shapes(count: int) -> Iterator[tuple[int, int, int]]:
 @needs_kernel
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", shapes(20), ids=str)
-def test_it_equals_torch_on_shapes_of_any_size(
-    kind: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_equals_torch_on_shapes_of_any_size(kind, shape, monkeypatch):
     width, classes, batch = shape
     monkeypatch.setattr(fused, "suits", lambda *given: True)  # also where it is slower
     x, y = data(batch, width, classes, 0)
@@ -195,9 +191,7 @@ def test_narrow_layers_train_in_the_kernel_in_batches_of_any_size(monkeypatch: p
 @pytest.mark.parametrize("kind", HALVES)
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 90), st.integers(1, 140), st.integers(2, 70), st.integers(0, 9))
-def test_a_gradient_in_bfloat16_is_that_of_rounded_numbers(
-    kind: str, n: int, width: int, classes: int, seed: int
-) -> None:
+def test_a_gradient_in_bfloat16_is_that_of_rounded_numbers(kind, n, width, classes, seed):
     """The twin adds in float64 what is rounded where the kernel rounds: inputs, weights, slopes of scores."""
     x, y = (torch.from_numpy(each) for each in data(n, width, classes, seed))
     generator = torch.Generator().manual_seed(seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,9 +120,7 @@ class TestCase37AClassThatABucketDoesNotTest:
         ],
         ids=["one bucket", "the last never", "the first never", "in the first alone", "others in each"],
     )
-    def test_it_is_a_dash_in_tables_and_no_part_of_means(
-        self, missing: dict[int, list[int]], untested: int | None, tmp_path: Path
-    ) -> None:
+    def test_it_is_a_dash_in_tables_and_no_part_of_means(self, missing, untested, tmp_path):
         stream = stream_without(missing)
         document = evaluate(stream, "clear-iid", ["nearest-mean", AlwaysTheLast], seeds=[0, 1])
         aged, last = document["results"]

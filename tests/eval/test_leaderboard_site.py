@@ -90,9 +90,7 @@ def test_learners_that_differ_have_no_common_letter(made: tuple[Path, Path, list
             assert not mine & theirs
 
 
-def test_a_long_table_is_not_in_the_lite_track(
-    made: tuple[Path, Path, list[Verdict], list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_table_is_not_in_the_lite_track(made, tmp_path, monkeypatch):
     _, path, verdicts, streams = made
     monkeypatch.setattr(module, "LITE_MINUTES", -1)
     monkeypatch.setattr(module, "ties_of", lambda *_: {})

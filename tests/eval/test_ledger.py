@@ -213,9 +213,7 @@ class TestFullDisk:
         assert verify(written(tmp_path / "l")).entries == 6
 
     @pytest.mark.parametrize("sync", [True, False])
-    def test_nothing_is_acknowledged_after_a_failed_write(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: bool
-    ) -> None:
+    def test_nothing_is_acknowledged_after_a_failed_write(self, tmp_path, monkeypatch, sync):
         written(tmp_path / "l", 3)
         ledger, whole = Ledger(tmp_path / "l", sync), os.pwrite
         monkeypatch.setattr(os, "pwrite", lambda file, data, at: 0)
@@ -242,9 +240,7 @@ class TestFullDisk:
         monkeypatch.undo()
         assert verify(tmp_path / "l").entries == 3
 
-    def test_a_buffered_ledger_says_on_closing_that_it_was_not_written(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_buffered_ledger_says_on_closing_that_it_was_not_written(self, tmp_path, monkeypatch):
         ledger = Ledger(tmp_path / "l", sync=False)
         ledger.append({"id": "p", "label": "x"})
         monkeypatch.setattr(os, "pwrite", lambda file, data, at: 0)

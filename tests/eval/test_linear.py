@@ -58,9 +58,7 @@ def slow_twin(head: Head, x: np.ndarray, y: np.ndarray, s: LinearSettings, rng: 
     st.integers(3, 90), st.integers(2, 20), st.integers(2, 6), st.integers(1, 40), st.sampled_from([0.0, 0.5]),
     st.sampled_from(["sgd", "adamw"]),
 )  # fmt: skip
-def test_equals_the_loop_a_user_would_write(
-    n: int, width: int, classes: int, batch: int, decay: float, optimiser: str
-) -> None:
+def test_equals_the_loop_a_user_would_write(n, width, classes, batch, decay, optimiser):
     x, y = data(n, width, classes, n)
     head = Head.new(classes, width, rng_for(0))
     s = LinearSettings(lr=0.1, batch=batch, epochs=4, decay_after=2, weight_decay=decay, optimiser=optimiser)

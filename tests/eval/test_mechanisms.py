@@ -161,9 +161,7 @@ UNUSED = [
 
 
 @pytest.mark.parametrize(("protocol", "name", "setting", "value", "why"), UNUSED)
-def test_a_setting_that_changes_nothing_is_refused(
-    protocol: str, name: str, setting: str, value: Any, why: str
-) -> None:
+def test_a_setting_that_changes_nothing_is_refused(protocol, name, setting, value, why):
     by_name: list[tuple[list[Any], dict[str, Any]]] = [
         ([name], {f"{name}.{setting}": value}),
         ([f"{name}({setting}={value})"], {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -221,9 +221,7 @@ class TestLwf:
 
     @pytest.mark.parametrize("net", ["linear", "mlp"])
     @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-    def test_the_teacher_is_asked_once_about_each_sample(
-        self, net: str, precision: Literal["float32", "bfloat16"], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_teacher_is_asked_once_about_each_sample(self, net, precision, monkeypatch):
         split, asked, heads = drifting(n=50).steps[0]["train"], [], []
         pull = Distil.pull
         for once in (True, False):

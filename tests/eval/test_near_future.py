@@ -355,9 +355,7 @@ class TestThePrefix:
         assert within == dataclasses.replace(protocol, prefix=0, shift=30)
 
     @pytest.mark.parametrize(("updates", "in_all"), [(1.0, [15, 54]), (3.0, [45, 100]), (7.0, [105])])
-    def test_on_a_short_one_candidates_also_have_a_hundred_updates_or_those_of_the_run(
-        self, updates: float, in_all: list[float]
-    ) -> None:
+    def test_on_a_short_one_candidates_also_have_a_hundred_updates_or_those_of_the_run(self, updates, in_all):
         """In 15 updates, a network at a small learning rate stays as it was."""
         protocol = NearFuture(**{**QUICK, "prefix": 300, "updates": updates})  # type: ignore[arg-type]
         trials = protocol.trials(STREAM, rng_for(0), 0)
@@ -414,9 +412,7 @@ class TestTheLearningRate:
 
 @pytest.mark.parametrize("name", few_of(ONLINE, ["fc-only", "er-online", "slda", "agem"]))
 class TestEveryOnlineLearner:
-    def test_killed_at_any_batch_it_ends_with_the_same_rows(
-        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_killed_at_any_batch_it_ends_with_the_same_rows(self, name, tmp_path, monkeypatch):
         settings = {**QUICK, "shift": 20, "batch": 40, "updates": 3}
         evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "whole")
         monkeypatch.setattr(checkpoint, "EVERY", 0.0)

@@ -117,9 +117,7 @@ def test_normalisation_in_c_equals_torch(kind: torch.dtype, relu: bool, pool: bo
      (64, 512, 3, 2, 1, 8), (256, 256, 3, 1, 1, 2), (512, 512, 3, 1, 1, 1), (256, 512, 3, 2, 1, 2),
      (512, 512, 1, 2, 0, 7)],
 )  # fmt: skip
-def test_convolutions_are_torchs(
-    inside: int, outside: int, size: int, stride: int, border: int, side: int, kind: torch.dtype
-) -> None:
+def test_convolutions_are_torchs(inside, outside, size, stride, border, side, kind):
     """Without taps that meet nothing, and as a matrix product where that is faster."""
     torch.manual_seed(0)
     mine, theirs = (
@@ -144,9 +142,7 @@ def test_convolutions_are_torchs(
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("inside", "outside", "side"), [(64, 512, 8), (256, 512, 2)])
-def test_few_pixels_and_many_weights_are_a_matrix_product(
-    inside: int, outside: int, side: int, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_pixels_and_many_weights_are_a_matrix_product(inside, outside, side, kind, monkeypatch):
     """Its gradient has the layout of the weights, so that autograd keeps it without a copy."""
     monkeypatch.setattr(convolved, "conv2d", None)
     layer = Conv(inside, outside, 3, 2, 1).to(memory_format=torch.channels_last)

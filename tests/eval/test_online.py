@@ -49,9 +49,7 @@ def plain(head: Wide, momentum: float, decay: float) -> tuple[torch.nn.Linear, t
 class TestWide:
     @pytest.mark.parametrize("kernel", ["on", "off"])
     @pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.0, 0.01), (0.9, 0.01)])
-    def test_float32_equals_linear_and_sgd(
-        self, momentum: float, decay: float, kernel: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_float32_equals_linear_and_sgd(self, momentum, decay, kernel, monkeypatch):
         monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
         monkeypatch.setattr("driftline.eval.engine.wide.PART", 3)  # classes at a time
         head = Wide.new(C, D, rng_for(0), "cpu", momentum > 0, half=False)
@@ -69,9 +67,7 @@ class TestWide:
 
     @pytest.mark.parametrize("kernel", ["on", "off"])
     @pytest.mark.parametrize("momentum", [0.0, 0.9])
-    def test_bfloat16_stays_near_and_its_copy_is_the_weights_rounded(
-        self, momentum: float, kernel: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_bfloat16_stays_near_and_its_copy_is_the_weights_rounded(self, momentum, kernel, monkeypatch):
         monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
         monkeypatch.setattr("driftline.eval.engine.wide.PART", 3)
         whole, half = (Wide.new(C, D, rng_for(0), "cpu", momentum > 0, h) for h in (False, True))

@@ -53,9 +53,7 @@ def made(protocol: str, learner: str, settings: dict[str, Any], out: Path | None
 
 @pytest.mark.parametrize(("protocol", "learner", "settings"), CASES)
 class TestEveryProtocol:
-    def test_every_counted_sample_has_a_record(
-        self, protocol: str, learner: str, settings: dict[str, Any], tmp_path: Path
-    ) -> None:
+    def test_every_counted_sample_has_a_record(self, protocol, learner, settings, tmp_path):
         stream, run = made(protocol, learner, settings, tmp_path)
         whole = [split for step in numbered(stream).steps for _, split in sorted(step.splits.items(), reverse=True)]
         labels = dict(
@@ -70,9 +68,7 @@ class TestEveryProtocol:
             assert int((row.answers.label == row.answers.predicted).sum()) == row.n_correct
             assert [labels[position] for position in row.answers.sample] == row.answers.label.tolist()
 
-    def test_rows_follow_from_answers_and_stream(
-        self, protocol: str, learner: str, settings: dict[str, Any], tmp_path: Path
-    ) -> None:
+    def test_rows_follow_from_answers_and_stream(self, protocol, learner, settings, tmp_path):
         stream, run = made(protocol, learner, settings, tmp_path)
         assert rescored(run, stream) == ""
 

@@ -195,9 +195,7 @@ def test_worker_processes_run_it(module: Path) -> None:
 
 
 @pytest.mark.parametrize("script", [False, True])
-def test_a_class_that_other_processes_cannot_import_runs_in_this_one(
-    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: bool
-) -> None:
+def test_a_class_that_other_processes_cannot_import_runs_in_this_one(stream, tmp_path, monkeypatch, script):
     class Local(FirstOnly):
         """Only here."""
 
@@ -307,9 +305,7 @@ class TestResults:
         assert whole["balanced_accuracy", 0] == pytest.approx((right / n).mean())
 
     @pytest.mark.parametrize("untested", [0, 1, 2])
-    def test_case_37_a_class_without_tests_has_no_recall_and_no_part_in_a_mean(
-        self, stream: Stream, untested: int
-    ) -> None:
+    def test_case_37_a_class_without_tests_has_no_recall_and_no_part_in_a_mean(self, stream, untested):
         """It is an answer at times."""
 
         class Sure(Learner):

@@ -68,9 +68,7 @@ def test_the_answer_says_who_ages_least_what_it_costs_and_what_is_not_significan
     assert page.index('class="answer"') < page.index("<nav")
 
 
-def test_a_half_life_that_is_not_reached_has_a_one_sided_interval_everywhere(
-    aged: tuple[Path, Stream], tmp_path: Path
-) -> None:
+def test_a_half_life_that_is_not_reached_has_a_one_sided_interval_everywhere(aged, tmp_path):
     here, stream = aged
     document = copy.deepcopy(results_of([here / "runs"], [stream])[0])
     for facts in document["ageing"]["results"]:
@@ -208,9 +206,7 @@ def test_dates_and_p_are_short() -> None:
     assert [p_text(p) for p in (0.0, 0.04, None)] == ["p < 0.001", "p = 0.04", "not testable"]
 
 
-def test_a_process_without_the_samples_makes_the_same_document(
-    aged: tuple[Path, Stream], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_without_the_samples_makes_the_same_document(aged, monkeypatch):
     here, stream = aged
     grouped_stream = grouped(stream)
     given: list[Any] = []
@@ -260,9 +256,7 @@ def test_a_page_has_each_matrix_once(aged: tuple[Path, Stream], tmp_path: Path) 
     assert sum(one["matrix"] is not None for one in json.loads(data)["learners"]) == len(results)
 
 
-def test_large_results_are_compressed(
-    aged: tuple[Path, Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_results_are_compressed(aged, tmp_path, monkeypatch):
     (document,) = results_of([aged[0] / "runs"])
     write([document], tmp_path)
     plain = (tmp_path / "results.json").read_bytes()

@@ -227,9 +227,7 @@ def test_an_unopened_page_is_at_most_8000_pixels_tall_and_a_link_opens_its_part(
 
 @pytest.mark.proof("browser")
 @pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
-def test_the_first_screen_says_and_shows_how_models_age(
-    made: tuple[Path, list[Stream]], browser: Any, width: int, height: int
-) -> None:
+def test_the_first_screen_says_and_shows_how_models_age(made, browser, width, height):
     page = browser.new_page(viewport={"width": width, "height": height})
     open_report(page, made[0] / "out" / "index.html")
     assert page.locator(".answer").first.bounding_box()["y"] < height / 4
@@ -239,9 +237,7 @@ def test_the_first_screen_says_and_shows_how_models_age(
 
 
 @pytest.mark.proof("browser")
-def test_tables_sort_and_filter_two_learners_compare_and_the_address_remembers(
-    made: tuple[Path, list[Stream]], browser: Any, tmp_path: Path
-) -> None:
+def test_tables_sort_and_filter_two_learners_compare_and_the_address_remembers(made, browser, tmp_path):
     document = next(d for d in results_of([made[0] / "runs"]) if d["protocol"] == "clear-iid")
     results = [{**r, "learner": f"{r['learner']} {i}"} for i in ("red", "blue") for r in document["results"]]
     plain = {key: document[key] for key in ("protocol", "stream", "skipped")}

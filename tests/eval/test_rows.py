@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -114,9 +113,7 @@ def test_every_changed_byte_is_found(stored: Path, tmp_path: Path, data: st.Data
         ({"protocol_settings": {"²": 1}}, "has the protocol setting '²'"),
     ],
 )
-def test_a_report_refuses_an_edited_record_in_one_sentence(
-    change: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_a_report_refuses_an_edited_record_in_one_sentence(change, message, tmp_path):
     evaluate(drifting(), "clear-iid", ["majority"], out=tmp_path / "runs")
     (path,) = tmp_path.rglob("run.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | change))

@@ -119,9 +119,7 @@ def test_finished_runs_are_read_not_repeated(stream: Stream, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_progress_counts_the_runs_that_are_left(
-    workers: int, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_counts_the_runs_that_are_left(workers, stream, tmp_path, monkeypatch):
     """Three of eight runs are there."""
     told: list[tuple[Any, int]] = []
 
@@ -176,9 +174,7 @@ class TestCase41OneFolderForSeveralRuns:
         assert self.scores(stream, [0, 1], tmp_path) == self.scores(stream, [0, 1])
 
     @pytest.mark.parametrize(("split", "lost"), [("train", 10), ("test", 10), ("test", 1)])
-    def test_a_stream_that_lost_samples_has_its_own_answers(
-        self, stream: Stream, tmp_path: Path, split: str, lost: int
-    ) -> None:
+    def test_a_stream_that_lost_samples_has_its_own_answers(self, stream, tmp_path, split, lost):
         all_, part = (fewer(stream, split, n, tmp_path / str(n)) for n in (0, lost))
         whole = self.scores(all_, [0], tmp_path / "rows")
         assert self.scores(part, [0], tmp_path / "rows") == self.scores(part, [0]) != whole
@@ -365,9 +361,7 @@ class TestPublishedValues:
             ("images", "resnet18", "lwf", "clear-streaming", "forward", 0.761),  # table 1
         ],
     )
-    def test_cells_are_the_papers(
-        self, features: str, network: str, learner: str, protocol: str, score: str, printed: float
-    ) -> None:
+    def test_cells_are_the_papers(self, features, network, learner, protocol, score, printed):
         assert values(f"clear10/{features}", protocol, learner, network)[score]["mean"] == printed
 
 
@@ -393,9 +387,7 @@ class TestGrids:
             (Er(memory=-5), {}, "Er: memory is -5. Expected a number greater than or equal to 0."),
         ],
     )
-    def test_a_bad_setting_is_one_sentence_before_any_work(
-        self, stream: Stream, learner: str | Learner, settings: dict[str, Any], said: str
-    ) -> None:
+    def test_a_bad_setting_is_one_sentence_before_any_work(self, stream, learner, settings, said):
         with pytest.raises(BadConfig, match=said):
             plan(stream, "clear-iid", [learner], [0], settings)
 

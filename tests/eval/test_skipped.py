@@ -75,9 +75,7 @@ def test_every_kind_of_refusal_stays_with_its_learner(kind: Callable[[str], Exce
     assert "not on this machine" in others_finish(stream, "clear-iid", Refuses(error=kind("not on this machine")))
 
 
-def test_from_python_it_is_a_warning_and_a_row_and_the_runs_are_counted(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_python_it_is_a_warning_and_a_row_and_the_runs_are_counted(stream, monkeypatch):
     ticks: list[int] = []
     asked: list[Any] = []
 
@@ -131,9 +129,7 @@ def test_a_learner_that_cannot_be_created_is_planned_and_skipped(stream: Stream,
     assert "'Uncreatable' cannot be created" in found["skipped"][0]["because"]
 
 
-def test_a_state_that_cannot_be_read_stops_its_learner_only(
-    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_that_cannot_be_read_stops_its_learner_only(stream, tmp_path, monkeypatch):
     def damaged(self: object, *state: object) -> None:
         raise errors.BadInput("state.json is no stored state.")
 

@@ -294,9 +294,7 @@ def test_a_strangers_ledger_is_not_written(made: tuple[Path, Path], tmp_path: Pa
 
 
 @pytest.mark.parametrize(("key", "name"), [("protocol", "trap:Protocol"), ("learner", "trap:Learner(k=1)")])
-def test_a_module_that_a_submission_names_is_not_imported(
-    made: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, name: str
-) -> None:
+def test_a_module_that_a_submission_names_is_not_imported(made, tmp_path, monkeypatch, key, name):
     stream, path = made
     (tmp_path / "trap.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
@@ -315,9 +313,7 @@ def test_a_module_that_a_submission_names_is_not_imported(
     assert verdict.again == []
 
 
-def test_the_leaderboard_ranks_by_the_direction_of_the_primary_score(
-    made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_leaderboard_ranks_by_the_direction_of_the_primary_score(made, monkeypatch):
     fewer = replace(score_of(Iid, Iid.primary), higher_is_better=False)
     monkeypatch.setattr(Iid, "scores", tuple(fewer if s.name == Iid.primary else s for s in Iid.scores))
 
@@ -376,9 +372,7 @@ def tables(page: str) -> list[str]:
         ("ocrr", "policy", ("oracle", "random_50")), ("ocrr", "held_out", (1, 2)),
     ],
 )  # fmt: skip
-def test_runs_under_other_settings_of_the_protocol_have_tables_of_their_own(
-    tmp_path: Path, protocol: str, setting: str, values: tuple[object, object]
-) -> None:
+def test_runs_under_other_settings_of_the_protocol_have_tables_of_their_own(tmp_path, protocol, setting, values):
     base = {"near-future": {"batch": 20, "shift": 40}, "ocrr": {"every": 20, "held_out": 1}}.get(protocol, {})
     for value in values:
         stream = drifting(steps=1 if protocol == "ocrr" else 3, classes=4)

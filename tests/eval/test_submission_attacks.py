@@ -224,9 +224,7 @@ def test_what_is_honest_holds(made: Path, tmp_path: Path) -> None:
         ("clear-iid", "nearest-mean", {"splits": "seeded"}),
     ],
 )  # fmt: skip
-def test_an_honest_run_under_any_protocol_is_what_its_answers_give(
-    protocol: str, learner: str, settings: dict[str, Any]
-) -> None:
+def test_an_honest_run_under_any_protocol_is_what_its_answers_give(protocol, learner, settings):
     stream, runs = drifting(drift=0.3, classes=5, n=80, noise=1.5), []
     evaluate(stream, protocol, [learner], [3], settings, keep_run=runs.append)
     assert rescored(runs[0], stream) == ""

@@ -130,9 +130,7 @@ class TestNames:
         server.shutdown()
         server.server_close()
 
-    def test_files_are_fetched_once_and_checked(
-        self, served: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_files_are_fetched_once_and_checked(self, served, table, tmp_path, monkeypatch):
         for side in ("train", "test"):
             (served / f"{side}.csv").write_bytes((table / f"{side}.csv").read_bytes())
         options = Options(data_dir=tmp_path / "data", download=True)
@@ -302,9 +300,7 @@ class TestLora:
         assert learner.stored_bytes() == 4 * (2 * 2 * 8 * 32 + 32 * 3 + 3)
         assert learner.gradient_steps == 6 + 1
 
-    def test_scores_and_a_correction_are_those_of_the_plain_network_with_w_plus_ba(
-        self, texts: Stream, tmp_path: Path
-    ) -> None:
+    def test_scores_and_a_correction_are_those_of_the_plain_network_with_w_plus_ba(self, texts, tmp_path):
         """Hu et al. 2021, sec. 4.1: h = W x + α / r B A x, in a network without peft."""
         import torch
         from transformers import BertForSequenceClassification

@@ -165,9 +165,7 @@ def test_a_protocol_of_ones_own_is_trusted_if_it_is_named(runs: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(("words", "reuse"), [((), "same"), (("--reuse", "any"), "any")])
-def test_finished_runs_of_other_code_are_taken_only_if_asked_for(
-    words: tuple[str, ...], reuse: str, tmp_path: Path
-) -> None:
+def test_finished_runs_of_other_code_are_taken_only_if_asked_for(words, reuse, tmp_path):
     drifting().save(tmp_path / "S")
     command = ("eval", tmp_path / "S", "--protocol", "clear-iid", "--learners", "majority", "--out", tmp_path / "runs")
     assert handed("driftline.eval.run.plan", *command, *words)["reuse"] == reuse

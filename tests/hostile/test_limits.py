@@ -101,9 +101,7 @@ class TestArrays:
         with pytest.raises(BadInput, match=r"an array of 4,000,000,000,000,000 bytes in 8"):
             from_arrays(self.npz(tmp_path / "a.npz", (10**9, 10**6), bytes(8)))
 
-    def test_a_bomb_is_refused_by_the_sizes_in_its_directory(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_bomb_is_refused_by_the_sizes_in_its_directory(self, tmp_path, monkeypatch):
         monkeypatch.setattr("driftline.curate.core.outside.arrays.UNPACKED", 1 << 20)
         path = self.npz(tmp_path / "a.npz", (1 << 20, 4), bytes(16 << 20))
         assert path.stat().st_size < 60_000
@@ -225,9 +223,7 @@ class TestParquet:
         with BoundedParquet(tmp_path / "a.parquet") as file, pytest.raises(BadInput, match="would unpack to"):
             next(file.batches(4096, ["a"]))
 
-    def test_a_table_too_large_for_memory_is_refused_by_its_footer(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_table_too_large_for_memory_is_refused_by_its_footer(self, tmp_path, monkeypatch):
         monkeypatch.setattr("driftline.curate.core.outside.tables.RATIO", 0)
         pq.write_table(pa.table({"a": np.arange(200_000)}), tmp_path / "a.parquet")
         monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)

@@ -31,9 +31,7 @@ def measured() -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize("name", cross.PAIRS)
-def test_each_learner_is_nearest_to_avalanches_of_the_same_name(
-    name: str, measured: dict[str, dict[str, float]]
-) -> None:
+def test_each_learner_is_nearest_to_avalanches_of_the_same_name(name, measured):
     assert measured[name][name] < 2.5, "points"
     assert name in cross.nearest(measured)
 

@@ -648,9 +648,7 @@ class TestOptions:
     SERVE = "driftline.pipelines.web.local_server.serve"
 
     @pytest.mark.parametrize(("words", "status"), [((), 421), (("--host", "labels.test"), 200)])
-    def test_another_name_of_this_machine_is_accepted_if_it_is_said(
-        self, words: tuple[str, ...], status: int, folder: Path
-    ) -> None:
+    def test_another_name_of_this_machine_is_accepted_if_it_is_said(self, words, status, folder):
         found = handed(self.SERVE, "annotate", folder, *words)
         assert found.get("host", "127.0.0.1") == (words[1] if words else "127.0.0.1")
         app, path = found["make"](8)

@@ -165,9 +165,7 @@ class TestServer:
         assert {tile[2] for tile in view["photos"]} == {"bus"}
         assert client.get("rows", params={"class": "bus", "at": 5}).json()[0] == view["photos"][5]
 
-    def test_what_the_first_screen_shows_is_made_while_the_server_starts(
-        self, journey: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_what_the_first_screen_shows_is_made_while_the_server_starts(self, journey, monkeypatch, tmp_path):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         opened = open_collection(Release.open(journey).path)
         app, path = application(opened, 8, ahead=True)

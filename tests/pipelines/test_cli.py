@@ -352,9 +352,7 @@ class TestList:
         assert "for learners only" in message(driftline("list", "shifts", "--protocol", "ocrr"), 2)
         assert "Did you mean 'ocrr'" in message(driftline("list", "learners", "--protocol", "ocr"), 2)
 
-    def test_a_broken_plugin_is_named_and_the_others_are_listed(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_a_broken_plugin_is_named_and_the_others_are_listed(self, monkeypatch, tmp_path):
         info = tmp_path / "broken-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")

@@ -201,9 +201,7 @@ def test_a_source_named_by_its_module_brings_its_own_keys(tmp_path: Path, monkey
         load(written, ["collection.source=museum_source:Gallery"])
 
 
-def test_edited_code_of_a_source_or_an_encoder_makes_its_stage_stale(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edited_code_of_a_source_or_an_encoder_makes_its_stage_stale(tmp_path, monkeypatch):
     """A file that is written again unchanged does not."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

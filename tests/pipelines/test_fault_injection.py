@@ -101,9 +101,7 @@ def files(folder: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in fetched.iterdir() if p.name not in skip}
 
 
-def test_kills_and_faults_lose_nothing_and_change_nothing(
-    server: FaultServer, kinds: list[str], tmp_path: Path
-) -> None:
+def test_kills_and_faults_lose_nothing_and_change_nothing(server, kinds, tmp_path):
     calm = prepare(tmp_path / "calm", server, kinds)
     finish(calm, "--workers", "1")
 

@@ -63,9 +63,7 @@ def test_only_the_earliest_of_near_copies_is_published_when_asked(folder: Path, 
     assert read_json(folder_of(tmp_path / "run", "publish") / "done.json")["counts"]["dropped"]["near_copy"] == 1
 
 
-def test_backbone_features_are_shipped_with_the_release_and_computed_once(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backbone_features_are_shipped_with_the_release_and_computed_once(folder, tmp_path, monkeypatch):
     import timm
     import torch
 

@@ -113,9 +113,7 @@ STEPS: tuple[tuple[Any, str], ...] = (
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step[1])
-def test_a_kill_at_any_step_loses_no_label_and_the_same_command_goes_on(
-    root: Path, step: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_at_any_step_loses_no_label_and_the_same_command_goes_on(root, step, monkeypatch):
     stopped(root, monkeypatch, step)
     assert (root / INTENT).is_file()
     forget(context_of(root), yes=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,9 +79,7 @@ def cases(name: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_hostile_values_are_answered_with_one_message(
-    name: str, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_hostile_values_are_answered_with_one_message(name, places, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     part = application.called(name.split())
     monkeypatch.setattr(application, "called", lambda words: part)  # made once, not for each value

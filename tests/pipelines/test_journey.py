@@ -134,9 +134,7 @@ class TestTrace:
         assert "bucket" in by_stage["bucket"]
         assert json.loads(by_stage["tally"]["votes"])
 
-    def test_of_a_stage_that_another_package_could_add(
-        self, journey: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_of_a_stage_that_another_package_could_add(self, journey, monkeypatch, tmp_path):
         """A stage that declares nothing: its tables with a column `id` are read, `reason` says why a photo left."""
         (tmp_path / "score_stage.py").write_text("from driftline.ext import Stage\nclass Score(Stage): pass\n")
         monkeypatch.syspath_prepend(tmp_path)

@@ -116,18 +116,14 @@ class TestTypos:
         assert states(finished) == ALL_DONE
 
 
-def test_a_path_that_does_not_exist_is_named_in_full_from_the_files_folder(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_that_does_not_exist_is_named_in_full_from_the_files_folder(finished, monkeypatch):
     monkeypatch.chdir(finished.parent)
     with pytest.raises(MissingFile, match=f"There is no folder {finished}/albums/mine"):
         run(context(Path(finished.name), "collection.path=albums/mine"))
 
 
 class TestSwap:
-    def test_old_output_is_there_until_the_new_one_is_complete(
-        self, finished: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_old_output_is_there_until_the_new_one_is_complete(self, finished, monkeypatch):
         folder = folder_of(finished, "embed")
         before = tree(folder)
         seen = []
@@ -271,9 +267,7 @@ class TestConfirmation:
         run(loud, until="embed")
         assert "embed (settings or inputs changed, 2 min last time)" in capsys.readouterr().err
 
-    def test_too_little_room_for_old_and_new_output_is_said(
-        self, finished: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_too_little_room_for_old_and_new_output_is_said(self, finished, monkeypatch):
         self.slow(finished, "embed", 90.0)
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
         with pytest.raises(Unconfirmed, match=r"bytes beside the old output; 10 are free"):

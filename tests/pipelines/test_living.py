@@ -166,9 +166,7 @@ THIRD = f"retrieve.concepts=[{', '.join(f'{{name: {name}, prompts: [a {name}]}}'
 
 
 class TestAnswers:
-    def test_a_new_concept_is_another_page_and_without_it_old_answers_count(
-        self, built: Path, town: Town, tmp_path: Path
-    ) -> None:
+    def test_a_new_concept_is_another_page_and_without_it_old_answers_count(self, built, town, tmp_path):
         run(context(built), until="ask")
         first = answer(context(built), town, "first")
         assert states(run(context(built), until="tally"))[:8] == ["done"] * 8
@@ -301,9 +299,7 @@ class TestGrow:
 
 
 class TestHeal:
-    def test_misses_are_asked_again_by_reason_and_age_and_their_history_is_kept(
-        self, built: Path, town: Town, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_misses_are_asked_again_by_reason_and_age_and_their_history_is_kept(self, built, town, monkeypatch):
         index = pq.read_table(built / "stages" / "03_fetch" / "index.parquet")
         gone = index.filter(pc.equal(index["fault"], "http_404"))["id"].to_pylist()
         behaviour = town.world.folder / "behaviour.json"
@@ -361,9 +357,7 @@ def questions_left(at: Context) -> int:
 class TestLocalAnswers:
     @pytest.mark.proof("journey")
     @pytest.mark.parametrize("store", ["true", "false"])
-    def test_every_answer_counts_in_every_month_and_nothing_is_asked_twice(
-        self, town: Town, tmp_path: Path, store: str
-    ) -> None:
+    def test_every_answer_counts_in_every_month_and_nothing_is_asked_twice(self, town, tmp_path, store):
         root = town.run(tmp_path / "run", 60, LOOSE)
         here = context(root, *PUBLISHED, f"store.use={store}")
         typed = Counter[tuple[str, str]]()
@@ -396,9 +390,7 @@ class TestLocalAnswers:
         assert sum(path.read_text().count("Submitted") for path in files) == len(typed)
         assert (root / "store").exists() == (store == "true")
 
-    def test_two_people_answer_two_batches_at_once_and_a_concept_that_changed_is_named(
-        self, built: Path, town: Town
-    ) -> None:
+    def test_two_people_answer_two_batches_at_once_and_a_concept_that_changed_is_named(self, built, town):
         here, other = context(built), context(built, THIRD)
         run(here, until="ask")
         first = answer_store_of(here)

@@ -92,9 +92,7 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(started: Path, to
 
 
 @pytest.mark.proof("kills")
-def test_a_full_disk_while_the_store_grows_keeps_what_was_done(
-    started: Path, town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_while_the_store_grows_keeps_what_was_done(started, town, monkeypatch):
     town.write(started, 70)
     link = Store.link
 
@@ -329,9 +327,7 @@ class TestAttempts:
         assert not (finished / "growing").exists()
 
     @pytest.mark.parametrize("stage", os.environ.get("DRIFTLINE_KILLED", "bucket publish").split())
-    def test_a_killed_one_ends_in_the_bytes_of_an_undisturbed_one(
-        self, finished: Path, tmp_path: Path, stage: str
-    ) -> None:
+    def test_a_killed_one_ends_in_the_bytes_of_an_undisturbed_one(self, finished, tmp_path, stage):
         calm, before = self.calm(finished, tmp_path, 2013), self.lasting(finished)
         self.arrive(finished, 2013)
         assert start_python(KILLED, finished, stage).wait() == 9
@@ -339,9 +335,7 @@ class TestAttempts:
         assert grow(context(finished))["rows"]["new"] == 3
         assert tree(finished) | {"borders": (finished / "borders.json").read_text()} == calm
 
-    def test_other_buckets_after_a_failed_one_are_cut_as_if_it_had_not_been(
-        self, finished: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_other_buckets_after_a_failed_one_are_cut_as_if_it_had_not_been(self, finished, monkeypatch):
         self.arrive(finished, 2013)
         with monkeypatch.context() as patch:
             patch.setattr(STAGES["retrieve"], "run", lambda *given: 1 / 0)

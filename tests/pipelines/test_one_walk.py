@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -58,9 +56,7 @@ def walks(root: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     ],
     ids=["run", "grow", "status", "plan"],
 )
-def test_photos_are_walked_once_before_the_work_and_once_after_it(
-    command: Callable[[Path], Any], times: int, root: Path, walks: Counter[str]
-) -> None:
+def test_photos_are_walked_once_before_the_work_and_once_after_it(command, times, root, walks):
     run(context(root), until="ingest")
     add(root, "2013-05-01")
     walks.clear()
@@ -83,9 +79,7 @@ def test_the_photos_that_a_source_gets_for_itself_are_read(root: Path, monkeypat
     assert (done["state"], done["counts"]["kept"]) == ("done", 3)
 
 
-def test_files_that_the_store_has_are_not_read_for_their_digests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_the_store_has_are_not_read_for_their_digests(tmp_path, monkeypatch):
     town, read = Town(tmp_path / "town", 30), list[str]()
     folder = town.run(tmp_path / "run", 30)
     monkeypatch.setattr(digests, "sha256_file", lambda path: (read.append(path.name), sha256_file(path))[1])

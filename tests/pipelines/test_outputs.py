@@ -259,9 +259,7 @@ def test_no_command_writes_over_what_another_one_wrote(holds: str, tmp_path: Pat
         ("copies/report", (), ""),
     ],
 )
-def test_a_place_is_a_folder_or_a_file_by_its_suffix(
-    name: str, suffixes: tuple[str, ...], problem: str, tmp_path: Path
-) -> None:
+def test_a_place_is_a_folder_or_a_file_by_its_suffix(name, suffixes, problem, tmp_path):
     (tmp_path / "folder.zip").mkdir()
     write_text(tmp_path / "file", "x")
     write_text(tmp_path / "stream" / "stream.json", "x")

@@ -347,9 +347,7 @@ def test_case_33_what_is_odd_in_a_table_is_in_the_plan(own: Path) -> None:
 COMMONS = "{source: wikimedia, contact: a@b.org, start: 2010-01-01, end: 2011-01-01, endpoint: 'http://127.0.0.1:9'"
 
 
-def test_a_width_that_is_rounded_is_in_the_plan_and_the_run(
-    own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_width_that_is_rounded_is_in_the_plan_and_the_run(own, capsys, monkeypatch):
     """Case 27."""
     sentence = "Wikimedia serves no width of 1024 pixels; collection.width is rounded up to 1280."
     here = context(own, f"collection={COMMONS}, width: 1024}}")

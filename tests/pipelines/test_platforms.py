@@ -135,9 +135,7 @@ class TestFiles:
             ("s3://bucket/x", 1000, "the limit of S3"),
         ],
     )
-    def test_an_impossible_address_is_refused(
-        self, small: Context, tmp_path: Path, images: str, hours: float, message: str
-    ) -> None:
+    def test_an_impossible_address_is_refused(self, small, tmp_path, images, hours, message):
         with pytest.raises(BadConfig, match=message):
             write_batches(small, ["mturk"], tmp_path, images, hours, S3())
 
@@ -146,9 +144,7 @@ class TestFiles:
             write_batches(small, ["mturk", "figure8"], tmp_path / "x", None, 1, S3())
         assert not (tmp_path / "x").exists()
 
-    def test_signed_addresses_open_the_images_that_were_stored(
-        self, small: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_signed_addresses_open_the_images_that_were_stored(self, small, tmp_path, monkeypatch):
         import boto3
         from moto.server import ThreadedMotoServer
 

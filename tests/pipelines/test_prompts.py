@@ -141,9 +141,7 @@ class TestSaving:
         assert (bus.prompts, bus.negatives) == (("a big bus", 'a "bus": {x}'), ("a car",))
         assert bus.option == "bus"
 
-    def test_a_concept_is_found_by_its_name_after_the_file_was_edited_by_hand(
-        self, prompts: Prompts, folder: Path
-    ) -> None:
+    def test_a_concept_is_found_by_its_name_after_the_file_was_edited_by_hand(self, prompts, folder):
         bus = next(c for c in load(folder / "driftline.yaml").retrieve.concepts if c.name == "bus")
         file = folder / "driftline.yaml"
         tram = "    - {name: tram, prompts: [a tram]}\n"
@@ -160,9 +158,7 @@ class TestSaving:
         assert load(folder / "driftline.yaml").retrieve.concepts[-1].name == "tram"
         assert prompts.texts()["tram"] == "a tram"
 
-    def test_what_would_make_the_file_invalid_is_refused_and_the_file_stays(
-        self, prompts: Prompts, folder: Path
-    ) -> None:
+    def test_what_would_make_the_file_invalid_is_refused_and_the_file_stays(self, prompts, folder):
         before = (folder / "driftline.yaml").read_text()
         with pytest.raises(BadConfig, match="background"):
             prompts.save("background", Query(("x",)))
@@ -328,8 +324,6 @@ class TestConnections:
             ("GET PATH HTTP/1.1\nTransfer-Encoding: chunked", 413), ("GET PATH HTTP/1.1\nContent-Length: 999999", 413),
         ],
     )  # fmt: skip
-    def test_what_is_no_request_of_a_page_is_answered_before_it_is_routed(
-        self, place: tuple[int, str], head: str, status: int
-    ) -> None:
+    def test_what_is_no_request_of_a_page_is_answered_before_it_is_routed(self, place, head, status):
         answer = self.ask(place[0], f"{head.replace('PATH', place[1])}\nHOST\n\n")
         assert answer.startswith(f"HTTP/1.1 {status} ")

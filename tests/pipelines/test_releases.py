@@ -135,9 +135,7 @@ class TestRounds:
                 thing = ("car", "bus")[i % 2]
                 photo([thing], 0.2, rng_for(2012, i)).save(folder / "photos" / thing / f"2012-05-{i + 1:02d}.jpg")
 
-    def test_no_image_is_asked_twice_and_the_batches_come_out_the_same_again(
-        self, folder: Path, tmp_path: Path
-    ) -> None:
+    def test_no_image_is_asked_twice_and_the_batches_come_out_the_same_again(self, folder, tmp_path):
         context = context_of(folder, *CROWD)
         run(context)
         answer(context, ids_of(folder))
@@ -160,9 +158,7 @@ class TestRounds:
         assert set(pq.read_table(folder_of(folder, "tally") / "asked.parquet")["round"].to_pylist()) == {1}
         assert Release.open(folder).table.num_rows > 0
 
-    def test_answers_of_another_run_are_named_whatever_the_round(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_answers_of_another_run_are_named_whatever_the_round(self, folder, capsys):
         context = replace(context_of(folder, *CROWD), run_log=RunLog())
         run(context)
         answer(context, ids_of(folder))
@@ -345,9 +341,7 @@ class TestHurt:
         with pytest.raises(IntegrityError, match=r"bucket_2010-00009\.tar.*does not belong to this release"):
             Release.open(tmp_path / "r").verify()
 
-    def test_a_run_killed_after_packing_continues_with_the_same_bytes(
-        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_run_killed_after_packing_continues_with_the_same_bytes(self, folder, tmp_path, monkeypatch):
         whole = published(Path(shutil.copytree(folder, tmp_path / "whole")))
         run(context_of(folder), until="tally")
 

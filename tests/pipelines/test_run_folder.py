@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import shutil
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -146,9 +145,7 @@ class TestRun:
             dl.init("run", frame[:2])
         assert pq.read_metadata("run/photos.parquet").num_rows == 4
 
-    def test_paths_of_a_data_frame_may_leave_the_working_directory(
-        self, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_paths_of_a_data_frame_may_leave_the_working_directory(self, frame, tmp_path, monkeypatch):
         (tmp_path / "notebooks").mkdir()
         monkeypatch.chdir(tmp_path / "notebooks")
         run = dl.init("run", frame.assign(path=[f"../photos/{i}.jpg" for i in range(4)]))
@@ -169,9 +166,7 @@ class TestRun:
             (lambda _: "photos.csv", "photos is str. Expected a data frame"),
         ],
     )
-    def test_a_bad_data_frame_gets_one_sentence_and_nothing_is_written(
-        self, frame: pd.DataFrame, change: Callable[[pd.DataFrame], Any], message: str
-    ) -> None:
+    def test_a_bad_data_frame_gets_one_sentence_and_nothing_is_written(self, frame, change, message):
         with pytest.raises((BadConfig, BadInput), match=message):
             dl.init("run", change(frame))
         assert not Path("run").exists()

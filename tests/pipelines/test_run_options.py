@@ -61,9 +61,7 @@ def test_from_repeats_a_stage_that_is_done_and_a_plan_says_so(folder: Path) -> N
     assert (after[0], after[1] > before[1]) == (before[0], True)
 
 
-def test_from_ingest_reads_photos_again_whose_stamps_are_as_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_ingest_reads_photos_again_whose_stamps_are_as_before(tmp_path, monkeypatch):
     monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)
     album(tmp_path / "photos", 1)
     (tmp_path / "driftline.yaml").write_text(CONFIG.replace("yfcc, path: photos.tsv", "folder, path: photos"))

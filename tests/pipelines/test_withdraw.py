@@ -66,9 +66,7 @@ def test_an_unknown_photo_is_refused_before_anything_is_written(published: Path,
     assert (published / "withdrawals.csv").read_text() == list_
 
 
-def test_a_page_that_is_open_shows_it_no_more_and_neither_does_the_next_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_is_open_shows_it_no_more_and_neither_does_the_next_page(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = unpacked("finished", tmp_path)
 

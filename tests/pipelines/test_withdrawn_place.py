@@ -58,9 +58,7 @@ def table(release: Release) -> dict[str, tuple[object, ...]]:
 
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("buckets", ["{kind: calendar, unlabelled: []}", "{kind: equal, count: 3, unlabelled: []}"])
-def test_the_place_of_a_withdrawn_photo_stays_empty_and_nobody_is_asked(
-    labels: str, buckets: str, tmp_path: Path
-) -> None:
+def test_the_place_of_a_withdrawn_photo_stays_empty_and_nobody_is_asked(labels, buckets, tmp_path):
     folder = tmp_path / "run"
     album(folder / "photos", 6)
     (folder / "driftline.yaml").write_text(photo_config("  per_class: 4"))

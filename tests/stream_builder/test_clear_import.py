@@ -53,9 +53,7 @@ def content(stream: Stream, published: bool) -> Any:
 
 @pytest.mark.parametrize("layout", ["old", "new"])
 @pytest.mark.parametrize("features", ["images:8", "moco_b0"])
-def test_a_layout_gives_the_stream_of_its_release(
-    layout: str, features: str, layouts: dict[str, Path], release: Release, tmp_path: Path
-) -> None:
+def test_a_layout_gives_the_stream_of_its_release(layout, features, layouts, release, tmp_path):
     ours = from_release(release, features if features != "moco_b0" else None)
     theirs = from_clear(layouts[layout], features).save(tmp_path / "S")
     assert theirs.classes == ours.classes

@@ -292,9 +292,7 @@ def test_a_name_of_the_paper_and_its_sequence_record_the_same() -> None:
         (("jpeg(1):~R", "jpeg:~R(30)"), "jpeg:~R"),
     ],
 )
-def test_sequences_that_mean_the_same_have_one_form_and_one_hash(
-    ways: tuple[str, ...], canonical: str, tmp_path: Path
-) -> None:
+def test_sequences_that_mean_the_same_have_one_form_and_one_hash(ways, canonical, tmp_path):
     steps = canonical.count(":") + 2
     made = [compose(dataset(), way, (20,) * steps, 20, 0) for way in (*ways, canonical)]
 
@@ -378,9 +376,7 @@ def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> No
         ({"train_x": np.zeros((0, 8, 8, 3), np.uint8), "train_y": np.zeros(0, np.int64)}, "bad has no train samples"),
     ],
 )
-def test_arrays_that_no_learner_could_take_are_refused(
-    tmp_path: Path, arrays: dict[str, np.ndarray], told: str
-) -> None:
+def test_arrays_that_no_learner_could_take_are_refused(tmp_path, arrays, told):
     good = {f"{s}_{k}": v for s in ("train", "test")
             for k, v in (("x", np.zeros((4, 8, 8, 3), np.uint8)), ("y", np.array([0, 1, 0, 1])))}  # fmt: skip
     np.savez(tmp_path / "bad.npz", **(good | arrays))

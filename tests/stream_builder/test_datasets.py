@@ -48,9 +48,7 @@ def test_a_folder_of_class_folders(tmp_path: Path) -> None:
     assert made.steps[2]["test"].x.shape == (4, 12, 12, 3)
 
 
-def test_a_file_stays_open_while_other_threads_open_more_than_stay_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_stays_open_while_other_threads_open_more_than_stay_open(tmp_path, monkeypatch):
     """Closed in between, its number would be that of another file: the bytes of another image."""
     images, read_at = open_dataset(write_folder(tmp_path / "images"), Options(size=8)).train.x, lazy_images.read_at
 

@@ -85,9 +85,7 @@ AT = 1_583_020_800  # 1 March 2020
     ],
     ids=["floats", "before its sample", "dates", "texts", "years", "milliseconds", "the last number", "none"],
 )
-def test_label_times_of_every_kind_are_seconds_in_the_unit_of_time(
-    time: Any, label_time: Any, expected: dict[int, int] | None
-) -> None:
+def test_label_times_of_every_kind_are_seconds_in_the_unit_of_time(time, label_time, expected):
     arrays = good() | {"time": time, "label_time": label_time, "step": np.zeros(12, int), "split": ["train"] * 12}
     if expected is None:
         with pytest.raises(BadInput, match=r"index 4: label_time is 1.0, and its sample.s time is 4. Expected the"):

@@ -215,9 +215,7 @@ def photos(folder: Path) -> Path:
         ("--group label", {"group": "label"}),
     ],
 )  # fmt: skip
-def test_options_of_from_table_make_the_stream_that_the_function_makes(
-    words: str, settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_options_of_from_table_make_the_stream_that_the_function_makes(words, settings, tmp_path):
     """Without any one of them it is another."""
     table, vectors = photos(tmp_path / "data"), tmp_path / "data" / "v.npy"
     expected, *others = (
@@ -269,9 +267,7 @@ def test_dates_of_every_kind_and_samples_in_columns_make_the_same_stream(tmp_pat
     assert [(step.name, len(step["train"])) for step in years.steps] == [("2019", 6), ("2020", 6)]
 
 
-def test_a_release_in_order_of_time_is_cut_by_period_and_options_that_need_it_are_refused_alone(
-    tmp_path: Path,
-) -> None:
+def test_a_release_in_order_of_time_is_cut_by_period_and_options_that_need_it_are_refused_alone(tmp_path):
     release = made_release(tmp_path / "release", each=4)
     command = ("stream", "from-release", release.path, "--out", tmp_path / "out")
     saved = document(*command, "--period", 3, "--test-share", 0.3, "--seed", 1)
