@@ -95,12 +95,6 @@ Day = Annotated[str, BeforeValidator(_day), Field(pattern=r"^\d{4}-\d\d-\d\d$"),
 PathText = Annotated[str, BeforeValidator(_path), Field(min_length=1), Form("a path")]
 Positive = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1, max_length=2000)]
-# Part of a header: ASCII in one line, by which a person can be reached.
-Contact = Annotated[
-    str,
-    Field(pattern=r"^[ -~]*([!-~]@[!-~]|https?://[!-~])[ -~]*$", max_length=2000),
-    Form("an e-mail or web address, in ASCII"),
-]
 Template = Annotated[str, Field(pattern=r"\{\}"), Form("text with {} in it")]
 
 NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}

@@ -7,12 +7,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.fetch import img2dataset, native
 from driftline.curate.fetch.job import Shard
-from driftline.curate.fetch.outcome import TEMPORARY_REASONS, Download, refused_width
+from driftline.curate.fetch.outcome import TEMPORARY_REASONS, Download
 from driftline.curate.fetch.waiting import Address, Answers, add_slow, answers_path, slow_hosts
 
 QUEUES = 64  # hosts that are asked at a time in a later turn
@@ -22,8 +21,6 @@ Keep = Callable[[int, Download], None]
 async def ask_all(urls: Mapping[int, str], shard: Shard, failures: Mapping[int, Download], keep: Keep) -> set[int]:
     """Download all; then, after a pause, again those with a temporary failure; returns the rows without a lasting
     answer whose host is too slow for this turn. failures: where `keep` puts them.
-
-    Raises Unfinished where a server refuses the width of a photo: it would refuse all others.
     """
     left, settings = dict(urls), shard.settings
     waits: set[int] = set()
@@ -34,14 +31,6 @@ async def ask_all(urls: Mapping[int, str], shard: Shard, failures: Mapping[int, 
             retry_after = max((failures[row].retry_after for row in left), default=0.0)
             await asyncio.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)) if left else 0.0)
         waits |= await _download(left, shard, keep)
-        refused = (row for row in left if row in failures and refused_width(failures[row].detail or ""))
-        if settings.outage < 1 and (row := next(refused, None)) is not None:
-            raise Unfinished(
-                f"{left[row]} is refused ({failures[row].detail}): an outage, not a result.",
-                "Finished shards are kept.",
-                "Set collection.width to a width that https://w.wiki/GHai lists, or to null. If other photos come at "
-                "this width, add --set fetch.outage=1.",
-            )
         temporary = {row for row, failure in failures.items() if failure.fault in TEMPORARY_REASONS}
         left = {row: url for row, url in left.items() if row in temporary - waits}
         if not left:
@@ -68,9 +57,9 @@ async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep) -> set[in
     slow = slow_hosts(shard.out, shard.patience) if shard.patience < math.inf else set()
     now = [(row, address) for row, address in rows if hosts[row] not in slow]
     if now and shard.settings.downloader == "img2dataset":
-        img2dataset.download(now, shard.settings, take, shard.out, shard.contact)
+        img2dataset.download(now, shard.settings, take, shard.out)
     elif now:
-        new = await native.download(now, shard.settings, take, shard.contact, shard.patience)
+        new = await native.download(now, shard.settings, take, shard.patience)
         add_slow(shard.out, shard.patience, new | asked_to_wait)
         slow |= new | asked_to_wait
     return {row for row, host in hosts.items() if host in slow and row not in lasting}

@@ -43,8 +43,7 @@ _job: subprocess.Popen[bytes] | None = None
 
 
 def download(
-    rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Callable[[int, Download], None], scratch: Path,
-    contact: str,
+    rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Callable[[int, Download], None], scratch: Path
 ) -> None:  # fmt: skip
     """Request every (row, url) through img2dataset; `keep(row, outcome)` is called exactly once for each."""
     folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}img2dataset-", dir=scratch))
@@ -62,7 +61,7 @@ def download(
             "timeout": settings.timeout,
             "number_sample_per_shard": max(settings.shard_size, 2),
             "retries": settings.retries,
-            "user_agent_token": f"driftline; {contact}" if contact else "driftline",
+            "user_agent_token": "driftline",
             "disallowed_header_directives": OPT_OUT,
         }
         # Every image has its own deadline; after their sum the job itself hangs.

@@ -51,8 +51,6 @@ class Shard:
     """what is asked again; None: nothing, a finished shard is not touched"""
     store: Place | None = None
     """what is known from earlier fetches; None: no store"""
-    contact: str = ""
-    """e-mail or web page in the User-Agent of each request"""
     others: bool = False
     """whether `extra` may have another address, see `Source.lists_others`"""
     patience: float = math.inf

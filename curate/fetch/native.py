@@ -10,7 +10,7 @@ import ssl
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
@@ -22,7 +22,7 @@ from yarl import URL
 from driftline.curate.core.outside.http import one_address, seconds_after
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
-from driftline.curate.fetch.outcome import ERROR_PAGE, PLACEHOLDER_URL, Download, opted_out, refused_width
+from driftline.curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.metadata.column_mapping import printable
 
@@ -32,11 +32,9 @@ AGENT = "driftline (image research; honours X-Robots-Tag and Retry-After)"
 Keep = Callable[[int, Download], None]
 
 
-def _session(settings: FetchSettings, redirected: bool, contact: str) -> aiohttp.ClientSession:
+def _session(settings: FetchSettings, redirected: bool) -> aiohttp.ClientSession:
     """A session that opens connections to permitted addresses only. redirected: to where other servers point."""
     refused = guard(settings.private_addresses, redirected)
-
-    agent = AGENT.replace("(", f"({contact}; ") if contact else AGENT
 
     def permitted(address: AddrInfoType) -> socket.socket:
         if refused(str(address[4][0])):
@@ -51,7 +49,7 @@ def _session(settings: FetchSettings, redirected: bool, contact: str) -> aiohttp
         ),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.timeout, sock_read=settings.timeout),
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": agent, "Accept": "image/*,*/*;q=0.1", "Accept-Encoding": "identity"},
+        headers={"User-Agent": AGENT, "Accept": "image/*,*/*;q=0.1", "Accept-Encoding": "identity"},
     )
 
 
@@ -120,19 +118,19 @@ class _Client:
 
 
 async def download(
-    rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Keep, contact: str = "", patience: float = math.inf
+    rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Keep, patience: float = math.inf
 ) -> set[str]:
     """Request every (row, url) once; `keep(row, outcome)` is called exactly once for each, in order of arrival, except
     for the rest of the rows of slow hosts. Returns these hosts.
 
-    contact: e-mail or web page in the User-Agent. patience: a host is slow if an answer takes more seconds, on average,
+    patience: a host is slow if an answer takes more seconds, on average,
     and much longer than those of other hosts, or if it asks to wait for longer.
     """
     queues: dict[str, deque[tuple[int, str]]] = defaultdict(deque)
     for row, url in rows:
         queues[host_of(url)].append((row, url))
     slow: set[str] = set()
-    async with _session(settings, False, contact) as named, _session(settings, True, contact) as redirected:
+    async with _session(settings, False) as named, _session(settings, True) as redirected:
         client = _Client(settings, named, redirected, asyncio.Semaphore(settings.threads))
 
         async def serve(queue: deque[tuple[int, str]]) -> None:
@@ -256,26 +254,13 @@ async def _ask(session: aiohttp.ClientSession, url: str, settings: FetchSettings
             if after:
                 host.pause(after)
             fault = "http_5xx" if status >= 500 else f"http_{status}"
-            words = await _refused_width(response) or response.reason or ""
-            return Download(None, fault, f"{status} {words}".strip()[:200], after)
+            return Download(None, fault, f"{status} {response.reason or ''}".strip()[:200], after)
         host.waited = 0.0
         if opted_out(response.headers.getall("X-Robots-Tag", [])):
             return Download(None, "opted_out", "X-Robots-Tag")
         validator = response.headers.get("ETag") or response.headers.get("Last-Modified")
         outcome = await _body(response, settings.max_bytes)
         return replace(outcome, validator=validator and printable(validator)[:200])
-
-
-async def _refused_width(response: aiohttp.ClientResponse) -> str:
-    """What an error says of the photo's width, in its status line or its page."""
-    page = b""
-    if response.status in (400, 429):
-        with suppress(aiohttp.ClientError, TimeoutError):  # the status is the answer, with and without its page
-            async for piece in response.content.iter_any():
-                page += piece
-                if len(page) > ERROR_PAGE:
-                    break
-    return refused_width(f"{response.reason} {page.decode('utf-8', 'replace')}")
 
 
 async def _body(response: aiohttp.ClientResponse, most: int) -> Download:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 # Reasons that may be temporary: such a row is asked for again.
@@ -22,8 +21,6 @@ WITH_VALUE = ("max-snippet", "max-image-preview", "max-video-preview", "unavaila
 # For a deleted photo, Flickr redirects to an image with one of these names [openimages/dataset#9].
 PLACEHOLDER_URL = r"/photo_(un|not_)?available[^/]*\.(png|gif|jpe?g)$"
 
-ERROR_PAGE = 65_536  # bytes of an error that are read
-
 
 @dataclass(frozen=True)
 class Download:
@@ -39,16 +36,6 @@ class Download:
     """seconds that the server asks to wait"""
     validator: str | None = None
     """ETag or Last-Modified of the answer"""
-
-
-def refused_width(text: str) -> str:
-    """What an error says of a photo's width, "" if nothing: Wikimedia serves thumbnails in steps [T414805].
-
-    >>> refused_width("<br>Error: 429, Use thumbnail steps listed on https://w.wiki/GHai. Please")
-    'Use thumbnail steps listed on https://w.wiki/GHai.'
-    """
-    words = re.search(r"use thumbnail (?:steps|sizes)(?: listed on [^\s<]{1,80})?", text, re.IGNORECASE)
-    return words[0] if words else ""
 
 
 def opted_out(values: list[str], agent: str = "driftline") -> bool:

@@ -42,14 +42,13 @@ def fetch(
     executor: Executor | None = None,
     again: Again | None = None,
     store: Place | None = None,
-    contact: str = "",
     others: bool = False,
 ) -> Counter[str]:
     """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by reason ("": kept).
     others: see `Source.lists_others`.
 
     Shards whose index exists are not fetched again, except for the misses that `again` names (default: those of shards
-    that an outage hit). contact: part of the User-Agent of each request. Raises Unfinished during an outage; what was
+    that an outage hit). Raises Unfinished during an outage; what was
     fetched is kept. Bytes do not depend on the executor and the store. Memory does not grow with the number of rows.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -57,10 +56,7 @@ def fetch(
     settings = _of_one_worker(settings, parts, executor.workers)
     if settings.private_addresses == "auto":
         run_log.say("Most addresses of this collection are in a private network: such addresses are allowed.")
-    shards = [
-        _to_ask(replace(shard, contact=contact, others=others), again)
-        for shard in manifest(parts, out, settings, store)
-    ]
+    shards = [_to_ask(replace(shard, others=others), again) for shard in manifest(parts, out, settings, store)]
     waves = [shards]
     if settings.stop_after is not None:
         step = WAVE * executor.workers

@@ -17,7 +17,6 @@ SOURCES = Registry(
         "parquet": "driftline.curate.sources.parquet:Parquet",
         "huggingface": "driftline.curate.sources.huggingface:HuggingFace",
         "flickr": "driftline.curate.sources.flickr:Flickr",
-        "wikimedia": "driftline.curate.sources.wikimedia:Wikimedia",
     },
     group="sources",
     base="driftline.curate.sources.base:Source",

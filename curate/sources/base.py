@@ -73,10 +73,6 @@ class Source(Section):
         """id, fault and raw of what is beside the records and is counted as dropped; read after them."""
         return []
 
-    def notes(self) -> list[str]:
-        """What people should know of the settings: one sentence each, for the plan and the run."""
-        return []
-
     def own_ids(self) -> bool:
         """Whether ids are the source's own, and not made from paths or addresses."""
         return True

@@ -83,7 +83,6 @@ def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any]
             "share_known_by": basis, "known_by": sample.known_by, "sample_dropped": sample.dropped,
         },
         "files": None if sample is None else sample.files,
-        "collection": context.config.collection.notes(),
         "columns": _noted(problems, lambda: column_notes(context)) or [] if "ingest" in todo else [],
         "reset_clocks": {} if sample is None else sample.reset_clocks,
         "contradicted_dates": {} if sample is None else sample.contradicted,

@@ -30,8 +30,6 @@ def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
     if (files := needs["files"]) is not None:
         left = f"; left out: {counts_text(files['left_out'])}" if files["left_out"] else ""
         add("files", f"{', '.join(f'{name} {n:,}' for name, n in files['photos'].items())}{left}")
-    for note in needs["collection"]:
-        add("collection", note)
     for note in needs["columns"]:
         add("columns", note)
     for sentence in _dates(needs):

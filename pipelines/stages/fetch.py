@@ -39,7 +39,7 @@ class Fetch(Stage):
             with open_store(store.folder) as base:
                 register_run(base, context.root)
         source = context.config.collection
-        contact, others = getattr(source, "contact", ""), source.lists_others()  # a contact, if the source asks for one
+        others = source.lists_others()
         counts = fetch(
             parts,
             out,
@@ -48,7 +48,6 @@ class Fetch(Stage):
             context.executor,
             again,
             store,
-            contact=contact,
             others=others,
         )
         if others and (sizes := smaller_sizes(out / "index.parquet")):

@@ -80,8 +80,6 @@ class Ingest(Stage):
 
         from driftline.curate.metadata.schema import REJECTS, REPEATED, TABLE, judge_times
 
-        for note in self.context.config.collection.notes():
-            self.context.run_log.say(note)
         done = sorted((out / "rejects").glob("part-*.parquet"))
         skip = sum(_rows(out / "table" / p.name) + _rows(p) for p in done)
         number = len(done)

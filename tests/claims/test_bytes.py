@@ -42,7 +42,6 @@ from driftline.curate.release.versions.comparison import compare_releases
 from driftline.curate.release.versions.identity import FILE, bucket_identities, of_steps, unlabelled_of
 from driftline.curate.sources.flickr import Flickr
 from driftline.curate.sources.folder import Folder
-from driftline.curate.sources.wikimedia import Wikimedia
 from driftline.curate.store.database import Place
 from driftline.curate.validation.answers.rule_text import rule_text
 from driftline.curate.validation.answers.verdicts import verdict
@@ -241,9 +240,6 @@ class TestRecord:
 
     def test_sources_say_the_size_of_the_addresses_that_they_make(self) -> None:
         span = {"start": "2004-01-01", "end": "2005-01-01"}
-        wiki = Wikimedia.model_validate({"source": "wikimedia", "contact": "a@b.org", **span})
-        small, large = (wiki._url("A.jpg", {"url": "https://w.org/A.jpg", "width": w}) or "" for w in (1280, 1281))
-        assert (wiki.requested(small), wiki.requested(large)) == ("", "requested at a width of 1280 pixels")
         flickr = Flickr.model_validate({"source": "flickr", "size": "original", **span})
         assert flickr.requested("https://live.staticflickr.com/1/2_3_o.jpg") == ""
         assert flickr.requested("https://live.staticflickr.com/1/2_3_b.jpg") == "requested at no more than 1024 pixels"

@@ -15,7 +15,6 @@ import pytest
 from PIL import Image
 from support.flickr_server import FlickrServer, photo
 from support.helpers import yfcc_line
-from support.wikimedia_server import WikimediaServer, file
 
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.metadata.columns import ID
@@ -81,14 +80,7 @@ def flickr(folder: Path, n: int) -> dict[str, Any]:
     return {"start": 1_300_000_000, "end": 1_300_001_000, "endpoint": server.address, "rate": 3_600_000}
 
 
-def wikimedia(folder: Path, n: int) -> dict[str, Any]:
-    server = WikimediaServer([file(i, 1_300_000_000 + i) for i in range(n)], page=3)
-    SERVERS.append(server)
-    span = {"start": 1_300_000_000, "end": 1_300_001_000}
-    return {**span, "contact": "me@example.org", "endpoint": server.address, "rate": 3_600_000}
-
-
-SERVERS: list[FlickrServer | WikimediaServer] = []
+SERVERS: list[FlickrServer] = []
 
 
 def sample(name: str, folder: Path, n: int) -> tuple[Source, Workplace]:

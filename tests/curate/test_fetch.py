@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.faults import EXPECTED, FaultServer, bomb, picture
 
-from driftline.curate.core.errors import DriftlineError, IntegrityError, Unfinished
+from driftline.curate.core.errors import DriftlineError, IntegrityError
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import img2dataset, native
@@ -279,14 +279,14 @@ def test_img2dataset_gives_original_bytes_or_a_reason(server: FaultServer, tmp_p
     ends = {"good": None, "png": None, "404": "http_404", "html": "not_an_image", "noai": "opted_out"}
     urls: list[str | None] = [f"{server.base}/{kind}/500" for kind in ends]
     try:
-        fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, QUIET, contact="me@example.org")
+        fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, QUIET)
         refused = img2dataset_refuses(rules, server, tmp_path)
     finally:
         img2dataset.stop()
     index = load_index(tmp_path / "a")
     assert dict(zip(ends, index["fault"].to_pylist(), strict=True)) == ends
     assert dict(read_images(tmp_path / "a", index, 0))["p0"] == picture(seed=0)
-    assert any("driftline; me@example.org" in agent for agent in server.agents)
+    assert any("driftline" in agent for agent in server.agents)
     assert server.asked["/404/500"] == 2, "its own retry"
     assert refused == {0: "private_address", 1: "private_address"}
 
@@ -295,22 +295,9 @@ def img2dataset_refuses(rules: FetchSettings, server: FaultServer, folder: Path)
     faults: dict[int, str | None] = {}
     rows = [(0, f"{server.base}/good/501"), (1, "http://localhost/a.jpg")]
     refuse = rules.model_copy(update={"private_addresses": "refuse"})
-    img2dataset.download(rows, refuse, lambda row, outcome: faults.update({row: outcome.fault}), folder, "")
+    img2dataset.download(rows, refuse, lambda row, outcome: faults.update({row: outcome.fault}), folder)
     assert server.asked["/good/501"] == 0
     return faults
-
-
-def test_a_width_that_is_not_served_ends_fetch_and_the_contact_is_in_each_request(server, tmp_path):
-    """Case 27."""
-    server.agents.clear()
-    server.asked.clear()
-    rules = RULES.model_copy(update={"outage": 0.9, "shard_size": 2})
-    parts = part(tmp_path / "t", [f"{server.base}/{kind}/270" for kind in ("width", "good", "png", "webp")])
-    with pytest.raises(Unfinished, match="refused .*400.*an outage, not a result"):
-        fetch(parts, tmp_path / "a", rules, QUIET, contact="me@example.org")
-    assert set(server.asked) == {"/width/270", "/good/270"}, "the shards that follow are not asked for"
-    assert all("me@example.org" in agent for agent in server.agents)
-    assert all("driftline" in agent for agent in server.agents)
 
 
 def test_a_known_placeholder_picture_is_no_image(server: FaultServer, tmp_path: Path) -> None:

@@ -343,3 +343,32 @@ def test_case_28_a_smaller_size_is_fetched_where_the_original_is_gone(serve: Ser
     sizes = "requested at no more than 1024 pixels 3, requested at no more than 500 pixels 1"
     assert f"4 photos are not served in the size that was asked for: {sizes}." in (root / "log.jsonl").read_text()
     assert index[5]["detail"] == "404 X; smaller size: 410 X"
+
+
+class Clock:
+    """Time that passes only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += max(0.0, seconds)
+
+
+@pytest.mark.parametrize("latency", [0.05, 0.9])
+def test_a_walk_comes_near_3600_queries_an_hour_and_asks_none_twice(tmp_path, monkeypatch, latency):
+    monkeypatch.setenv("FLICKR_API_KEY", "secret-key")
+    clock, server = Clock(), FlickrServer([photo(i, 1_300_000_000 + i) for i in range(4500)])
+    monkeypatch.setattr(http, "time", clock)
+    written = server.written
+    monkeypatch.setattr(server, "written", lambda query: clock.sleep(latency) or written(query))
+    try:
+        source = Flickr(start=1_300_000_000, end=1_300_004_500, endpoint=server.address)
+        pa.Table.from_batches(source.batches(3, 0, Workplace(work=tmp_path)))
+    finally:
+        server.close()
+    assert len(server.queries) == len({json.dumps(query, sort_keys=True) for query in server.queries})
+    assert 1800 <= len(server.queries) / clock.now * 3600 <= 3600

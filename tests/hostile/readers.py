@@ -213,33 +213,6 @@ def flickr(folder: Path) -> None:
         batch_of([made._record(licences, photo, i) for i, photo in enumerate(photos)]).validate(full=True)
 
 
-def commons_answer(folder: Path) -> None:
-    from support.wikimedia_server import file
-
-    files = [file(i, 1_300_000_000 + i, [(1_300_000_000, "Ada")]) for i in range(3)]
-    page = {"query": {"pages": files}, "batchcomplete": True}
-    write_json(folder / "answer.json", page)
-
-
-@reader(commons_answer)
-def wikimedia(folder: Path) -> None:
-    """An answer of the API, through the client and the pages."""
-    from driftline.curate.core.outside.http import Reply, Temporary
-    from driftline.curate.core.outside.json_api import JsonApi
-    from driftline.curate.sources import wikimedia as source
-
-    api = JsonApi("Wikimedia", 10**9, {}, source.busy)
-    try:
-        answer = api.read(Reply(200, {}, (folder / "answer.json").read_bytes()))
-    except Temporary:
-        answer = None
-    walk = source.Wikimedia(start=1_300_000_000, end=1_300_000_010, contact="a@b.org")
-    vars(api)["get"] = lambda *given: answer
-    if answer is not None:
-        for images in walk._pages(api, walk.start, walk.end, folder / "work"):
-            batch_of([walk._record(image, i) for i, image in enumerate(images)]).validate(full=True)
-
-
 def dated(folder: Path) -> None:
     exif = Image.Exif()
     exif.get_ifd(0x8769).update({0x9003: "2010:05:01 10:00:00", 0x9011: "+02:00"})

@@ -9,7 +9,6 @@ import shutil
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders.weights import reachable
 from driftline.curate.retrieval.best_lists import list_bytes
-from driftline.curate.sources.wikimedia import Wikimedia
 from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast.needs import forecast
@@ -36,8 +34,6 @@ from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.embed import Embed
-from driftline.pipelines.stages.fetch import Fetch
-from driftline.pipelines.stages.ingest import Ingest
 
 
 def context(root: Path, *changes: str) -> Context:
@@ -342,34 +338,6 @@ def test_case_33_what_is_odd_in_a_table_is_in_the_plan(own: Path) -> None:
     (own / "t.csv").write_text("file,year,kind\n" + rows.replace("2010.0", "43528"))
     (problem,) = [p for p in found(own, f"collection={table}")["problems"] if "1970" in p]
     assert "uploaded lies in 1970 for 100 % of 10 rows" in problem
-
-
-COMMONS = "{source: wikimedia, contact: a@b.org, start: 2010-01-01, end: 2011-01-01, endpoint: 'http://127.0.0.1:9'"
-
-
-def test_a_width_that_is_rounded_is_in_the_plan_and_the_run(own, capsys, monkeypatch):
-    """Case 27."""
-    sentence = "Wikimedia serves no width of 1024 pixels; collection.width is rounded up to 1280."
-    here = context(own, f"collection={COMMONS}, width: 1024}}")
-    document = forecast(here, plan(here))
-    assert document["collection"] == [sentence]
-    assert f"collection {sentence}" in text(plan(here), document)
-    assert found(own, f"collection={COMMONS}}}")["collection"] == []
-    monkeypatch.setattr(Wikimedia, "batches", lambda *_: iter(()))
-    Ingest(replace(here, run_log=RunLog(None))).run({}, own / "out")
-    assert sentence in capsys.readouterr().err
-
-
-def test_the_contact_of_a_source_reaches_the_requests_of_images(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Case 27."""
-    contacts: list[Any] = []
-    monkeypatch.setattr(
-        "driftline.curate.fetch.run.fetch", lambda *_, contact, others: contacts.append(contact) or Counter({"": 1})
-    )
-    (own / "filter" / "table").mkdir(parents=True)
-    for changes in ((f"collection={COMMONS}}}",), ()):
-        Fetch(context(own, *changes)).run({"filter": own / "filter"}, own / "out")
-    assert contacts == ["a@b.org", ""]
 
 
 def test_the_command_ends_where_it_is_told(own: Path) -> None:

@@ -170,10 +170,7 @@ class FaultServer:
             lines = [f"HTTP/1.1 {code} X", *(f"{k}: {v}" for k, v in said.items()), "", ""]
             return "\r\n".join(lines).encode()
 
-        if kind == "width":
-            page = b"<br>Error: 400, Use thumbnail steps listed on https://w.wiki/GHai.<br>"
-            writer.write(head(400, len(page)) + page)
-        elif kind.isdigit():
+        if kind.isdigit():
             writer.write(head(int(kind), 4) + b"gone")
         elif kind == "busy" and first:
             writer.write(head(503, 0))

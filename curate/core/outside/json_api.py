@@ -5,16 +5,13 @@ The size of a document is limited, and halves of surrogate pairs, which no file 
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.files.digests import installed_version
 from driftline.curate.core.outside.http import AGAIN, LARGEST, Client, Policy, PrivateAddress, Reply, Temporary, repeat
 
 REDIRECTS = 5
@@ -29,11 +26,6 @@ class Answer:
     """the JSON document; None if there is a fault"""
     fault: str = ""
     """http_404, not_json, too_large, private_address, …; "" for a document"""
-
-
-def agent(contact: str) -> str:
-    """The User-Agent header: who asks, and how the owner of the server reaches them."""
-    return f"driftline/{installed_version()} ({contact}) urllib3"
 
 
 class JsonApi:
@@ -119,8 +111,3 @@ def text_of(value: Any) -> str | None:
         return None
     clean = value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode().strip()
     return clean or None
-
-
-def text_of_html(value: str) -> str | None:
-    """`text_of` a text without its HTML, in one line."""
-    return text_of(" ".join(html.unescape(re.sub(r"<[^<>]{0,2000}>", " ", value)).split()))

@@ -17,7 +17,6 @@ USERS = "User-generated content data"
 SOURCES: dict[str, tuple[str | None, tuple[str, ...]]] = {  # source → its page; words of Croissant RAI 1.0
     "yfcc": ("http://projects.dfki.uni-kl.de/yfcc100m/", ("Secondary Data analysis", "Web Scraping", USERS)),
     "flickr": ("https://www.flickr.com/", ("Web API", USERS)),
-    "wikimedia": ("https://commons.wikimedia.org/", ("Web API", USERS)),
     "huggingface": (None, ("Secondary Data analysis",)),
 }
 
