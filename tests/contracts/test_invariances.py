@@ -24,7 +24,7 @@ pytestmark = pytest.mark.proof("matrix")
 
 NEW = np.array([2, 0, 5, 1, 3, 4])  # number of each class after renaming; no class has its old one
 OLD = np.argsort(NEW)  # and back
-MEMORIES = {"memory": 23, "capacity": 23, "support": 5, "si.strength": 0.05, "threshold": 0.4}  # not equal shares
+MEMORIES = {"memory": 23, "capacity": 23, "si.strength": 0.05, "threshold": 0.4}  # not equal shares
 RATES = {"lr": 0.1, "online-linear.lr": 0.01}  # with larger ones, rounding grows to other answers
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "clear-iid": {},
