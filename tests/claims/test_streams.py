@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.sampling import Composition, quotas
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples
+from driftline.stream_builder.shifts.base import Shift
 from driftline.stream_builder.shifts.grammar import accumulated, parse
 from driftline.stream_builder.stream import Split
 
@@ -134,6 +137,17 @@ class TestIds:
         assert set(made.steps[-1]["val"].ids.tolist()) <= set(made.oracle["val"].ids.tolist())
 
 
+@dataclass(frozen=True)
+class WithoutTheFirst(Shift):
+    """A shift of somebody else: class 0 leaves."""
+
+    code: ClassVar[str] = "w"
+    acts_on: ClassVar[str] = "sampling"
+
+    def shares(self, count: float, total: float, classes: int, subclasses: int) -> Any:
+        return np.arange(classes)[:, None] > (0 if count else -1)
+
+
 class TestShares:
     @pytest.mark.parametrize("classes", [2, 3, 4, 5, 11])
     @pytest.mark.parametrize("times", [1, 2, 3])
@@ -150,12 +164,7 @@ class TestShares:
         with pytest.raises(IncompatibleStream, match="p moves shares between classes; the dataset has one class"):
             compose(dataset(1, 80), "p", (20, 20), 0, 0)
 
-    @pytest.mark.parametrize("sequence", ["D(3):A(2)", "D(2):A(2)", "D(2),D(1):A(1):A(1)"])
-    def test_shifts_that_together_leave_no_class_are_one_sentence(self, sequence: str) -> None:
-        with pytest.raises(IncompatibleStream, match=r"Step \d has no class left: .*together exclude all 4 classes"):
-            compose(dataset(4, 80), sequence, (20,) * (2 + sequence.count(":")), 0, 0)
-
-    def test_priors_and_shifts_may_leave_none_either(self) -> None:
+    def test_priors_and_a_shift_that_leave_no_class_are_one_sentence(self) -> None:
         priors = np.array([[1.0, 1, 1, 1], [1, 0, 0, 0]])
-        with pytest.raises(IncompatibleStream, match="Step 1 has no class left"):
-            compose(dataset(4, 80), "D(1)", (20, 20), 0, 0, Composition(priors=priors))
+        with pytest.raises(IncompatibleStream, match=r"Step 1 has no class left: w, .*together exclude all 4 classes"):
+            compose(dataset(4, 80), "{claims.test_streams:WithoutTheFirst}", (20, 20), 0, 0, Composition(priors=priors))
