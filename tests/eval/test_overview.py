@@ -76,7 +76,7 @@ def test_all_protocols_on_several_streams_say_what_cannot_be(tmp_path: Path) -> 
     ]  # fmt: skip
     documents = answer(*command)
 
-    assert len(documents) == 2 * 6
+    assert len(documents) == 2 * 5
     because = [d["skipped"][0]["because"] for d in documents if not d["results"]]
     assert len(because) == 2
     assert all("no val split" in text for text in because)

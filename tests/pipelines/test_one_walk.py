@@ -15,7 +15,6 @@ from support.living import Town, context, counted
 from driftline.curate.core.atomic_io import read_json, sha256_file
 from driftline.curate.core.files import digests
 from driftline.curate.fetch import job
-from driftline.curate.sources.folder import Folder
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run, status
 from driftline.pipelines.run.state import folder_of
@@ -69,12 +68,6 @@ def test_a_photo_that_comes_while_a_run_works_is_seen_at_its_end(root: Path, mon
     monkeypatch.setattr(Ingest, "run", lambda *of: (real(*of), add(root, "2013-05-01"))[0])
     assert run(context(root), until="ingest")[0]["state"] == "stale"
     monkeypatch.undo()
-    done = run(context(root), until="ingest")[0]
-    assert (done["state"], done["counts"]["kept"]) == ("done", 3)
-
-
-def test_the_photos_that_a_source_gets_for_itself_are_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Folder, "prepare", lambda *of, **more: add(root, "2013-05-01"))
     done = run(context(root), until="ingest")[0]
     assert (done["state"], done["counts"]["kept"]) == ("done", 3)
 
