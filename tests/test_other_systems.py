@@ -60,15 +60,12 @@ def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     for name in NAMES:
         monkeypatch.delattr(f"os.{name}", raising=False)
-    for name in ("fcntl", "resource"):
-        monkeypatch.delattr(calls, name)
+    monkeypatch.delattr(calls, "fcntl")
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda folder: calls.forked(lambda: None, 1),
-        lambda folder: calls.limit(1, 1, 1),
         lambda folder: locked(folder).__enter__(),
         lambda folder: Ledger(folder / "ledger"),
     ],

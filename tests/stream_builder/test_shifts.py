@@ -118,7 +118,7 @@ def test_settings_are_given_in_order_or_by_name() -> None:
 @pytest.mark.parametrize(
     ("sequence", "message"),
     [
-        ("C:Q", "Unknown shift 'Q'. The nearest of 26: "),
+        ("C:Q", "Unknown shift 'Q'. Available: "),
         ("jpg", "Did you mean 'jpeg'?"),
         ("C:", "cannot be read from '' on"),
         ("C,,T", "cannot be read from ',T' on"),
