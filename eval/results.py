@@ -13,8 +13,8 @@ import numpy as np
 
 from driftline.curate.core.notebook import Strong, table
 from driftline.eval.protocol import primary_of, scores_of
-from driftline.eval.reporting import spread
 from driftline.eval.reporting.files.exports import CLASS_COLUMNS, SCORE_COLUMNS, class_records, score_records
+from driftline.eval.reporting.text import spread
 from driftline.eval.rows import Run, stored_name
 from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.stream import SPLITS, Stream

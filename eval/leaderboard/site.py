@@ -13,9 +13,9 @@ from driftline.curate.core.atomic_io import write_bytes, write_text
 from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked, code, drawn, tables_of
 from driftline.eval.leaderboard.submission import opened, runs_of, with_records
 from driftline.eval.protocol import primary_of, scores_of
-from driftline.eval.reporting import spread
 from driftline.eval.reporting.compared import facts_of, letters
 from driftline.eval.reporting.pages import slug
+from driftline.eval.reporting.text import spread
 from driftline.eval.rows import digest, grouped
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling

@@ -12,8 +12,9 @@ from markupsafe import Markup
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.plotting.frames import SHADED
 from driftline.eval.plotting.panels import panels
-from driftline.eval.reporting import chance_note, counted, markup
+from driftline.eval.reporting import markup
 from driftline.eval.reporting.markup import Cell, render
+from driftline.eval.reporting.text import counted
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.bands import Band, mean
@@ -398,3 +399,13 @@ def table(document: Mapping[str, Any]) -> Section | None:
         "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."
     ) + _newer_note(document)
     return Section("ageing-table", "How fast, and why", markup.table(heads, rows) + render("soft", note))
+
+
+def chance_note(shown: Sequence[Mapping[str, Any]]) -> str:
+    """What chance is, in per cent over the tests."""
+    if not (values := [facts["chance"] for facts in shown if facts["chance"] is not None]):
+        return ""
+    low, high = (f"{100 * end:.1f}" for end in (min(values), max(values)))
+    of = "training" if all(facts["chance_by"] == "training" for facts in shown) else "all test"
+    part = low if low == high else f"{low} to {high}"
+    return f"Chance, {part} %, is the answer that is always the most frequent class of the {of} samples."

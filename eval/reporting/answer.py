@@ -9,9 +9,9 @@ from typing import Any
 from markupsafe import Markup
 
 from driftline.eval.protocol import Score, primary_of
-from driftline.eval.reporting import counted, spread
 from driftline.eval.reporting.ageing import after, half_life_text, interval, learns_again, one_of, points
 from driftline.eval.reporting.markup import render
+from driftline.eval.reporting.text import counted, spread
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.comparing import ALPHA
 from driftline.eval.scoring.ranking import bound, mean_of, rival

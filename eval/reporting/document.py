@@ -11,12 +11,13 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, points
 from driftline.eval.protocol import OF_CLASSES, Document, Score, kind_of, primary_of, score_of, scores_of
-from driftline.eval.reporting import ageing, confidence, remarks, samples, value_text
+from driftline.eval.reporting import ageing, confidence, samples
 from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
 from driftline.eval.reporting.markup import table
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.step_names import named_steps, step_names
+from driftline.eval.reporting.text import value_text
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import mean_of, rival
 from driftline.stream_builder.stream import Stream
@@ -79,6 +80,18 @@ def shown(
 def title_of(part: Document) -> str:
     """Protocol, stream and, where the document has several groups of comparable results, the settings of this one."""
     return f"{part['protocol']} on {part['stream']['name']}" + f", {part['setting']}" * bool(part["setting"])
+
+
+def remarks(result: Mapping[str, Any]) -> list[str]:
+    """What a table says below the name of one of a document's results.
+
+    >>> remarks({"same_as": "substrate", "code": "other"})
+    ['same answers as substrate', 'rows of other code']
+    """
+    same = [f"same answers as {result['same_as']}"] if "same_as" in result else []
+    same += [result["mark"]] if result.get("mark") else []
+    constant = ["one answer for all samples of a test"] if result.get("constant") else []
+    return same + constant + ["rows of other code"] * (result.get("code") == "other")
 
 
 def recalls(part: Document) -> tuple[list[str], list[list[str]]]:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.colours import SHADES, colour, ink, shade
 from driftline.eval.protocol import Score
-from driftline.eval.reporting import detail, value_text
+from driftline.eval.reporting.text import detail, value_text
 from driftline.eval.scoring.ranking import mean_of
 
 SCRIPT = "report.js"  # the only file that pages of a report need, for what is more than reading

@@ -15,8 +15,8 @@ import numpy as np
 from markupsafe import Markup
 
 from driftline.eval.protocol import Document, Score, primary_of
-from driftline.eval.reporting import detail, value_text
 from driftline.eval.reporting.markup import Cell, render, table
+from driftline.eval.reporting.text import detail, value_text
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import bound, comparable, differing, labels, mean_of, rival
 

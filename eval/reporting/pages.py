@@ -10,8 +10,8 @@ from typing import Any
 
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import PROTOCOLS, Document, primary_of
-from driftline.eval.reporting import value_text
 from driftline.eval.reporting.stream_page import facts, sections
+from driftline.eval.reporting.text import value_text
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import comparable, differing, labels, mean_of, rival
 from driftline.stream_builder.stream import Stream

@@ -12,8 +12,8 @@ from driftline.curate.core.atomic_io import csv_text, write_bytes, write_parquet
 from driftline.curate.core.errors import BadConfig, available
 from driftline.curate.core.outside.escaping import latex, no_formula
 from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
-from driftline.eval.reporting import spread
 from driftline.eval.reporting.compared import letters
+from driftline.eval.reporting.text import spread
 from driftline.eval.scoring.ranking import entry_of, ranked
 
 PUBLISHED = "published"  # in place of a seed

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from driftline.eval.experiment.tune import choice_text
 from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
-from driftline.eval.reporting import remarks, spread, value_text
-from driftline.eval.reporting.document import recalls, title_of
+from driftline.eval.reporting.document import recalls, remarks, title_of
+from driftline.eval.reporting.text import spread, value_text
 from driftline.eval.scoring.ranking import entry_of, parts, references
 
 FEW_CLASSES, CLASS_NAME = 10, 16  # classes that have their recall here; letters of a name

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, Score, primary_of, scores_of
-from driftline.eval.reporting import spread
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.protocols import Page
+from driftline.eval.reporting.text import spread
 from driftline.eval.scoring.ranking import Place, ranked
 
 

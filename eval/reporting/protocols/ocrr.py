@@ -11,9 +11,9 @@ from markupsafe import Markup
 from driftline.eval.plotting.charts import Figure, Section, lines, points
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.ocrr.score import SCORES
-from driftline.eval.reporting import spread
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.protocols import Page
+from driftline.eval.reporting.text import spread
 from driftline.eval.scoring.ranking import comparable, differing, labels
 
 ENDED = " Means over seeds; a run that has ended keeps its last accuracy, so that a line ends at its score."

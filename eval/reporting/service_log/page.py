@@ -11,11 +11,11 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import write_json, write_text
 from driftline.eval.plotting.charts import Figure, Section, lines
-from driftline.eval.reporting import counted
 from driftline.eval.reporting.files.figures import letters, save_figures
 from driftline.eval.reporting.markup import Cell, environment, render, script, table
 from driftline.eval.reporting.service_log.document import document
 from driftline.eval.reporting.service_log.sentences import answer, ends, of_period, points, share
+from driftline.eval.reporting.text import counted
 from driftline.eval.service_log.age import Aged
 from driftline.eval.service_log.cells import LEAST
 from driftline.eval.service_log.parts import Part
