@@ -6,7 +6,7 @@ learners are compared on the same samples, seed by seed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +73,7 @@ def compare(
     p_outcomes = _p_of_outcomes(tests, apart.same, resampling.groups)
     return Comparison(
         score=apart.score, difference=apart.difference, p_score=apart.p, p_outcomes=p_outcomes, adjusted=apart.adjusted,
-        adjusted_outcomes=holm(p_outcomes), order=order, ties=_ties(order, apart.adjusted),
+        adjusted_outcomes=holm(p_outcomes), order=order, ties=ties_of(order, apart.adjusted),
     )  # fmt: skip
 
 
@@ -93,9 +93,14 @@ class Differences:
     """(L, L) whether both have the same seeds"""
 
 
-def differences(learners: Sequence[Sequence[Run]], clusters: Array | None) -> Differences | None:
+def differences(
+    learners: Sequence[Sequence[Run]],
+    clusters: Array | None,
+    decisive: Callable[[Sequence[Row]], Sequence[Row]] | None = None,
+) -> Differences | None:
     """What tables and pages say about differences of the primary score. learners: runs of each, of one protocol.
-    clusters: of each sample by its position in the stream; None: each sample is its own. None as for `compare`.
+    clusters: of each sample by its position in the stream; None: each sample is its own. decisive: the tests of a run
+    that are compared (None: those of the primary score). None as for `compare`.
 
     The variance of a difference of means over S seeds on the same test samples has two parts: of other samples, by a
     jackknife over clusters, and of other seeds, s² / S less what the samples of single seeds add to it. p is that of
@@ -104,7 +109,8 @@ def differences(learners: Sequence[Sequence[Run]], clusters: Array | None) -> Di
     nothing about others.
     """
     roles = stored_protocol(learners[0][0].about["protocol"]).roles
-    tests = [[roles.decisive(run.rows) for run in group] for group in learners]
+    chosen = decisive or roles.decisive
+    tests = [[chosen(run.rows) for run in group] for group in learners]
     if not all(rows and all(row.answers is not None for row in rows) for group in tests for rows in group):
         return None
     seeds = [[run.about["seed"] for run in group] for group in learners]
@@ -243,7 +249,7 @@ def _p_of_outcomes(tests: Tests, same_seeds: Array, clusters: Array | None) -> F
     return p
 
 
-def _ties(order: npt.NDArray[np.int64], adjusted: Floats) -> tuple[tuple[int, ...], ...]:
+def ties_of(order: npt.NDArray[np.int64], adjusted: Floats) -> tuple[tuple[int, ...], ...]:
     """The longest runs of which no two differ; a pair without p does not differ. () if no pair has one."""
     if len(order) > 1 and np.isnan(adjusted).all():
         return ()

@@ -16,7 +16,7 @@ from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.cells import Resampling
-from driftline.eval.scoring.comparing import _ties, differences
+from driftline.eval.scoring.comparing import differences, ties_of
 from driftline.eval.scoring.decay import half_lives
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.builders.sampling import quotas
@@ -63,7 +63,7 @@ def test_p_of_a_difference_is_students_over_seeds_and_samples() -> None:
 def test_no_two_learners_of_a_tie_differ() -> None:
     p = np.full((3, 3), 0.5)
     p[1, 2] = p[2, 1] = 0.01
-    assert _ties(np.arange(3), p) == ((0, 1), (2,))
+    assert ties_of(np.arange(3), p) == ((0, 1), (2,))
 
 
 def test_a_worker_agrees_with_others_and_not_with_themselves() -> None:
