@@ -18,7 +18,6 @@ from driftline.eval.rows import Row
 from driftline.stream_builder.step import Split
 
 CHUNK = 8192  # samples predicted at once
-FEW = 4096  # scores of a test that are kept until the run ends: confidences of all tests at once cost less
 Sure = tuple[Labels, Any, Top | None]  # answers (N,), confidences (N,), most probable classes; None: not known
 
 
@@ -36,9 +35,9 @@ def answers(learner: Learner, x: Any, n: int, ahead: int = 0) -> Labels:
     return _labels(learner, predicted[0] if isinstance(predicted, tuple) else predicted, n)
 
 
-def sure_answers(learner: Learner, x: Any, n: int, most: int = 0, later: bool = False) -> Sure:
-    """The same with confidences (n,), and the `most` most probable classes as in `rows.Answers.top`. later: few scores
-    (n, C) may take the place of confidences. Raises BadArray."""
+def sure_answers(learner: Learner, x: Any, n: int, most: int = 0) -> Sure:
+    """The same with confidences (n,), and the `most` most probable classes as in `rows.Answers.top`. Raises
+    BadArray."""
     kind = type(learner)
     if answers_by_scores(kind):
         scores = np.asarray(learner.scores(x))
@@ -46,7 +45,7 @@ def sure_answers(learner: Learner, x: Any, n: int, most: int = 0, later: bool = 
             raise BadArray(f"{kind.__name__}.scores gave shape {scores.shape} for {n} samples.", "Expected (N, C).")
         labels = scores.argmax(1)
         top = top_of(softmax(scores), most, n, f"{kind.__name__}.scores") if most else None
-        return labels, scores if later and scores.size <= FEW else sureness(scores, labels), top
+        return labels, sureness(scores, labels), top
     predicted = learner.predict(x)
     labels, sure = predicted if isinstance(predicted, tuple) else (predicted, None)
     labels, top = _labels(learner, labels, n), None
@@ -88,12 +87,11 @@ def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float,
     begun: `time.process_time()` when the run began. at: `learned_to`, `seen`, `constant` and `corrections` of the
     row. Raises BadArray if the learner's answer has another shape than the labels.
     """
-    tally, whole = Tally(tested_on), len(split) <= CHUNK
+    tally = Tally(tested_on)
     for start in range(0, len(split), CHUNK):
         part = split.part(start, start + CHUNK)
         if part.position is None:  # nothing is recorded
             tally.add(None, part.y, answers(learner, part.x, len(part)))
         else:
-            sure = sure_answers(learner, part.x, len(part), part.most_probable, later=whole)
-            tally.add(part.position, part.y, *sure)
+            tally.add(part.position, part.y, *sure_answers(learner, part.x, len(part), part.most_probable))
     return tally.row(by_class=True, seconds=time.process_time() - begun, **at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from driftline.curate.core.atomic_io import sha256_bytes, sha256_file, writing
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, reason
 from driftline.eval import rows as row_files
-from driftline.eval.engine.scores import small, sureness
+from driftline.eval.engine.scores import small
 from driftline.eval.rows import Answers, Row, Run
 from driftline.stream_builder.stream import SPLITS, Stream
 
@@ -217,31 +217,20 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
     answers = [one for _, one in tested]
     sizes = [len(one) for one in answers]
     label, predicted = (small(np.concatenate([getattr(one, name) for one in answers])) for name in COLUMNS[2:4])
-    confidence = _confidences(answers, predicted, sizes)
+    sure = [np.full(len(one), np.nan) if one.confidence is None else one.confidence for one in answers]
+    confidence = recorded(np.concatenate(sure))
     for one, (low, high) in zip(answers, pairwise([0, *accumulate(sizes)]), strict=True):
         one.label, one.predicted = label[low:high], predicted[low:high]
-        if confidence is not None and one.confidence is not None:
-            one.confidence = confidence[low:high]
+        one.confidence = None if one.confidence is None else confidence[low:high]
     if any(row.answers is None and row.n_correct for row in rows):
         return None
     columns: dict[str, Any] = {"row": np.repeat(np.array([i for i, _ in tested], np.int32), sizes)}
     columns |= {"sample": np.concatenate([one.sample for one in answers]), "label": label, "predicted": predicted}
-    if confidence is not None:
+    if any(one.confidence is not None for one in answers):
         unknown = np.isnan(confidence)
         steps = np.rint(np.where(unknown, 0, confidence) * 255).astype(np.uint8)
         columns["confidence"] = pa.array(steps, mask=unknown if unknown.any() else None)
     return pa.table(columns)
-
-
-def _confidences(answers: Sequence[Answers], predicted: Labels, sizes: Sequence[int]) -> Labels | None:
-    """Of all answers (N,), as they are stored; those of scores are computed. None: there are none."""
-    kinds = [None if one.confidence is None else one.confidence.shape[1:] for one in answers]
-    of_all = np.full(len(predicted), np.nan)
-    for kind in {kind for kind in kinds if kind is not None}:
-        part = np.repeat([other == kind for other in kinds], sizes)
-        values = np.concatenate([one.confidence for one, other in zip(answers, kinds, strict=True) if other == kind])
-        of_all[part] = sureness(values, predicted[part]) if kind else values
-    return None if set(kinds) == {None} else recorded(of_all)
 
 
 def write(path: Path, records: pa.Table | None) -> None:
@@ -301,33 +290,19 @@ def attached(path: Path, source: Any, rows: Sequence[Row], shared: Shared | None
     """The rows with their records. path: for messages. source: its content, a file, or its path. shared: samples and
     labels of other runs; equal ones become one array, which saves memory and comparisons.
 
-    Raises BadInput for a file that has no records, IntegrityError for records that do not have the counts of the rows.
+    Raises BadInput for a file that has no records, IntegrityError for records of rows that do not exist.
     """
     columns = _read(path, source)
-    number = columns["row"]
-    if len(number) and (number[0] < 0 or number[-1] >= len(rows) or bool((number[1:] < number[:-1]).any())):
+    number, sample, label, predicted = (columns[name] for name in COLUMNS[:4])
+    if len(number) and (number[-1] >= len(rows) or bool((number[1:] < number[:-1]).any())):
         raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", AGAIN)
-    number, sample, label, predicted = number.astype(np.int64), *(columns[name] for name in COLUMNS[1:4])
-    right = label == predicted
-    n, hits = (np.bincount(places, minlength=len(rows)) for places in (number, number[right]))
-    counts = [np.array([getattr(row, name) for row in rows]) for name in ("n", "n_correct")]
-    differ = (n != counts[0]) | (hits != counts[1])
-    if (wrong := (differ | _other_classes(rows, number, label, right)) & ((n > 0) | (counts[1] != 0))).any():
-        i = int(wrong.argmax())
-        problem = f"Row {i} has {rows[i].n_correct} right of {rows[i].n}, its records in {path} {hits[i]} of {n[i]}."
-        other = f"Row {i} has other counts of classes than its records in {path}."
-        raise IntegrityError(problem if differ[i] else other, "", AGAIN)
     confidence = columns.get("confidence")
-    confident = (
-        np.zeros(len(rows)) if confidence is None else np.bincount(number[np.isfinite(confidence)], None, len(rows))
-    )
-    edges = np.concatenate([[0], np.cumsum(n)]).tolist()
+    tests = _tests(sample, label, np.searchsorted(number, np.arange(len(rows) + 1)).tolist(), shared or Shared())
     out = []
-    tests = _tests(sample, label, edges, shared or Shared())
-    for row, (part, of, true), sure in zip(rows, tests, confident.tolist(), strict=True):
+    for row, (part, of, true) in zip(rows, tests, strict=True):
         if part.start < part.stop:
-            of_part = confidence[part] if confidence is not None and sure else None
-            row = row_files.changed(row, {"answers": Answers(of, true, predicted[part], of_part)})
+            sure = None if confidence is None or np.isnan(confidence[part]).all() else confidence[part]
+            row = row_files.changed(row, {"answers": Answers(of, true, predicted[part], sure)})
         out.append(row)
     return out
 
@@ -345,22 +320,6 @@ def _tests(sample: Labels, label: Labels, edges: Sequence[int], shared: Shared) 
         parts = [slice(low, high) for low, high in pairwise(edges)]
         shared.tests[whole.digest()] = [(part, once(sample[part]), once(label[part])) for part in parts]
     return shared.tests[whole.digest()]
-
-
-def _other_classes(rows: Sequence[Row], number: Labels, label: Labels, right: Labels) -> npt.NDArray[np.bool_]:
-    """(R,) True for rows whose counts of classes, if they have them, are not those of their records; `number` is the
-    row of each record."""
-    sizes = np.array([len(row.class_n or ()) for row in rows], np.int64)
-    counted = [(row.class_n, row.class_correct) if size else ((), ()) for row, size in zip(rows, sizes, strict=True)]
-    wrong = np.array([len(of_all) != len(of_right) for of_all, of_right in counted])
-    fits = label < sizes[number]
-    wrong[number[~fits & (sizes[number] > 0)]] = True
-    place, at = (np.cumsum(sizes) - sizes)[number[fits]] + label[fits], np.repeat(np.arange(len(rows)), sizes)
-    for k, positions in enumerate((place, place[right[fits]])):
-        stored = [pair[k] if len(pair[1]) == len(pair[0]) else pair[0] for pair in counted]
-        counts = np.bincount(positions, minlength=len(at))
-        wrong[at[counts != np.array(list(chain.from_iterable(stored)))]] = True
-    return wrong
 
 
 def _read(path: Path, source: Any) -> dict[str, Labels]:

@@ -35,7 +35,7 @@ PER_CLASS = ("class_n", "class_correct")
 OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that a second run does not repeat
 DERIVED = ("last_change", "constant")  # from answers and training labels, no counts of their own
 EVIDENCE = 5  # answers of two models that tell them apart, if they differ
-UNSAID = -2  # `Row.last_change` of rows that do not say it
+UNSAID = -2  # `Row.last_change` before the end of a run
 ROWS_DIGEST = "rows_sha256"  # of the file of rows, in its record
 DIGESTS = {"outcomes.parquet": "outcomes_sha256", "probabilities.parquet": "probabilities_sha256"}  # if they are there
 OUTCOMES_DIGEST, PROBABILITIES_DIGEST = DIGESTS.values()
@@ -60,8 +60,7 @@ class Answers:
     predicted: Any
     """(N,)"""
     confidence: Any = None
-    """(N,) in 0 … 1, stored as float32 in steps of 1 / 255; NaN: not known; None: nowhere; before the end of the run
-    also scores (N, C), whose softmax it is"""
+    """(N,) in 0 … 1, stored as float32 in steps of 1 / 255; NaN: not known; None: nowhere"""
     top: Any = None
     """(N, K) classes, the most probable first, and their probabilities (N, K) float32; None: not asked for"""
 
@@ -96,7 +95,7 @@ class Row:
     correcting: float = 0.0
     """seconds of corrections, if measured"""
     last_change: int = UNSAID
-    """index of the last step that changed the model; -1: none so far; -2: not known (see `new_models`)"""
+    """index of the last step that changed the model; -1: none so far; -2: its own, as far as is known"""
     constant: int = -1
     """class that most training samples so far have, the lowest of equal ones: the best constant answer; -1: not
     known"""
@@ -195,31 +194,25 @@ def last_changes(rows: Sequence[Row], step: Callable[[Row], int | None]) -> dict
     changes, before = dict[int, int](), UNSAID
     for i in sorted(tests):
         former = tests.get(before, {})
-        shared = [(former[j], row) for j, row in tests[i].items() if j in former]
-        same = all(_answers_alike(a, b) for a, b in shared) and sum(_telling(b) for _, b in shared) >= EVIDENCE
+        shared = [(former[j].answers, row.answers, row) for j, row in tests[i].items() if j in former]
+        same = all(a is not None and b is not None and _alike(a, b) for a, b, _ in shared)
+        same = same and sum(_telling(row) for *_, row in shared) >= EVIDENCE
         changes[i], before = changes[before] if same else i, i
     return changes
 
 
 def _telling(row: Row) -> int:
     """How many answers of a test are wrong or, if that is more, have a confidence between 0 and 1."""
-    import numpy as np
-
-    confidence = None if row.answers is None else row.answers.confidence
-    unsure = 0 if confidence is None else int(np.count_nonzero((confidence > 0) & (confidence < 1)))
+    confidence = row.answers and row.answers.confidence
+    unsure = 0 if confidence is None else int(((confidence > 0) & (confidence < 1)).sum())
     return max(row.n - row.n_correct, unsure)
 
 
-def _answers_alike(a: Row, b: Row) -> bool:
-    """Whether two tests of the same samples have the same answers; the same counts, without records."""
-    if (a.n, a.n_correct, list(a.class_correct)) != (b.n, b.n_correct, list(b.class_correct)):
-        return False
+def _alike(a: Answers, b: Answers) -> bool:
+    """Whether two tests have the same samples, answers and confidences."""
     import numpy as np
 
-    first, second = a.answers, b.answers
-    if first is None or second is None:
-        return True
-    pairs = [(getattr(first, name), getattr(second, name)) for name in ("sample", "predicted", "confidence")]
+    pairs = [(getattr(a, name), getattr(b, name)) for name in ("sample", "predicted", "confidence")]
     return all(
         (x is None) == (y is None) and (x is None or np.array_equal(x, y, equal_nan=x.dtype.kind == "f"))
         for x, y in pairs
@@ -228,14 +221,13 @@ def _answers_alike(a: Row, b: Row) -> bool:
 
 def new_models(rows: Sequence[Row], step: Callable[[Row], int | None]) -> dict[tuple[int, int], Row]:
     """The tests of each model where it last changed, by that step and the tested one: the model that comes after a step
-    without a change is the one before, and its tests are no others. Rows that do not say it: by `last_changes`."""
-    changes = last_changes(rows, step) if any(row.last_change == UNSAID for row in rows) else {}
-    placed = {}
-    for row in rows:
-        changed_at = changes.get(row.learned_to, UNSAID) if row.last_change == UNSAID else row.last_change
-        if (j := step(row)) is not None and row.n and 0 <= changed_at == row.learned_to:
-            placed[row.learned_to, j] = row
-    return placed
+    without a change is the one before, and its tests are no others."""
+    return {
+        (row.learned_to, j): row
+        for row in rows
+        if row.n and row.learned_to >= 0 and row.last_change in (UNSAID, row.learned_to)
+        if (j := step(row)) is not None
+    }
 
 
 def tested(rows: Sequence[Row]) -> str:

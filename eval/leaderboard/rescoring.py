@@ -102,4 +102,10 @@ def _difference(row: Row, expected: Row) -> str:
     for name, what in (("sample", "samples"), ("label", "labels")):
         if not np.array_equal(getattr(row.answers, name), getattr(expected.answers, name)):
             return f"its {what} are not those of the stream"
+    label, right = row.answers.label, row.answers.label == row.answers.predicted
+    if row.n_correct != int(right.sum()):
+        return f"it says {row.n_correct} right answers, its records have {int(right.sum())}"
+    counts = [np.bincount(of, minlength=len(row.class_n)).tolist() for of in (label, label[right])]
+    if row.class_n and [list(row.class_n), list(row.class_correct)] != counts:
+        return "its counts of classes are not those of its records"
     return ""

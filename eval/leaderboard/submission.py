@@ -50,8 +50,7 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: S
     """Write a submission of all runs below some folders; returns its manifest.
 
     code: the modules of learners named `module:Name`. Raises MissingFile for one that is not there and if there are no
-    runs, BadInput for an empty, long or unprintable name and for a module with another, IntegrityError for outcomes
-    without the counts of their rows.
+    runs, BadInput for an empty, long or unprintable name and for a module with another.
     """
     if not name.strip() or len(name) > 200 or not name.isprintable():
         raise BadInput(f"The name is {name[:60]!r}.", "Expected up to 200 printable characters.")
@@ -63,7 +62,6 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: S
         pq.write_table(pa.Table.from_pylist([row_files.plain(r) for r in run.rows], schema=row_files.schema()), sink)
         members[f"runs/{i:04d}/rows.parquet"] = sink.getvalue()
         if records.is_file():
-            outcomes.attached(records, records, run.rows)
             members[f"runs/{i:04d}/{outcomes.FILE}"] = records.read_bytes()
     for module in code:
         if not MEMBER.fullmatch(member := f"code/{module.name}"):

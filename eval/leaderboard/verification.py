@@ -181,7 +181,8 @@ def examined(path: Path, streams: Mapping[str, Stream]) -> dict[str, Any]:
 def _rescored(run: Run, stream: Stream | None) -> tuple[str, str]:
     """What is wrong with a run's rows, and why they cannot be computed again; "" if nothing is."""
     if any(row.answers is None and row.n_correct for row in run.rows):
-        return "", "it has no outcomes"
+        some = any(row.answers is not None for row in run.rows)
+        return ("a row with right answers has no records", "") if some else ("", "it has no outcomes")
     if stream is None:
         return "", "its stream is not here"
     if run.about.get("tests", tested(run.rows)) != tested(run.rows):

@@ -413,19 +413,16 @@ class TestModelsThatDoNotLearn:
         assert found is not None
         assert found.lags.max() == 0
 
-    def test_rows_of_before_say_it_by_their_answers(self) -> None:
-        _, run = self.ages(Once)
-        older = [replace(row, last_change=rows.UNSAID, constant=-1) for row in run.rows]
-        assert rows.new_models(older, lambda row: int(row.tested_on)).keys() == {(0, j) for j in range(4)}
-
     def test_what_knows_before_learning_and_never_changes_has_no_age(self) -> None:
-        tests = [Row("0", 10, 5, i) for i in (-1, 0, 1)]
-        assert rows.last_changes(tests, lambda row: 0) == {-1: -1, 0: -1, 1: -1}
-        assert rows.new_models(tests, lambda row: 0) == {}
+        answers = Answers(np.arange(10), np.zeros(10, int), np.arange(10) % 2)
+        tests = [Row("0", 10, 5, i, answers=answers) for i in (-1, 0, 1)]
+        changes = rows.last_changes(tests, lambda row: 0)
+        assert changes == {-1: -1, 0: -1, 1: -1}
+        assert rows.new_models([replace(row, last_change=-1) for row in tests], lambda row: 0) == {}
 
     def test_two_models_that_are_always_right_are_not_taken_for_one(self) -> None:
-        tests = [Row("0", 100, right, i) for right, i in ((97, 0), (97, 1), (95, 2), (95, 3))]
-        assert rows.last_changes(tests, lambda row: 0) == {0: 0, 1: 1, 2: 2, 3: 2}
+        answers = Answers(np.arange(10), np.zeros(10, int), np.zeros(10, int))
+        assert rows.last_changes([Row("0", 10, 10, i, answers=answers) for i in (0, 1)], lambda row: 0) == {0: 0, 1: 1}
 
     def test_one_other_confidence_is_a_change(self) -> None:
         def row(i: int, confidence: float) -> Row:
