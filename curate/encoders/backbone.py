@@ -4,18 +4,19 @@ weights."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
-from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, not_loaded, reason
 from driftline.curate.core.outside.arrays import check_weights
 from driftline.curate.encoders import Encoder
 from driftline.curate.encoders.network import MEAN, STD, Network, resolve_device
+from driftline.curate.encoders.weights import offline_copy
 
 SIZE = 224  # pixels, as in CLEAR; only another size is part of the fingerprint
-HEADS = ("fc.", "classifier.", "head.")  # layers after the features: not needed, and MoCo's have other shapes
 
 
 class Backbone(Network, Encoder):
@@ -48,19 +49,7 @@ class Backbone(Network, Encoder):
         if (Path(weights) / "pretrain.json").is_file():
             size, weights = pretrained(Path(weights), model)
         file = Path(weights) if Path(weights).is_file() else None
-        if file is not None:
-            network = create(model, size, pretrained=False)
-            load_checkpoint(network, file)
-        else:
-            try:
-                network = create(f"{model}.{weights}", size, pretrained=True)
-            except (RuntimeError, OSError, ValueError) as error:
-                raise MissingFile(
-                    f"The weights {weights} of {model} cannot be reached ({reason(error)}).",
-                    "Expected a checkpoint file, or a tag of the timm hub.",
-                    "Without internet: download the checkpoint elsewhere and give its path.",
-                ) from None
-        network = network.eval().to(device)
+        network = loaded(model, weights, partial(create, size=size)).eval().to(device)
         self.width = int(network.num_features)
         identity = [model, weights] if file is None else [model, sha256_file(file), *([size] if size != SIZE else [])]
         self.fingerprint = fingerprint(identity)
@@ -73,6 +62,35 @@ class Backbone(Network, Encoder):
             ]
         )
         super().__init__(network, transform, device, precision, compiled)
+
+
+def loaded(model: str, weights: str, make: Callable[..., Any], new: int = 0) -> Any:
+    """A timm network with weights: of a checkpoint file, of a folder of `driftline models train`, or a tag of timm
+    ("tv_in1k", or "resnet50.tv_in1k").
+
+    make: (name, further arguments of `timm.create_model`) → the network. new: how many of its last parameters, those of
+    a new classifier, are not loaded from a file. Raises MissingFile for what is no file and no tag, Unreachable within
+    seconds for a tag whose weights are not here, BadInput as `load_checkpoint`.
+    """
+    import timm
+    from timm.models import get_pretrained_cfg
+
+    if (Path(weights) / "pretrain.json").is_file():
+        weights = pretrained(Path(weights), model)[1]
+    if Path(weights).is_file():
+        network = make(model)
+        load_checkpoint(network, Path(weights), new)
+        return network
+    name = f"{model}.{weights.removeprefix(f'{model}.')}"
+    if name not in (tags := timm.list_pretrained(f"{model}.*")):
+        known = ", ".join(tag.partition(".")[2] for tag in tags)
+        problem = f"There is no file {weights}, and timm has no such weights of {model}."
+        raise MissingFile(problem, f"Expected a checkpoint (.pt, .pth or .safetensors), or one of: {known or 'none'}.")
+    copy = offline_copy(str(get_pretrained_cfg(name).hf_hub_id), ("model.safetensors", "pytorch_model.bin"))
+    try:
+        return make(name, pretrained=True, pretrained_cfg_overlay={"file": copy} if copy else None)
+    except (RuntimeError, OSError, ValueError) as error:
+        raise not_loaded(name, error) from None
 
 
 def create(name: str, size: int, **settings: Any) -> Any:
@@ -103,9 +121,9 @@ def pretrained(folder: Path, model: str) -> tuple[int, str]:
     return int(recipe["size"]), str(folder / "weights.safetensors")
 
 
-def load_checkpoint(network: Any, path: Path) -> None:
-    """Load a checkpoint file into `network`; its keys may have a common prefix, heads are skipped. A port with other
-    names of layers fits if all tensors have the network's shapes and kinds in the network's order.
+def load_checkpoint(network: Any, path: Path, new: int = 0) -> None:
+    """Load a checkpoint file into `network`, except its `new` last parameters; its keys may have a common prefix. A
+    port with other names of layers fits if all tensors have the network's shapes and kinds in the network's order.
 
     Raises BadInput if a layer is missing or has another shape, because the network would be partly random.
     """
@@ -129,7 +147,8 @@ def load_checkpoint(network: Any, path: Path) -> None:
         if isinstance(checkpoint, Mapping) and isinstance(checkpoint.get(key), Mapping):
             checkpoint = checkpoint[key]
     tensors = {k: v for k, v in checkpoint.items() if hasattr(v, "shape")} if isinstance(checkpoint, Mapping) else {}
-    wanted = {k: v for k, v in network.state_dict().items() if not k.startswith(HEADS)}
+    skipped = {name for name, _ in list(network.named_parameters())[-new:]} if new else set()
+    wanted = {k: v for k, v in network.state_dict().items() if k not in skipped}
     first = next(iter(wanted))
     prefixes = sorted(
         (k[: -len(first)] for k in tensors if k.endswith(first)), key=lambda p: ("encoder_k" in p, len(p))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from driftline.curate.core.files.digests import content_digest, listing
 from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.network import resolve_device
+from driftline.curate.encoders.weights import offline_copy
 
 
 class Sentence(Encoder):
@@ -23,17 +25,16 @@ class Sentence(Encoder):
     """
 
     def __init__(self, model: str, weights: str | None = None, device: str = "auto", *_: Any) -> None:
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError:
-            raise BadConfig(
-                "sentence-transformers is not installed.",
-                "",
-                "Install driftline's extra: pip install 'driftline[text]'.",
-            ) from None
+        if find_spec("sentence_transformers") is None:
+            way_out = "Install driftline's extra: pip install 'driftline[text]'."
+            raise BadConfig("sentence-transformers is not installed.", "", way_out)
+        repository = model if "/" in model else f"sentence-transformers/{model}"
+        alone = Path(model).is_dir() or offline_copy(repository, ("config.json",)) is not None
+        from sentence_transformers import SentenceTransformer
+
         self.device = resolve_device(device)
         try:
-            self._model = SentenceTransformer(model, device=self.device)
+            self._model = SentenceTransformer(model, device=self.device, local_files_only=alone)
         except Exception as error:  # unpickling raises many kinds of exceptions
             raise not_loaded(model, error) from None
         self.width = len(self._model.encode("a", show_progress_bar=False))

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +140,39 @@ def hub_answers() -> bool:
     from huggingface_hub import constants
 
     return not constants.HF_HUB_OFFLINE and reachable(hub())
+
+
+def offline_copy(model: str, files: Sequence[str]) -> str | None:
+    """The first of these files of a model on the hub that is in this machine's cache, if the hub does not answer; None
+    if it does, or would not know such a name. Raises Unreachable within seconds if the model can come from neither.
+
+    One request without a repetition: the libraries that load models repeat each of theirs for minutes.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(model)
+    except HFValidationError:
+        return None
+
+    def answers() -> bool:
+        with suppress(Exception):  # of the network, of whatever library
+            try:
+                get_hf_file_metadata(hf_hub_url(model, files[0]), timeout=PATIENCE)
+            except HfHubHTTPError as error:
+                return error.response.status_code < 500  # as 404, which the library explains
+            return True
+        return False
+
+    if within(PATIENCE, answers):
+        return None
+    copies = (try_to_load_from_cache(model, file) for file in files)
+    if copy := next((copy for copy in copies if isinstance(copy, str)), None):
+        return copy
+    problem = f"The model {model} is not on this machine, and {urlsplit(hub()).hostname} does not answer."
+    raise Unreachable(problem, "", "Without internet: download it elsewhere and give its path.")
 
 
 def unreachable(model: str, tag: str | None, because: str) -> Unreachable:

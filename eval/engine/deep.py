@@ -6,13 +6,12 @@ import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName, did_you_mean
-from driftline.curate.core.outside.arrays import check_weights
+from driftline.curate.core.errors import BadConfig, UnknownName, did_you_mean
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import augmented, draw
 from driftline.eval.engine.linear import Params, Pull, zeros
@@ -30,7 +29,7 @@ class Deep:
     """A timm model under the training loop. x is (B, H, W, 3) uint8, or the result of `view`."""
 
     module: Any
-    """the model; weights (C, F) and bias (C,) of its classifier are its last parameters"""
+    """the model; its last two parameters are its classifier's: weights (C, F), and bias (C,) or σ ()"""
     velocity: Params
     """momentum of its parameters"""
     kinds: tuple[str, ...]
@@ -53,23 +52,32 @@ class Deep:
         device: str,
         mixed: bool,
         weights: str = "",
+        cosine: bool = False,
     ) -> Deep:
-        """A timm model with random weights from `rng`, or those of a file, except a classifier of other classes. Raises
-        UnknownName for an unknown model, MissingFile and BadInput for a file that does not fit."""
+        """A timm model with random weights from `rng`, or with `weights` (a checkpoint or a tag of timm, as of the
+        encoder `backbone`) below a new classifier. cosine: the classifier is `CosineLayer`. Raises UnknownName for an
+        unknown model or tag, MissingFile and BadInput for weights that are not here or do not fit."""
         import timm
         import torch
 
+        from driftline.curate.encoders.backbone import loaded
+
         check_model(name)
         with seeded(rng):
-            module = timm.create_model(name, num_classes=n_classes)
-        if weights:
-            load_weights(module, Path(weights))
+            make = partial(timm.create_model, num_classes=n_classes)
+            module = loaded(name, weights, make, new=2) if weights else make(name)
+            last = [tuple(p.shape) for p in module.parameters()][-2:]
+            if len(last[0]) != 2 or last[0][0] != n_classes or last[1] != (n_classes,):
+                raise BadConfig(f"net is {name!r}.", "Expected a model that ends in one linear layer with a bias.")
+            if cosine:
+                from driftline.eval.engine.cosine import CosineLayer
+
+                classifier = next(key for key, part in module.named_modules() if part is module.get_classifier())
+                parent, _, own = classifier.rpartition(".")
+                setattr(module.get_submodule(parent), own, CosineLayer(last[0][1], n_classes))
         module = module.to(device)
         if mixed or device.startswith("cuda"):  # a third faster in bfloat16 at 128 pixels, slower in float32
             module = module.to(memory_format=torch.channels_last)
-        last = [tuple(p.shape) for p in module.parameters()][-2:]
-        if len(last[0]) != 2 or last[0][0] != n_classes or last[1] != (n_classes,):
-            raise BadConfig(f"net is {name!r}.", "Expected a model that ends in one linear layer with a bias.")
         return cls(module, zeros(list(module.parameters())), kinds, rng, mixed)
 
     @property
@@ -185,35 +193,6 @@ def check_model(name: str) -> None:
             did_you_mean(name, timm.list_models()),
             "Available: linear, mlp, and the models of timm.",
         )
-
-
-def load_weights(module: Any, path: Path) -> None:
-    """Weights of a checkpoint (.pt, .pth, .safetensors) into a module; everything below the classifier must fit."""
-    import pickle
-
-    from timm.models import load_state_dict
-
-    if not path.is_file():
-        raise MissingFile(f"There is no file {path}.", "Expected a checkpoint: .pt, .pth or .safetensors.")
-    try:
-        check_weights(path)
-        state = load_state_dict(str(path), device="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, OSError) as error:
-        raise BadInput(
-            f"{path} contains no weights ({type(error).__name__}).", "Expected a state dictionary."
-        ) from None
-    except Exception as error:  # safetensors raises its own error
-        if type(error).__name__ != "SafetensorError":
-            raise
-        raise BadInput(f"{path} contains no weights ({error}).", "Expected a state dictionary.") from None
-    current = module.state_dict()
-    head = {name for name, _ in list(module.named_parameters())[-2:]}
-    fitting = {name: value for name, value in state.items() if name in current and value.shape == current[name].shape}
-    if lost := sorted(set(current) - head - set(fitting)):
-        raise BadInput(
-            f"{path} does not fit: {lost[0]} is missing or of another shape.", f"{len(lost)} of {len(current)}."
-        )
-    module.load_state_dict(current | fitting)
 
 
 def planes(x: Any) -> Any:

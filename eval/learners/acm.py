@@ -32,7 +32,7 @@ class Acm(Learner):
     """a timm model whose features of images are compared, as resnet50 in the paper; it is never trained; empty: the
     samples themselves"""
     weights: str = ""
-    """checkpoint of the model, instead of random weights"""
+    """checkpoint of the model, or a tag of timm such as tv_in1k, instead of random weights"""
     device: Device = "cpu"
     """cpu, cuda or auto; of the model"""
 

@@ -11,9 +11,8 @@ from driftline.eval.training.online_learner import OnlineLearner
 
 @dataclass
 class CosineFc(OnlineLearner):
-    """Scores σ · cos(x, w), σ learned [near-future accuracy, sec. 5, CosineFC]; on features, without momentum."""
+    """Scores σ · cos(x, w), σ learned; on images trains the whole network [sec. 4.1, CosineFC]."""
 
-    head_only = True
     cosine = True
     unused = MappingProxyType(
         {

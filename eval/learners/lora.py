@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -12,6 +14,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, not_loaded
 from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.encoders.weights import offline_copy
 from driftline.eval.engine.seeded import seeded
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.budget import Budget, batches_of
@@ -28,8 +31,8 @@ class Lora(Learner):
     """
 
     model: str = ""
-    """hub tag or folder of a Hugging Face transformer (extra `text`): for texts one that classifies sequences, for
-    uint8 images one that classifies images"""
+    """hub tag or folder of a Hugging Face transformer (extra `lora`): for texts one that classifies sequences (OCRR:
+    microsoft/deberta-v3-large), for uint8 images one that classifies images"""
     rank: PositiveInt = 8
     """rank of the adapters"""
     alpha: PositiveInt = 16
@@ -66,12 +69,13 @@ class Lora(Learner):
                 f"lora reads texts or images; the samples have shape {task.x_shape}.", "See stream from-texts."
             )
         if not self.model:
-            raise IncompatibleStream("lora has no model.", "Expected a hub tag or a folder.", "Use lora(model=FOLDER).")
-        try:
-            import peft
-            import transformers
-        except ImportError:
-            raise BadConfig("peft is not installed.", "", "Install the extra: pip install 'driftline[lora]'.") from None
+            paper = "OCRR's own is lora(model=microsoft/deberta-v3-large), 1.7 GB."
+            raise IncompatibleStream("lora has no model.", "Expected a hub tag or a folder.", paper)
+        if find_spec("peft") is None:
+            raise BadConfig("peft is not installed.", "", "Install the extra: pip install 'driftline[lora]'.")
+        alone = Path(self.model).is_dir() or offline_copy(self.model, ("config.json",)) is not None
+        import peft
+        import transformers
 
         self.cost, self.budget = task.cost_of(self.batch), Budget(task)
         self.task, self.rng, self.place, self.texts = task, rng, place(self.device), not task.x_shape
@@ -82,9 +86,10 @@ class Lora(Learner):
         with seeded(rng):
             try:
                 size = {"num_labels": task.n_classes, "ignore_mismatched_sizes": True}
-                base = kind.from_pretrained(self.model, trust_remote_code=False, **size)
+                where = {"trust_remote_code": False, "local_files_only": alone}
+                base = kind.from_pretrained(self.model, **where, **size)
                 reader = transformers.AutoTokenizer if self.texts else transformers.AutoImageProcessor
-                self.reader: Any = reader.from_pretrained(self.model, trust_remote_code=False)
+                self.reader: Any = reader.from_pretrained(self.model, **where)
             except Exception as error:  # unpickling raises many kinds of exceptions
                 raise not_loaded(self.model, error) from None
             targets = self._targets(base)

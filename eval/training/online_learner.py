@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.abilities import bytes_of
-from driftline.eval.engine.deep import CHUNK, Deep
+from driftline.eval.engine.deep import Deep
 from driftline.eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
 from driftline.eval.engine.wide import Cosine, Wide
 from driftline.eval.history import History, Past
@@ -50,15 +50,11 @@ class OnlineLearner(NetworkLearner):
     budgeted = ("epochs",)
     head_only: ClassVar[bool] = False
     """with a timm model, trains the classifier only"""
-    cosine: ClassVar[bool] = False
-    """the scores are angles"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with a new head and an empty memory. Raises BadConfig for a setting that changes nothing."""
         if self.cosine and self.net == "mlp":
-            raise IncompatibleStream(
-                "net is 'mlp'.", "Expected linear or a timm model: only its last layer is trained."
-            )
+            raise IncompatibleStream("net is 'mlp'.", "Expected linear or a timm model.")
         kind = SAMPLERS.resolve(self.sampler)
         for name, default in (("memory", 0), ("alpha", 1.0)):
             value = getattr(self, name)
@@ -80,10 +76,9 @@ class OnlineLearner(NetworkLearner):
             super().reset()
             if isinstance(self.head, Deep):
                 self.head.frozen = self.head_only
-                width = int(self.head.params[-2].shape[1])
-        if self.cosine:
+        elif self.cosine:
             self.wide = Cosine.new(classes, width, self.rng, self.place)
-        elif self.net == "linear":
+        else:
             half = self.precision == "bfloat16"
             self.wide = Wide.new(classes, width, self.rng, self.place, self.momentum > 0, half)
 
@@ -134,7 +129,7 @@ class OnlineLearner(NetworkLearner):
             leave = None if masked is None else torch.from_numpy(masked).to(self.place)
             data = tensor(self.inputs(x), self.place)
             if self.wide is not None:
-                self.wide.update(self._below(data, training=True), labels, lr, self.momentum, self.weight_decay, leave)
+                self.wide.update(data, labels, lr, self.momentum, self.weight_decay, leave)
                 return
             net, settings = self.head, LinearSettings(lr=lr, momentum=self.momentum, weight_decay=self.weight_decay)
 
@@ -149,14 +144,6 @@ class OnlineLearner(NetworkLearner):
             else:
                 off = errors(of_seen(net.scores(data), slice(None)), labels).div_(len(labels))
                 move(net, net.pulled(data, off), lr, settings)
-
-    def _below(self, x: Any, training: bool = False) -> Any:
-        """Inputs of the classifier: x itself or, with a timm model, its features."""
-        if self.net == "linear":
-            return x
-        net = cast(Deep, self.head)
-        net.module.eval()
-        return net.features(net.view(x) if training else x).float()
 
     def masked(self, incoming: Any, new: Labels) -> Any:
         """(B, C) bool, classes that are excluded from a sample's loss; None: none."""
@@ -180,15 +167,14 @@ class OnlineLearner(NetworkLearner):
     def _parts(self, n: int) -> list[slice]:
         """Blocks of n samples, for predictions."""
         first = min(n, self.size) if self._learns_newest() else 0
-        rows = CHUNK if self.net != "linear" else max(1, 2**22 // self.task.n_classes)
+        rows = max(1, 2**22 // self.task.n_classes)
         return [slice(*edges) for edges in pairwise(sorted({0, *range(first, n, rows), n}))]
 
     def _scores(self, x: Array, rows: slice) -> Any:
         """Of these samples."""
         data = tensor(self.inputs(x[rows]), self.place)
-        if rows.start == 0 and self._learns_newest():
-            return self.wide.scores(data, learned_next=True)
-        return self.head.scores(data) if self.wide is None else self.wide.scores(self._below(data))
+        more = {"learned_next": True} if rows.start == 0 and self._learns_newest() else {}
+        return self.wide.scores(data, **more)
 
     def stored_bytes(self) -> int:
         """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""

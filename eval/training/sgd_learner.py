@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -70,11 +70,14 @@ class NetworkLearner(Learner):
     augment: Annotated[str, AfterValidator(_augmentations)] = "flip+crop"
     """augmentation of training images: flip, crop and rotate, joined by + (CLEAR: flip+crop), or none"""
     weights: str = ""
-    """checkpoint that a network on images starts from, instead of random weights"""
+    """start of a network on images, instead of random weights: a checkpoint, a folder of `models train`, or a tag of
+    timm, as in net=resnet50,weights=tv_in1k (ImageNet) or weights=fb_swsl_ig1b_ft_in1k (Instagram-1B)"""
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
     reaches = MappingProxyType({"weights": "a file"})
+    cosine: ClassVar[bool] = False
+    """the classifier compares angles"""
 
     @property
     def rate(self) -> float:
@@ -121,7 +124,8 @@ class NetworkLearner(Learner):
         elif self.net == "linear":
             self.head = Head.new(classes, width, self.rng, self.place, half)
         else:
-            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, weights=self.weights)
+            more = {"weights": self.weights, "cosine": self.cosine}
+            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, **more)
 
     def inputs(self, x: Array) -> Array:
         """Inputs of the network: (N, D) float32, scaled, uint8 images as 0 … 1; for a network on images, the images

@@ -237,15 +237,28 @@ class TestWeights:
         assert len(other) == 2
         assert all(torch.equal(made[name], source[name]) for name in made if name not in other)
 
+    def test_a_tag_of_timm_gives_all_but_the_classifier(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from safetensors.torch import save_file
+
+        copy_of_hub = tmp_path / "model.safetensors"
+        source = Deep.new(TINY, 1000, (), rng_for(5), "cpu", False).module.state_dict()
+        save_file(source, copy_of_hub)
+        monkeypatch.setattr("driftline.curate.encoders.backbone.offline_copy", lambda *_: str(copy_of_hub))
+        for tag in ("r160_in1k", f"{TINY}.r160_in1k"):
+            made = Deep.new(TINY, C, (), rng_for(0), "cpu", False, tag).module.state_dict()
+            assert sum(not torch.equal(made[name], source[name]) for name in made) == 2
+        with pytest.raises(MissingFile, match=r"timm has no such weights of test_resnet.*one of: r160_in1k"):
+            Deep.new(TINY, C, (), rng_for(0), "cpu", False, "r161_in1k")
+
     def test_a_checkpoint_that_does_not_fit_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match="There is no file"):
             Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / "none.pt"))
         for suffix in (".pt", ".safetensors"):
             (tmp_path / f"bad{suffix}").write_bytes(b"no weights at all")
-            with pytest.raises(BadInput, match="contains no weights"):
+            with pytest.raises(BadInput, match="cannot be read as a checkpoint"):
                 Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / f"bad{suffix}"))
         torch.save({"stem.weight": torch.zeros(2)}, tmp_path / "other.pt")
-        with pytest.raises(BadInput, match="does not fit"):
+        with pytest.raises(BadInput, match="does not fit the network"):
             Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / "other.pt"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from typing import Any
 
@@ -16,6 +17,7 @@ from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.abilities import stored_bytes
 from driftline.eval.answers import answers
+from driftline.eval.engine.deep import planes
 from driftline.eval.engine.wide import Cosine, Wide
 from driftline.eval.history import History, Past
 from driftline.eval.learner import Task
@@ -26,6 +28,7 @@ from driftline.eval.learners.blind import GRID, Blind
 from driftline.eval.learners.fc_only import FcOnly
 from driftline.eval.memory.samplers import SAMPLERS
 from driftline.eval.run import evaluate
+from driftline.stream_builder.stream import Split
 
 N, D, C = 32, 10, 7
 STREAM = correlated()
@@ -300,22 +303,48 @@ def test_a_limited_memory_is_reported_as_what_it_holds() -> None:
     assert sizes == {0: head + 1080 * (8 * 4 + 8), 100: head + 100 * (8 * 4 + 8)}
 
 
-@pytest.mark.parametrize("name", ["overadapt", "er-online", "fc-only", "ace", "cosine-fc"])
-def test_on_images_the_head_only_learners_leave_the_network_alone(name: str) -> None:
-    learner = LEARNERS[name](net="test_resnet", lr=0.05)
-    learner.begin(Task(3, (32, 32, 3), None, 16, 1), rng_for(0))
+STEPWISE = ("scratch", "finetune", "cumulative", "er", "reservoir", "gdumb", "agem", "ewc", "si", "lwf", "cwr")
+PAPERS = {  # learner → how many of the network's tensors its paper trains; None: all
+    "overadapt": 2, "fc-only": 2, "er-online": None, "ace": None, "cosine-fc": None, **dict.fromkeys(STEPWISE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_on_images_what_the_paper_trains_moves(name: str) -> None:
+    """CLEAR: a ResNet18 from scratch; near-future accuracy: a ResNet50, or its classifier alone."""
+    online = name not in STEPWISE
+    learner = LEARNERS[name](net="test_resnet", lr=0.05, **({} if online else {"epochs": 6}))
+    learner.begin(Task(3, (32, 32, 3), None, *((16, 1) if online else ())), rng_for(0))
     before = [p.clone() for p in learner.head.params]
     rng = rng_for(1)
-    from driftline.stream_builder.stream import Split
-
     x, y = rng.integers(0, 256, (32, 32, 32, 3)).astype(np.uint8), rng.integers(0, 3, 32)
-    history = History([Split(x, y)])
-    learner.learn_from(history.past(0, 16))
-    learner.learn_from(history.past(16, 32))
+    if online:
+        history = History([Split(x, y)])
+        learner.learn_from(history.past(0, 16))
+        learner.learn_from(history.past(16, 32))
+    else:
+        learner.learn(x, y)
     moved = [not torch.equal(a, b) for a, b in zip(before, learner.head.params, strict=True)]
-    assert all(moved[-2:]) != learner.cosine
-    assert any(moved[:-2]) == (not learner.head_only)
+    assert sum(moved) == (PAPERS[name] or len(moved))
+    assert all(moved[-2:])
     assert learner.predict(x).shape == (32,)
+
+
+def test_a_network_with_a_classifier_on_angles_has_autograds_gradient() -> None:
+    """σ · cos(features, w): the rest of the network is that of er-online."""
+    learner = LEARNERS["cosine-fc"](net="test_resnet", weight_decay=0.0, lr=0.1, augment="none")
+    learner.begin(Task(3, (32, 32, 3), None, 16, 1), rng_for(0))
+    x = rng_for(1).integers(0, 256, (16, 32, 32, 3)).astype(np.uint8)
+    y = torch.arange(16) % 3
+    module = copy.deepcopy(learner.head.module).train()
+    features = module.forward_head(module.forward_features(planes(torch.from_numpy(x))), pre_logits=True)
+    weight, sigma = list(module.parameters())[-2:]
+    cosines = torch.nn.functional.cosine_similarity(features[:, None], weight[None], dim=2)
+    torch.nn.functional.cross_entropy(sigma * cosines, y).backward()  # type: ignore[no-untyped-call]
+    learner._update(x, y.numpy(), np.ones(16, bool), np.arange(3))
+    for moved, start in zip(learner.head.params, module.parameters(), strict=True):
+        assert start.grad is not None
+        assert torch.allclose(moved, start - 0.1 * start.grad, atol=1e-5)
 
 
 def test_on_vectors_er_online_is_fc_only() -> None:

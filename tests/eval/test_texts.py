@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,15 @@ from support.console import answer
 from support.traps import Trap
 
 from driftline.curate.core.atomic_io import sha256_bytes
-from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
+from driftline.curate.core.errors import (
+    BadArray,
+    BadConfig,
+    BadInput,
+    IncompatibleStream,
+    MissingFile,
+    UnknownName,
+    Unreachable,
+)
 from driftline.curate.core.registry import HOME
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import spec_of
@@ -191,6 +200,22 @@ class TestEncoders:
         assert (made.steps[0]["test"].ids == texts.steps[0]["test"].ids).all()
         with pytest.raises(BadArray, match="Expected texts"):
             encode(made, Ngrams("64"), "again")
+
+    @pytest.mark.parametrize("answer", ["silence", "refusal"])
+    def test_a_model_that_cannot_be_had_is_one_sentence_within_seconds(
+        self, answer: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def ask(*_: Any, **__: Any) -> None:
+            time.sleep(8 if answer == "silence" else 0)
+            raise OSError("no way")
+
+        monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", ask)
+        begun = time.monotonic()
+        with pytest.raises(Unreachable, match="tiny/none is not on this machine, and .* does not answer"):
+            spec_of("sentence:tiny/none", "cpu").load()
+        with pytest.raises(Unreachable, match="tiny/none is not on this machine"):
+            Lora(model="tiny/none").begin(Task(3, ()), rng_for(0))
+        assert time.monotonic() - begun < 10
 
     def test_a_sentence_model_from_a_folder(self, tmp_path: Path) -> None:
         from sentence_transformers import SentenceTransformer

@@ -452,11 +452,9 @@ def checkpoints(folder: Path) -> None:
     import torch
 
     from driftline.curate.encoders.backbone import load_checkpoint
-    from driftline.eval.engine.deep import load_weights
 
     for name in ("w.safetensors", "w.pt"):
         load_checkpoint(torch.nn.Linear(3, 2), folder / name)
-        load_weights(torch.nn.Linear(3, 2), folder / name)
 
 
 def fit(folder: Path) -> None:
