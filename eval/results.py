@@ -83,11 +83,11 @@ class Results(dict[str, Any]):
         ends = {"accuracy": "value", "low": "low", "high": "high"}
         rows = [
             {"learner": names[id(result)], "age": age, "unit": about["unit"]}
-            | {name: facts["accuracy"][end][k] for name, end in ends.items()}
-            | {"older": facts["causes"]["older"]["value"][k]}
-            for result, facts in zip(whole["results"], about["results"], strict=False)
-            if facts is not None
-            for k, age in enumerate(facts["age"])
+            | {name: float(getattr(one.curve.accuracy, end)[k]) for name, end in ends.items()}
+            | {"older": float(one.causes.older.value[k])}
+            for result, one in zip(whole["results"], about["results"], strict=False)
+            if one is not None
+            for k, age in enumerate(one.curve.age.tolist())
         ]
         columns = ["learner", "age", "unit", "accuracy", "low", "high", "older"]
         order = list(names.values())

@@ -88,13 +88,15 @@ def lines(
     series: Series, x_name: str, log: float = 0, levels: Mapping[str, float] | None = None,
     marks: Mapping[str, float] | None = None, bands: Mapping[str, Band] | None = None, from_zero: bool = True,
     dots: bool = False, y_name: str = "", loose: Sequence[str] = (), share: bool = True,
-    dates: Mapping[float, str] | None = None,
+    dates: Mapping[float, str] | None = None, like: Mapping[str, str] | None = None,
 ) -> Picture:  # fmt: skip
     """A line chart. series: name → (x, y). log: x on a scale of log2(x / log + 1); 0: linear. levels, marks: name → y
     or x of a dashed line. bands: name → low and high ends at the series' x, shaded. from_zero: whether the y axis
     begins at 0. dots: at each point, too. y_name: above the axis. loose: names that have dots alone. share: y is in
-    0 … 1 and shown in per cent; else as it is. dates: x → what the axis and the data show in its place."""
-    bands, levels, dates = bands or {}, levels or {}, dates or {}
+    0 … 1 and shown in per cent; else as it is. dates: x → what the axis and the data show in its place. like: name →
+    the name whose colour its dashed line has."""
+    bands, levels, dates, order = bands or {}, levels or {}, dates or {}, list(series)
+    looks = [order.index(like[name]) + len(COLOURS) if like and name in like else i for i, name in enumerate(order)]
     of, what, show = (_percent, "per cent", _tenths) if share else (_as_is, y_name or "value", number)
     shown = {name: f"{cut(name)}  {show(y[-1]) if len(y) else ''}".rstrip() for name, (_, y) in series.items()}
     xs = sorted({v for x, _ in series.values() for v in x}) or [0.0]
@@ -115,7 +117,7 @@ def lines(
         parts += references(frame, levels, marks or {})
         parts += [text(frame.left, frame.top - 10, above)] if above else []
         row, names = 0, []
-        for i, (name, (along, ys)) in enumerate(series.items()):
+        for i, (name, (along, ys)) in zip(looks, series.items(), strict=True):
             band = None if name in loose else bands.get(name)
             parts.append(drawn(name, i, frame, along, ys, row, band, len(bands), dots, joined=name not in loose))
             row += len(along)

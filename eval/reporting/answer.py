@@ -1,46 +1,96 @@
-"""The answer of a report in one paragraph, from numbers: levels, losses by age, half-lives, costs, and what is not
-significant. A sentence compares learners by one measure."""
+"""The first screen of a group of comparable results: what can be concluded, and what cannot.
+
+Ranking is by accuracy, never by a slope; a group that is not told apart is named, and its extremes are not. "Ages" is
+said only where a control shows it (see `driftline.eval.scoring.net`).
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from driftline.eval.protocol import Score, primary_of
-from driftline.eval.reporting.ageing import after, half_life_text, interval, learns_again, one_of, points
+from driftline.eval.reporting.ageing import retrained
+from driftline.eval.reporting.compared import of_part, scores_of_members
 from driftline.eval.reporting.markup import render
-from driftline.eval.reporting.text import counted, spread
+from driftline.eval.reporting.protocols import Lead, page_of
+from driftline.eval.reporting.text import (
+    counted,
+    ends,
+    half_life_text,
+    listed,
+    one_of,
+    points,
+    seconds_text,
+    span,
+    value_text,
+    within,
+)
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.comparing import ALPHA
+from driftline.eval.scoring.ageing import Ageing
+from driftline.eval.scoring.bands import Band
+from driftline.eval.scoring.net import Net
 from driftline.eval.scoring.ranking import bound, mean_of, rival
-from driftline.eval.scoring.significance import LEAST_SEEDS
 
-NAMED = 6  # learners that a sentence names
+LEAST = 30  # test samples: with fewer, an interval is 36 points wide or more
 FEW_SEEDS = 5
+CONTROL = "driftline eval … --control 20"
+Part = Mapping[str, Any]
 Result = Mapping[str, Any]
 
 
-def answer(part: Mapping[str, Any]) -> list[str]:
-    """Sentences about a group of comparable results (one of `ranking.parts`), those with names in bold as `Markup`; []
-    without results. Who may not win (upper bounds, equal rows, who sees no sample) is not compared."""
-    results = _competitors(part["results"])
+@dataclass(frozen=True)
+class Answer:
+    """What a first screen says."""
+
+    headline: str
+    """one sentence without numbers of single learners"""
+    sentences: tuple[Markup, ...]
+    """the key sentence, which is above the figure, then takeaways"""
+    may_conclude: tuple[Markup, ...]
+    may_not_conclude: tuple[Markup, ...]
+
+    def texts(self) -> dict[str, Any]:
+        """Without tags, as `driftline report --json` has it."""
+        lists = {name: [_text(one) for one in getattr(self, name)] for name in LISTS}
+        return {"headline": _text(self.headline), **lists}
+
+
+LISTS = ("sentences", "may_conclude", "may_not_conclude")
+
+
+def _text(markup: str) -> str:
+    return unescape(re.sub(r"<[^>]+>", "", markup))
+
+
+def answer(part: Part) -> Answer | None:
+    """Of one of `document.shown`'s parts; None without results."""
     if not part["results"]:
-        return []
-    score = part["primary"] if part.get("primary") else primary_of(part)
-    aged = [r for r in results if r.get("ageing") and not r["ageing"]["half_life"]["why"]]
-    sentences: list[str] = []
-    if aged and any(len(r["ageing"]["age"]) > 1 for r in aged):
-        sentences += _ageing(aged, part["ageing"]["unit"], bool(part["ageing"]["dates"]))
-    elif part.get("ageing"):
-        sentences.append(
-            "Each model was tested at one age only, or never above chance: how fast it ages cannot be said."
-        )
-    if results:
-        sentences += [_best(part, results, score), _cost(results), _unsure(part, results, score), _few(results)]
-    sentences.append(_bound(part, score))
-    return [sentence for sentence in sentences if sentence]
+        return None
+    page = page_of(part)
+    names = {r["place"]: r["label"] for r in part["results"]}
+    old = of_part(part.get("old", ()), names) if part.get("ageing") and page.ages else None
+    if lead := page.lead(part):
+        headline, key = _led(lead, part), lead.sentence
+    elif old:
+        headline, key = _aged(part, old)
+    elif part.get("ageing") and page.ages:
+        headline, key = "How models age cannot be told", Markup(_one_age(part))
+    else:
+        headline, key = _ranked(part)
+    takeaways = [_first_when_old(part, old), _harder(part), _frozen(part), _half_life(part, old)] if old else []
+    takeaways += [_ranked(part)[1]] if part.get("ageing") and page.ages and not old and not lead else []
+    takeaways += [] if len([one for one in takeaways if one]) > 1 else [_cost(_competitors(part["results"]))]
+    may, may_not = _may(part, old, lead), _may_not(part, old, lead)
+    sentences = [key, *filter(None, takeaways)][:4]
+    return Answer(headline, tuple(sentences), tuple(may), tuple(may_not))
 
 
 def _competitors(results: Sequence[Result]) -> list[Result]:
@@ -49,89 +99,239 @@ def _competitors(results: Sequence[Result]) -> list[Result]:
     return [r for r in rivals if r.get("standing") != "blind"] or rivals
 
 
-def _name(result: Result) -> Markup:
+def name_of(result: Result) -> Markup:
+    """Its label in bold."""
     return render("strong", result["label"])
 
 
-def _best(part: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
-    """Who is first; the best is only who differs from every other one by a test."""
-    top = max(results, key=lambda r: ranking.rank(score, r))
-    if mean_of(score, top) is None:
-        return f"No learner reached a {score.label} score."
+def _labelled(part: Part) -> dict[int, Result]:
+    """By position in the document."""
+    return {r["place"]: r for r in part["results"]}
+
+
+# ---- by age -----------------------------------------------------------------------------------------------------
+
+
+def _best_old(part: Part, old: Mapping[str, Any]) -> list[Result]:
+    """The group that is first when old and not told apart; the first alone, if nothing was tested."""
+    by_place = _labelled(part)
+    return [by_place[i] for i in (old["ties"][0] if old["ties"] else old["members"][:1])]
+
+
+def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
+    """Headline and key sentence of models of several ages."""
+    group, unit = _best_old(part, old), part["ageing"]["unit"]
+    time = span(float(group[0]["aged"].curve.age[-1]), unit)
+    if old["samples"] < LEAST:
+        text = Markup("All ages were tested on {}: a difference of {:.0f} points may be chance.")
+        chance = 100 * 1.96 * math.sqrt(0.5 / old["samples"])
+        return f"{counted(old['samples'], 'test sample')}: too few", text.format(
+            counted(old["samples"], "test sample"), chance
+        )
+    nets = [net for r in group if (net := r.get("net")) is not None and net.points_per_year is not None]
+    fall, who = _range([_loss(r) for r in group], 1), listed([name_of(r) for r in group])
+    behind = Markup("{} points a {} behind newer models of the same method").format(fall, one_of(unit))
+    several = len(group) > 1
+    if not nets:
+        why = next((f" {r['net'].because}" for r in group if r.get("net") is not None and r["net"].because), "")
+        if all(not _above_zero(r["aged"].curve.loss) for r in group):
+            return f"No measurable fall in {time}", Markup("{} {} {}.").format(
+                who, "fall" if several else "falls", behind
+            )
+        text = Markup("{} {} {}, which have also seen more data: how much of it is ageing is not known.{}")
+        return "Older models are behind newer ones", text.format(who, "fall" if several else "falls", behind, why)
+    states = {net.is_ for net in nets}
+    net = _range([float(one.points_per_year.value) / 100 for one in nets], 1)
+    of_control = f"net of a control in which nothing can age ({_draws(nets)})"
+    if states == {"ageing"}:
+        text = Markup("{} {} {} points of accuracy a year by ageing, {}.")
+        return "Models age: older ones lose more than newer data explain", text.format(
+            who, "lose" if several else "loses", net, of_control
+        )
+    if states == {"none"}:
+        text = Markup("{} {} {} points a year, {}: any ageing is below 1 point a year.")
+        return f"No measurable ageing in {time}", text.format(who, "lose" if several else "loses", net, of_control)
+    ageing = [name_of(r) for r in group if r.get("net") is not None and r["net"].is_ == "ageing"]
+    headline = "Some of the best models age" if ageing else "Whether models age is not known"
+    text = Markup("{} {} {} points a year, {}.")
+    key = text.format(who, "lose" if several else "loses", net, of_control)
+    return headline, key + (Markup(" Ageing is shown for {}.").format(listed(ageing)) if ageing else "")
+
+
+def _draws(nets: Sequence[Net]) -> str:
+    fewest, wanted = min(net.draws for net in nets), max(net.wanted for net in nets)
+    return f"{fewest} draws" if fewest >= wanted else f"{fewest} of {wanted} draws"
+
+
+def _range(values: Sequence[float], digits: int) -> str:
+    """The least and the most of shares, in points; one number if they are equal in print."""
+    low, high = (f"{100 * end:.{digits}f}".replace("-", "−") for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _loss(r: Result) -> float:
+    return float(r["aged"].curve.loss.value)
+
+
+def _above_zero(band: Band) -> bool:
+    return bool(float(band.low) > 0)
+
+
+def _one_age(part: Part) -> str:
+    aged = [r["aged"] for r in part["results"] if r.get("aged")]
+    if any(len(one.curve.age) > 1 for one in aged):
+        return "No learner was retrained and tested at several ages on the same samples: there is nothing to compare."
+    return "Every model was tested at one age only, or no two on the same samples."
+
+
+def _first_when_old(part: Part, old: Mapping[str, Any]) -> Markup:
+    """Who is first at the oldest age, by a paired test."""
+    group, unit = _best_old(part, old), part["ageing"]["unit"]
+    curves = [r["aged"].curve for r in group]
+    now, fresh = (_range([float(c.accuracy.value[k]) for c in curves], 1) for k in (-1, 0))
+    time = span(float(curves[0].age[-1]), unit)
+    names = listed([name_of(r) for r in group])
+    samples = counted(old["samples"], "test sample")
+    others = len(old["members"]) - len(group)
+    if len(old["members"]) == 1:
+        text = Markup("When {} old, {} is right on {} % of {}; newly trained, on {} % of them.")
+        return text.format(time, names, now, samples, fresh)
+    if not old["ties"]:
+        text = Markup("When {} old, {} is right on {} % of {} (newly trained: {} %); differences were not tested.")
+        return text.format(time, names, now, samples, fresh)
+    if len(group) == 1:
+        text = Markup("When {} old, {} is the most accurate, beyond chance: {} % of {} (newly trained: {} %).")
+        return text.format(time, names, now, samples, fresh)
+    rest = f", ahead of {others} more" if others else ""
+    text = Markup("When {} old, {} are not told apart{}: {} % of {} (newly trained: {} %).")
+    return text.format(time, names, rest, now, samples, fresh)
+
+
+def _harder(part: Part) -> Markup | None:
+    """One number for all learners, where its interval excludes 0."""
+    band: Band | None = part.get("harder_data")
+    if band is None or not (float(band.low) > 0 or float(band.high) < 0):
+        return None
+    kind = "harder" if float(band.value) > 0 else "easier"
+    low, high = sorted(abs(float(end)) / 100 for end in (band.low, band.high))
+    size = f"{points(abs(float(band.value)) / 100)} points ({ends(low, high)})"
+    return Markup(
+        "Later test samples are {} {} for newly trained models, too: retraining does not change that."
+    ).format(size, kind)
+
+
+def _frozen(part: Part) -> Markup | None:
+    """What never being retrained costs, on the last test period."""
+    frozen = [r for r in part["results"] if r.get("aged") and _never(r)]
+    newest = [r for r in part["results"] if r.get("aged") and retrained(r["aged"]) and rival(r) and r["matrix"]]
+    if not frozen or not newest:
+        return None
+    levels = [np.array(r["matrix"], float)[0, -1] for r in frozen]
+    fresh = [_last(r["aged"], r["matrix"]) for r in newest]
+    if np.isnan([*levels, *fresh]).any():
+        return None
+    text = Markup("{}, never retrained: {} % on the last period, where newly trained models reach {} %.")
+    return text.format(listed([name_of(r) for r in frozen]), _range(levels, 1), _range(fresh, 1))
+
+
+def _never(r: Result) -> bool:
+    return bool(r["matrix"]) and not retrained(r["aged"]) and not r.get("standing") and rival(r)
+
+
+def _last(aged: Ageing, matrix: Any) -> float:
+    """Accuracy of the newest model on the last test."""
+    return float(np.diagonal(np.array(matrix, float), int(aged.lags[aged.base]))[-1])
+
+
+def _half_life(part: Part, old: Mapping[str, Any]) -> Markup | None:
+    """Only where ageing is shown, of the first."""
+    r = _best_old(part, old)[0]
+    if r.get("net") is None or r["net"].is_ != "ageing" or r["aged"].half_life.why:
+        return None
+    value, within_ends = half_life_text(r["aged"].half_life, part["ageing"]["unit"])
+    text = Markup("Half of what {} knows above a constant answer is gone after {} ({}).")
+    return text.format(name_of(r), value, within_ends) if not value.startswith("not") else None
+
+
+# ---- by rank ----------------------------------------------------------------------------------------------------
+
+
+def floors(part: Part) -> dict[str, float]:
+    """What answers that see no sample reach by the primary score: references, and learners that are blind."""
+    score = part["primary"] or primary_of(part)
+    blind = {r["label"]: mean_of(score, r) for r in part["results"] if r.get("standing") == "blind"}
+    return ranking.references(part["results"]) | {name: mean for name, mean in blind.items() if mean is not None}
+
+
+def _ranked(part: Part) -> tuple[str, Markup]:
+    """Headline and key sentence by the primary score."""
+    score: Score = part["primary"] or primary_of(part)
+    results = _competitors(part["results"])
+    if not results or not (best := ranking.best(score, results)):
+        return f"No learner can be ranked by {score.label}", Markup("None reached it with all of the most seeds.")
+    names = {r["place"]: r["label"] for r in part["results"]}
+    group = of_part(part.get("compared", ()), names)
+    bands, by_place = scores_of_members(group), _labelled(part)
+    tie = [by_place[i] for i in group["ties"][0]] if group and group["ties"] else []
+    first = [r for r in tie if any(r is other for other in results)] or best
+    value = _value(score, best[0], bands)
+    top = max(floors(part).items(), key=lambda pair: score.gain(pair[1]), default=None)
+    constant = Markup(" {} reaches {}.").format(top[0].capitalize(), _shown(score, top[1])) if top else Markup()
+    if top and not _beats(score, best[0], top[1], bands):
+        text = Markup("{} reaches {}; the best of {} that see samples, {}, reaches {}, which is not above it.")
+        of = counted(len(results), "learner")
+        return f"No learner is above {top[0]}", text.format(
+            top[0].capitalize(), _shown(score, top[1]), of, name_of(best[0]), value
+        )
+    who = listed([name_of(r) for r in first])
     if len(results) == 1:
-        return Markup("{}: {} {}.").format(_name(top), score.label, spread(score, top))
-    if not (best := ranking.best(score, results)):
-        return f"No learner has the best {score.label}: none reached it with all of the most seeds."
-    ahead = [_name(r) for r in results if ranking.rank(score, r) > ranking.rank(score, best[0])]
-    fewer = Markup(" with the most seeds; {} ran with fewer").format(_list(ahead)) if ahead else ""
-    ps = [_p(part, best[0], r, score) for r in results if r is not best[0]]
-    tie = part.get("best_tie")
-    alone = tie == [best[0]["label"]] if tie else all(p is not None and p < ALPHA for p in ps)
-    rank = "has the best" if alone else "is first by"
-    values = (_name(best[0]), rank, score.label, spread(score, best[0]), len(results), fewer)
-    return Markup("{} {} {}, {}, of {} learners{}.").format(*values)
+        return f"One learner, {score.label}", Markup("{}: {}.{}").format(who, value, constant)
+    if not tie or not any(r is best[0] for r in tie):
+        text = Markup("{} is first by {}, {}; differences were not tested.{}")
+        return f"The first of {len(results)} learners is not proven", text.format(who, score.label, value, constant)
+    if len(first) == 1:
+        text = Markup("{} has the best {} of {} learners, {}, beyond chance.{}")
+        return f"One learner is ahead by {score.label}", text.format(who, score.label, len(results), value, constant)
+    means = [mean for r in first if (mean := mean_of(score, r)) is not None]
+    shown = (
+        f"{_range(means, 1)} %"
+        if score.unit == "share"
+        else f"{_shown(score, min(means))} to {_shown(score, max(means))}"
+    )
+    text = Markup("{} are not told apart by {}: {}.{}")
+    return f"{len(first)} of {len(results)} learners are first together", text.format(who, score.label, shown, constant)
 
 
-def _p(part: Mapping[str, Any], best: Result, other: Result, score: Score) -> float | None:
-    """Of the test of a result against the best one; None if it was not tested, or against another one."""
-    first = ranking.best(score, (r for r in part["results"] if rival(r)))
-    tested = any(r["label"] == best["label"] for r in first)
-    p: float | None = other.get("p_against_best_adjusted", {}).get(score.name) if tested else None
-    return p
+def _shown(score: Score, value: float | None) -> str:
+    return value_text(score, value) + " %" * (score.unit == "share")
 
 
-def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
-    """Who is best when old, who loses least and most to fresh models on the same tests, and half-lives."""
-    moving = [r for r in aged if r["ageing"]["tests"] and learns_again(r["ageing"])]
-    moving = [r for r in moving if r["ageing"]["loss"]["value"] is not None]
-    if not moving:
-        return []
-    at = len(moving[0]["ageing"]["age"]) - 1
-    age = after(moving[0]["ageing"], at, unit)
-    moving = [r for r in moving if len(r["ageing"]["age"]) == at + 1]
-    by_old = sorted(moving, key=lambda r: r["ageing"]["accuracy"]["value"][at], reverse=True)
-    now = [{end: v[at] for end, v in r["ageing"]["accuracy"].items()} for r in by_old]
-    fresh, old = (points(by_old[0]["ageing"]["accuracy"]["value"][k]) for k in (0, at))
-    rank = "is the most accurate" if all(_apart(now[0], other) for other in now[1:]) else "is first by accuracy"
-    first = Markup("After {}, {} {}: {} %, after {} % when fresh, on the same {}.")
-    tests = counted(by_old[0]["ageing"]["tests"], "test")
-    sentences: list[str] = [first.format(age, _name(by_old[0]), rank, old, fresh, tests)]
-    ordered = sorted(moving, key=lambda r: r["ageing"]["loss"]["value"])
-    least, most = ordered[0], ordered[-1]
-    if len(ordered) == 1:
-        return [*sentences, Markup("{} {}; {}.").format(_name(least), _loses(least, unit), _half(least, unit))]
-    verbs = ("ages least", "ages fastest")
-    if not _apart(least["ageing"]["loss"], most["ageing"]["loss"]):
-        sentences.append("No learner ages faster than another beyond the 95 % intervals.")
-        verbs = ("fell least", "fell most")
-    for result, verb in zip((least, most), verbs, strict=True):
-        values = (_name(result), verb, _loses(result, unit), _half(result, unit))
-        sentences.append(Markup("{} {}: it {}; {}.").format(*values))
-    if not dated:
-        sentences.append("The stream has no dates: ages are in steps.")
-    return sentences
+def _value(score: Score, r: Result, bands: Mapping[int, Band]) -> str:
+    """A score with its 95 % interval."""
+    if r["place"] in bands and score.unit == "share":
+        value, _, rest = within(bands[r["place"]]).partition(" ")
+        return f"{value} % {rest}".rstrip()
+    return _shown(score, mean_of(score, r))
 
 
-def _loses(result: Result, unit: str) -> str:
-    facts = result["ageing"]
-    value, ends = interval(facts["loss"])
-    within = f" ({ends})" if ends else ""
-    pairs = counted(facts["pairs"], "pair")
-    return f"loses {value} points a {one_of(unit)}{within} to fresh models on the same tests ({pairs})"
+def _beats(score: Score, r: Result, floor: float, bands: Mapping[int, Band]) -> bool:
+    """Whether a result is above a floor beyond its interval; by its mean, if that is not known."""
+    mean = mean_of(score, r)
+    if r["place"] in bands and score.higher_is_better:
+        return bool(float(bands[r["place"]].low) > floor)
+    half = (r.get("ci95_samples") or {}).get(score.name) or 0.0
+    return score.gain(mean) - half > score.gain(floor)
 
 
-def _half(result: Result, unit: str) -> str:
-    half = result["ageing"]["half_life"]
-    if half["value"] is None:
-        return f"its half-life is {half_life_text(half, unit)}"
-    return f"half of what it knows above chance is gone after {half_life_text(half, unit)}"
+def _led(lead: Lead, part: Part) -> str:
+    """The headline above a protocol's own key sentence."""
+    if not lead.above:
+        return "No learner is above answers that see no sample"
+    verb, of = "is" if len(lead.above) == 1 else "are", counted(len(_competitors(part["results"])), "learner")
+    return f"{len(lead.above)} of {of} {verb} above answers that see no sample"
 
 
-def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two intervals are there and do not overlap."""
-    if None in (a["low"], a["high"], b["low"], b["high"]):
-        return False
-    return bool(a["low"] > b["high"] or b["low"] > a["high"])
+# ---- what follows -----------------------------------------------------------------------------------------------
 
 
 def seconds_of(result: Result) -> float:
@@ -139,78 +339,72 @@ def seconds_of(result: Result) -> float:
     return float(result["seconds"]) / max(1, len(result["seeds"]))
 
 
-def _cost(results: Sequence[Result]) -> str:
+def _cost(results: Sequence[Result]) -> Markup | None:
     """What the most and the least expensive learners cost."""
     by_cost = sorted(results, key=seconds_of)
+    if len(by_cost) < 2 or seconds_of(by_cost[0]) <= 0:
+        return None
     cheap, dear = by_cost[0], by_cost[-1]
-    if len(by_cost) < 2 or seconds_of(cheap) <= 0:
-        return ""
     factor = seconds_of(dear) / seconds_of(cheap)
     if factor < 1.5:
-        return f"All learners cost about the same, {_time(seconds_of(dear))} a run."
-    values = (_name(cheap), _time(seconds_of(cheap)), _name(dear), factor, _time(seconds_of(dear)))
-    return Markup("A run of {} takes {}, one of {} {:,.0f} times as long ({}).").format(*values)
+        return Markup("All learners cost about the same, {} a run.").format(seconds_text(seconds_of(dear)))
+    text = Markup("A run of {} takes {}, one of {} {:,.0f} times as long ({}).")
+    times = (seconds_text(seconds_of(cheap)), seconds_text(seconds_of(dear)))
+    return text.format(name_of(cheap), times[0], name_of(dear), factor, times[1])
 
 
-def _time(seconds: float) -> str:
-    """
-    >>> _time(0.0053), _time(1.52), _time(900)
-    ('5 ms', '1.5 s', '15 min')
-    """
-    if seconds < 0.1:
-        return f"{1000 * seconds:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+def _may(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> list[Markup]:
+    """What the numbers carry."""
+    may: list[Markup] = []
+    enough = old is not None and old["samples"] >= LEAST
+    if old and enough:
+        group, unit = _best_old(part, old), part["ageing"]["unit"]
+        time = span(float(group[0]["aged"].curve.age[-1]), unit)
+        shown = [r for r in group if r.get("net") is not None and r["net"].is_ == "ageing"]
+        none = [r for r in group if r.get("net") is not None and r["net"].is_ == "none"]
+        if shown:
+            may.append(Markup("that {} age on this stream").format(listed([name_of(r) for r in shown])))
+        if none:
+            may.append(
+                Markup("that {} lose less than 1 point a year by age").format(listed([name_of(r) for r in none]))
+            )
+        if not shown and not none and any(_above_zero(r["aged"].curve.loss) for r in group):
+            may.append(Markup("that models up to {} old are behind retrained ones here").format(time))
+        if len(group) == 1 and old["ties"]:
+            may.append(Markup("that {} is the most accurate when {} old").format(name_of(group[0]), time))
+    if not old and not lead:
+        names = {r["place"]: r["label"] for r in part["results"]}
+        tested = of_part(part.get("compared", ()), names)
+        if tested and tested["ties"] and len(tested["ties"]) > 1:
+            may.append(Markup("that learners without a common letter in the table differ"))
+    if lead and lead.above:
+        may.append(Markup("that {} learn from what they see").format(listed([render("strong", n) for n in lead.above])))
+    return may or [Markup("nothing beyond these runs and these test samples")]
 
 
-def _unsure(part: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
-    """Which learners do not differ from the best."""
-    if len(results) < 2:
-        return ""
-    seeds = max(len(r["seeds"]) for r in results)
-    if not part.get("best_tie") and seeds < LEAST_SEEDS:
-        ran = f"Each learner ran with {counted(seeds, 'seed')}: differences over seeds are not tested."
-        return render("unsure", ran)
-    if not (bests := ranking.best(score, results)):
-        return ""
-    best = bests[0]
-    if (tie := part.get("best_tie")) and best["label"] in tie:
-        names = [render("strong", name) for name in tie]
-        others = f" (paired test over samples and seeds, Holm, {100 * ALPHA:.0f} %)"
-        if len(names) == 1:
-            return render("unsure", Markup("{} differs from all others{}.").format(names[0], others))
-        return render("unsure", Markup("No significant difference{} between {}.").format(others, _list(names)))
-    ps = [(r, _p(part, best, r, score)) for r in results if r is not best]
-    alike = [_name(r) for r, p in ps if p is not None and p >= ALPHA]
-    unknown = [_name(r) for r, p in ps if p is None]
-    text, test = Markup(), f"paired t tests over seeds, Holm over all pairs, {100 * ALPHA:.0f} %"
-    if alike:
-        text = Markup("Not significantly different from {} ({}): {}.").format(_name(best), test, _list(alike))
-    elif len(unknown) < len(ps):
-        text = Markup("All tested differences to {} are significant ({}).").format(_name(best), test)
-    if unknown:
-        why = f" Not tested, since seeds change nothing, differ or are fewer than {LEAST_SEEDS}: "
-        text += Markup("{}{}.").format(why, _list(unknown))
-    return render("unsure", text.strip())
-
-
-def _few(results: Sequence[Result]) -> str:
-    """What bands of fewer than five seeds do not know."""
-    seeds = max(len(r["seeds"]) for r in results)
-    if seeds >= FEW_SEEDS:
-        return ""
+def _may_not(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> list[Markup]:
+    """What they do not."""
+    may_not: list[Markup] = []
+    seeds = max(len(r["seeds"]) for r in part["results"])
+    group = _best_old(part, old) if old else []
+    if len(group) > 1:
+        may_not.append(Markup("which of {} is best when old").format(listed([name_of(r) for r in group])))
+    lacking = [r for r in group if r.get("net") is None or r["net"].points_per_year is None]
+    if lacking:
+        may_not.append(Markup("that models age: no control was run ({})").format(CONTROL))
+    elif unknown := [r for r in group if r["net"].is_ == "not known"]:
+        may_not.append(
+            Markup("whether {} age: {}").format(listed([name_of(r) for r in unknown]), unknown[0]["net"].because)
+        )
+    if part.get("uploaders") == "not known":
+        may_not.append(Markup("that p and intervals hold for other uploaders, who are not known here: give --stream"))
     if seeds == 1:
-        return "One seed: the bands know what other test samples would change, not what another seed would."
-    return f"{counted(seeds, 'seed')}: how far seeds differ is roughly known only, so the bands are wide."
-
-
-def _list(names: Sequence[Markup]) -> Markup:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return Markup(", ").join(names[:NAMED]) + more
-
-
-def _bound(part: Mapping[str, Any], score: Score) -> str:
-    bounds = [r for r in part["results"] if bound(r) and mean_of(score, r) is not None]
-    if not bounds:
-        return ""
-    best = max(bounds, key=lambda r: ranking.rank(score, r))
-    return render("unsure", f"Upper bound, {best['label']}: {spread(score, best)}.")
+        may_not.append(Markup("what another seed would give: each learner ran with one"))
+    elif seeds < FEW_SEEDS:
+        may_not.append(Markup("how far seeds differ, beyond roughly: there are {}").format(seeds))
+    if part.get("ageing") and not part["ageing"]["dates"] and page_of(part).ages:
+        may_not.append(Markup("how fast in years: the stream has no dates, ages are in steps"))
+    if bounds := [r for r in part["results"] if bound(r)]:
+        may_not.append(Markup("that {} can be reached: an upper bound").format(listed([name_of(r) for r in bounds])))
+    may_not.append(Markup("anything about other data, or beyond the times that were tested"))
+    return may_not

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from driftline.eval.protocol import Document
-from driftline.eval.rows import Run, groups
+from driftline.eval.protocol import Document, stored_protocol
+from driftline.eval.reporting.ageing import retrained
+from driftline.eval.rows import Row, Run, groups, new_models
+from driftline.eval.scoring.ageing import Ageing
+from driftline.eval.scoring.bands import Array, Band
 from driftline.eval.scoring.cells import Resampling
-from driftline.eval.scoring.comparing import Comparison, compare
+from driftline.eval.scoring.comparing import compare, differences, ties_of
 from driftline.eval.scoring.ranking import comparable, rival
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -19,42 +23,63 @@ MOST = 40  # learners with a sentence for each pair
 
 
 def facts_of(runs: Sequence[Run], document: Document, resampling: Resampling) -> list[dict[str, Any]]:
-    """Each group of comparable results that can be tested, as plain data: positions of its learners in the document's
-    results, which of them do not differ, and the p of every pair."""
-    position = {id(result): i for i, result in enumerate(document["results"])}
-    runs_of = groups(runs)
-    per_group = []
-    for group in comparable(document):
-        members = sorted(position[id(r)] for r in group if rival(r))
-        if len(members) < 2:
-            continue
+    """Each group of comparable results that can be tested: positions of its learners in the document's results
+    (`members`), their scores with intervals (`score`), which do not differ (`ties`), and the p of every pair."""
+    per_group, runs_of = [], groups(runs)
+    for members in _rivals(document):
         with np.errstate(divide="ignore", invalid="ignore"):  # a replicate may draw none of a small test's samples
-            compared = compare([run for i in members for run in runs_of[i]], None, resampling)
-        if compared is not None:
-            per_group.append(_facts(compared, members))
+            one = compare([run for i in members for run in runs_of[i]], None, resampling)
+        if one is None:
+            continue
+        pairs = [
+            {
+                "of": [members[i], members[j]],
+                "difference": [float(getattr(one.difference, end)[i, j]) for end in ("value", "low", "high")],
+                "p": float(one.adjusted[i, j]),
+                "p_outcomes": float(one.adjusted_outcomes[i, j]),
+            }
+            for i, j in combinations(range(len(members)), 2)
+        ]
+        ties = [[members[i] for i in tie] for tie in one.ties]
+        per_group.append({"members": members, "score": one.score, "ties": ties, "pairs": pairs})
     return per_group
 
 
-def _facts(one: Comparison, members: Sequence[int]) -> dict[str, Any]:
-    pairs = [
-        {
-            "of": [members[i], members[j]],
-            "difference": [_plain(getattr(one.difference, end)[i, j]) for end in ("value", "low", "high")],
-            "p": _plain(one.adjusted[i, j]),
-            "p_outcomes": _plain(one.adjusted_outcomes[i, j]),
-        }
-        for i in range(len(members))
-        for j in range(i + 1, len(members))
-    ]
-    return {
-        "members": list(members),
-        "ties": [[members[i] for i in tie] for tie in one.ties],
-        "pairs": pairs,
-    }
+def _rivals(document: Document) -> list[list[int]]:
+    """Positions of the rivals of each group of comparable results that has two at least."""
+    position = {id(result): i for i, result in enumerate(document["results"])}
+    found = [sorted(position[id(r)] for r in group if rival(r)) for group in comparable(document)]
+    return [members for members in found if len(members) > 1]
 
 
-def _plain(value: Any) -> float | None:
-    return round(float(value), 8) if math.isfinite(float(value)) else None
+def old_of(
+    runs: Sequence[Run], document: Document, aged: Sequence[Ageing | None], clusters: Array | None
+) -> list[dict[str, Any]]:
+    """The same by accuracy at the oldest age of the curves, on the same test samples: of each group of comparable
+    results those that are retrained and tested together (`members`), in the order of that accuracy, with the number of
+    test samples of one run. ties: as `facts_of`; [] if it cannot be tested."""
+    per_group, runs_of, step_of = [], groups(runs), stored_protocol(document["protocol"]).roles.step
+    for group in comparable(document):
+        position = {id(result): i for i, result in enumerate(document["results"])}
+        places = [position[id(r)] for r in group if rival(r) and r.get("standing") != "blind"]
+        pairs = [(i, one) for i in places if (one := aged[i]) and len(one.curve.tested) and retrained(one)]
+        pairs = [(i, one) for i, one in pairs if np.array_equal(one.curve.tested, pairs[0][1].curve.tested)]
+        if not pairs or len(pairs[0][1].curve.age) < 2:
+            continue
+        first = pairs[0][1]
+        lag, steps = int(first.lags[first.base + len(first.curve.age) - 1]), first.curve.tested.tolist()
+
+        def decisive(rows: Sequence[Row], lag: int = lag, steps: Sequence[int] = steps) -> list[Row]:
+            placed = new_models(rows, step_of)
+            return [placed[j - lag, j] for j in steps if (j - lag, j) in placed]
+
+        chosen = sorted(pairs, key=lambda pair: -float(pair[1].curve.accuracy.value[-1]))
+        members = [i for i, _ in chosen]
+        samples = sum(row.n for row in decisive(runs_of[members[0]][0].rows))
+        apart = differences([runs_of[i] for i in members], clusters, decisive) if len(members) > 1 else None
+        ties = [] if apart is None else ties_of(np.arange(len(members)), apart.adjusted)
+        per_group.append({"members": members, "ties": [[members[i] for i in tie] for tie in ties], "samples": samples})
+    return per_group
 
 
 def letters(document: Document) -> dict[int, str]:
@@ -68,30 +93,25 @@ def letters(document: Document) -> dict[int, str]:
     return letters_of
 
 
-def best_tie(part: Document, names: Mapping[int, str]) -> list[str] | None:
-    """Names of the results of a group that do not differ from its best one, itself first; None if nothing was tested.
-
-    names: of the group's results, by position in the document."""
-    ties = [group["ties"] for group in part.get("compared", ()) if {*group["members"]} <= names.keys()]
-    return [names[i] for i in ties[0][0]] if ties and ties[0] else None
+def of_part(facts: Sequence[Mapping[str, Any]], names: Mapping[int, str]) -> Mapping[str, Any] | None:
+    """The entry of `facts_of` or `old_of` of a group of results. names: of the group, by position in the document."""
+    return next((one for one in facts if {*one["members"]} <= names.keys()), None)
 
 
-def p_text(p: float | None) -> str:
-    """
-    >>> p_text(0.0004), p_text(0.2), p_text(None)
-    ('p < 0.001', 'p = 0.20', 'not testable')
-    """
-    return "not testable" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"
+def scores_of_members(group: Mapping[str, Any] | None) -> dict[int, Band]:
+    """Position of a result → its primary score with the interval over seeds and test samples."""
+    return {} if group is None else {i: group["score"][k] for k, i in enumerate(group["members"])}
 
 
 def tests_of_pairs(document: Document, names: Mapping[int, str]) -> list[list[Any]]:
     """For each pair that was tested: both names, the difference and the ends of its interval in points, p, and p of
     the exact test sample by sample; the page's script writes the sentence. names: of the results of one group, by
     position."""
+    group = of_part(document.get("compared", ()), names)
+    if group is None or len(group["members"]) > MOST:
+        return []
     return [
-        [*(names[i] for i in pair["of"]), *(end if end is None else round(100 * end, 1) for end in pair["difference"]),
-         pair["p"], pair["p_outcomes"]]
-        for group in document.get("compared", ())
-        if len(group["members"]) <= MOST and {*group["members"]} <= names.keys()
-        for pair in group["pairs"] if pair["difference"][0] is not None
+        [*(names[i] for i in pair["of"]), *(round(100 * end, 1) for end in pair["difference"]), pair["p"],
+         pair["p_outcomes"]]
+        for pair in group["pairs"] if not math.isnan(pair["difference"][0])
     ]  # fmt: skip

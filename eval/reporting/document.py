@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, points
 from driftline.eval.protocol import OF_CLASSES, Document, Score, kind_of, primary_of, score_of, scores_of
-from driftline.eval.reporting import ageing, confidence, samples
+from driftline.eval.reporting import ageing, confidence, samples, seen
 from driftline.eval.reporting.answer import answer, seconds_of
-from driftline.eval.reporting.compared import best_tie, letters, tests_of_pairs
+from driftline.eval.reporting.compared import letters, tests_of_pairs
 from driftline.eval.reporting.markup import table
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.step_names import named_steps, step_names
@@ -22,7 +22,7 @@ from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import mean_of, rival
 from driftline.stream_builder.stream import Stream
 
-MATRICES = 6  # in the page; the script draws the others, from the data of `_pair`
+MATRICES = 6  # in the page; results.json has all
 CLASSES = 60  # in the table of recalls
 
 
@@ -60,12 +60,14 @@ def shown(
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
         "lacks": _lacks(part),
     }
-    aged = any(r.get("ageing") for r in results)
-    full["best_tie"] = best_tie(part, names)
+    aged = page.ages and any(r.get("aged") for r in results)
     full["answer"] = answer(full)
-    full["curves"] = ageing.curves(full) if aged else None
+    full["first"] = page.first(full) or (ageing.curves(full) if aged else None) if results else None
+    full["second"] = ageing.never(full) if aged else None
+    full["retrain"] = None
+    full["placebo"] = ageing.placebo(full) if aged else None
     full["ageing_table"] = ageing.table(full) if aged else None
-    full["seen_section"] = ageing.seen_section(full) if full.get("seen") and results else None
+    full["seen_section"] = seen.section(full) if full.get("seen") and results else None
     full["calibrated"] = confidence.section(full)
     full["by_class"] = ageing.by_class(full) if aged else None
     lost = next((one for one in part.get("lost", ()) if {*one["members"]} <= names.keys()), None)
@@ -157,9 +159,9 @@ def _lacks(document: Document) -> str:
         lacks.append("No model was tested after its training, or the rows were not read: there are no ageing curves.")
     if matrix is not None and about and not about["dates"]:
         lacks.append("No dates: ages are in steps.")
-    if about and not any(facts and facts["by_class"] for facts in about["results"]):
+    if about and not any(one and len(one.accuracy_of.value) for one in about["results"]):
         lacks.append("The rows do not count classes: who loses cannot be shown.")
-    if about and any(facts and facts["basis"] == "counts" for facts in about["results"]):
+    if about and any(one and one.basis == "counts" for one in about["results"]):
         lacks.append("No outcomes, or they were not read: intervals are approximate.")
     return " ".join([*lacks, *document.get("unread", ())])
 
@@ -213,7 +215,7 @@ def _cost(document: Mapping[str, Any]) -> Figure | None:
 
 
 def _pair(document: Mapping[str, Any], tests: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
-    """What the page's script needs to put two learners side by side, and to draw the matrices that the page has not."""
+    """What the page's script needs to put two learners side by side."""
     results = document["results"]
     if len(results) < 2:
         return None
@@ -224,5 +226,4 @@ def _pair(document: Mapping[str, Any], tests: Sequence[Sequence[Any]]) -> dict[s
         means = [mean_of(score, r) for score in scores]
         values = [None if mean is None else round(100 * mean, 2) for mean in means]
         learners.append({"name": r["label"], "scores": values, "matrix": matrix or None})
-    about = {"steps": document["names"], "span": [100 * end for end in document["span"]]}
-    return {"learners": learners, "scores": [s.label for s in scores], "tests": tests} | about
+    return {"learners": learners, "scores": [s.label for s in scores], "tests": tests, "steps": document["names"]}

@@ -50,7 +50,7 @@ def linked(documents: Documents) -> list[dict[str, Any]]:
         seen = (d["seen"]["results"] if d.get("seen") else None) or [None] * len(d["results"])
         of_results = zip(d["results"], aged, sure, seen, labels(d["results"]), strict=True)
         results = [
-            {**r, "ageing": age, "calibration": calibration, "seen": gap, "label": label}
+            {**r, "aged": age, "calibration": calibration, "seen": gap, "label": label}
             for r, age, calibration, gap, label in of_results
         ]
         stream = {**d["stream"], "page": stream_page(d["stream"])}

@@ -19,7 +19,7 @@ from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, stored_protocol
-from driftline.eval.reporting import ageing, compared, confidence, pages, samples, versions
+from driftline.eval.reporting import ageing, compared, confidence, pages, samples, seen, versions
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.files.exports import EXPORTED, FORMATS, write_exports
 from driftline.eval.reporting.files.figures import charts_of, save_figures
@@ -151,12 +151,15 @@ def document_of(runs: Sequence[Run], key: tuple[str, str, str], stream: Stream |
 def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: bool) -> dict[str, Any]:
     """What the report says beyond scores: how learners age, which of them differ, and which samples they lose."""
     draws = Resampling(FEW if few else REPLICATES, groups=None if stream is None else groups_of(stream))
+    aged = ageing.facts_of(runs, stream, draws)
     facts = {
-        "ageing": ageing.facts_of(runs, stream, draws),
+        "ageing": aged,
         "compared": compared.facts_of(runs, document, draws),
-        "seen": ageing.seen_of(runs, stream, draws),
+        "old": compared.old_of(runs, document, aged["results"], draws.groups) if aged else [],
+        "seen": seen.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, stream),
         "lost": samples.facts_of(runs, document),
+        "uploaders": "not known" if stream is None else "",
     }
     return {key: value for key, value in facts.items() if value}
 
@@ -225,7 +228,7 @@ def write(
             full.append(entry | first | {"id": f"r{len(full) + 1}"})
     for d in full:
         d["home"] = f"{'index.html' if single else d['page']}#{d['id']}"
-    lead = max(full, key=lambda d: (d["curves"] is not None, len(d["results"])), default=None)
+    lead = max(full, key=lambda d: (d["first"] is not None, len(d["results"])), default=None)
     lead = None if opening else lead
     across = _across(plain)
     whole = overview(plain)

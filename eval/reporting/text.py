@@ -186,9 +186,5 @@ def listed(names: Sequence[str], most: int = 6) -> Markup:
     er, ridge and slda | a, b and 2 more
     """
     shown = names[:most] if len(names) > most else names[:-1]
-    last = f"{len(names) - most} more" if len(names) > most else "".join(names[-1:])
-    return (
-        Markup("{} and {}").format(Markup(", ").join(shown), last)
-        if shown
-        else Markup("{}").format(*names[-1:] or [""])
-    )
+    last = f"{len(names) - most} more" if len(names) > most else names[-1]
+    return Markup("{} and {}").format(Markup(", ").join(shown), last) if shown else Markup("{}").format(last)

@@ -14,9 +14,9 @@ from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import OF_LOGS, Document, primary_of
-from driftline.eval.reporting.compared import p_text
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import document_of, write
+from driftline.eval.reporting.text import p_text
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.cells import Resampling, groups_of

@@ -82,7 +82,7 @@ def _is_release(path: Path) -> bool:
 
 def _shares(entry: dict[str, Any]) -> str:
     """A, B and the p of one learner."""
-    from driftline.eval.reporting.compared import p_text
+    from driftline.eval.reporting.text import p_text
 
     values = ["–" if entry[side] is None else f"{100 * entry[side]:.1f}" for side in ("a", "b")]
     return f"{entry['score']} {values[0]} → {values[1]}, {p_text(entry['p'])}"

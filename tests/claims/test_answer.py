@@ -1,111 +1,221 @@
-"""The first sentences of a report, from numbers made by hand: each word follows from an interval or a p."""
+"""The first screen of a report, from numbers made by hand: each word follows from an interval, a p or a control."""
 
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from driftline.eval.protocol import Score
-from driftline.eval.reporting.ageing import points
-from driftline.eval.reporting.answer import answer
+from driftline.eval.reporting.answer import Answer, answer
+from driftline.eval.reporting.text import points
+from driftline.eval.scoring.bands import Band
+from driftline.eval.scoring.decay import HalfLife
+from driftline.eval.scoring.net import Loss, Net
 
 SCORE = Score("first", "first")
+AGEING = re.compile(r"\bage(s|d|ing)?\b")
 
 
-def result(name: str, mean: float, older: tuple[float, float, float], **more: Any) -> dict[str, Any]:
-    """A learner that is `mean` right, whose models lose `older` (value, low, high) a year by their age."""
-    ends = dict(zip(("value", "low", "high"), older, strict=True))
+def band(value: Any, half: float = 0.02) -> Band:
+    value = np.asarray(value, float)
+    return Band(value, value - half, value + half)
+
+
+def aged(fresh: float, loss: float, half: float = 0.02, models: int = 3, ages: int = 2) -> Any:
+    """Models of age 0 and 2 years, which lose `loss` a year to newer ones."""
+    values = [fresh, fresh - 2 * loss][:ages]
+    ns = SimpleNamespace
+    curve = ns(
+        age=np.array([0.0, 2.0])[:ages], youngest=np.zeros(2), oldest=np.array([0.0, 2.0]), tested=np.array([1, 2]),
+        accuracy=band(values), loss=band(loss, half), pairs=3, models=0,
+    )  # fmt: skip
+    return ns(
+        curve=curve, lags=np.array([0, 2])[:ages], base=0, models=models, basis="outcomes", clustered=True,
+        causes=ns(older=band([0.0, 2 * loss if models > 1 else 0.0][:ages])),
+        half_life=HalfLife(1.5, 1.0, 2.0, 1.0, 2.0), seeds=(0, 1, 2),
+    )  # fmt: skip
+
+
+def net(value: float, half: float, is_: Any, draws: int = 20) -> Net:
+    nothing = Loss(np.zeros(1), 0.0)
+    return Net(is_, band(value, half), "because", draws, 20, np.array([2.0]), nothing, nothing, nothing, nothing,
+               np.zeros(draws))  # fmt: skip
+
+
+def result(name: str, mean: float, loss: float = 0.1, place: int = 0, **more: Any) -> dict[str, Any]:
     return {
         "learner": name, "label": name, "settings": {}, "seeds": [0, 1, 2], "seconds": 6.0, "measures": {},
-        "scores": {"first": {"mean": mean, "sd": 0.0, "values": [mean] * 3}},
-        "ageing": {
-            "age": [0.0, 2.0], "youngest": [0.0, 2.0], "oldest": [0.0, 2.0],
-            "tests": 2, "tested": [1, 2], "models": 0, "pairs": 3,
-            "accuracy": {"value": [mean, mean - older[0]], "low": [0.0, 0.0], "high": [1.0, 1.0]},
-            "causes": {"older": {"value": [0.0, older[0]]}}, "loss": ends,
-            "half_life": {"value": 1.5, "low": 1.0, "high": 2.0, "reached": 1.0, "tested": 2.0, "why": ""},
-        },
-        **more,
+        "scores": {"first": {"mean": mean, "sd": 0.0, "values": [mean] * 3}}, "standing": "", "place": place,
+        "matrix": [[mean, mean - loss], [None, mean]], "aged": aged(mean, loss), "references": {}, **more,
     }  # fmt: skip
 
 
-def text(*results: dict[str, Any]) -> str:
-    document = {"results": list(results), "primary": SCORE, "ageing": {"unit": "years", "dates": [0, 1]}}
-    return re.sub(r"<[^>]+>", "", " ".join(answer(document)))
+def part(*results: dict[str, Any], ties: Any = None, samples: int = 500, **more: Any) -> dict[str, Any]:
+    for place, one in enumerate(results):
+        one["place"] = place
+    old = {"members": list(range(len(results))), "ties": [] if ties is None else ties, "samples": samples}
+    about = {"unit": "years", "dates": [0, 1]}
+    document = {"protocol": "mine", "results": list(results), "primary": SCORE, "ageing": about, "old": [old]}
+    return document | {"stream": {"name": "s"}, "uploaders": ""} | more
+
+
+def of(document: dict[str, Any]) -> Answer:
+    found = answer(document)
+    assert found is not None
+    return found
+
+
+def words(document: dict[str, Any]) -> str:
+    texts = of(document).texts()
+    return " ".join([texts["headline"], *(one for key in texts if key != "headline" for one in texts[key])])
+
+
+def test_without_a_control_nothing_is_said_to_age() -> None:
+    found = of(part(result("er", 0.9), result("ridge", 0.8), ties=[[0, 1]])).texts()
+    assert found["headline"] == "Older models are behind newer ones"
+    assert found["sentences"][0] == (
+        "er and ridge fall 10.0 points a year behind newer models of the same method, which have also seen more data: "
+        "how much of it is ageing is not known."
+    )
+    assert not AGEING.search(" ".join([found["headline"], *found["sentences"][1:], *found["may_conclude"]]))
+    assert any("that models age: no control was run" in one for one in found["may_not_conclude"])
 
 
 @pytest.mark.parametrize(
-    ("slow", "fast", "apart"),
+    ("nets", "headline"),
     [
-        ((0.1, 0.05, 0.15), (0.3, 0.25, 0.35), True),
-        ((0.1, 0.05, 0.2), (0.3, 0.15, 0.35), False),
-        ((0.1, 0.05, 0.2), (0.3, 0.2, 0.35), False),
+        ([(3.0, 1.0, "ageing"), (2.0, 1.0, "ageing")], "Models age: older ones lose more than newer data explain"),
+        ([(0.2, 0.5, "none"), (0.1, 0.5, "none")], "No measurable ageing in 2.0 years"),
+        ([(1.0, 2.0, "not known"), (0.1, 0.5, "none")], "Whether models age is not known"),
+        ([(3.0, 1.0, "ageing"), (1.0, 2.0, "not known")], "Some of the best models age"),
     ],
 )
-def test_who_ages_fastest_is_said_only_where_the_intervals_are_apart(slow: Any, fast: Any, apart: bool) -> None:
-    found = text(result("er", 0.9, fast), result("ridge", 0.8, slow))
-    least, most = ("ages least", "ages fastest") if apart else ("fell least", "fell most")
-    assert f"ridge {least}: it loses 10.0 points a year ({100 * slow[1]:.1f} to {100 * slow[2]:.1f}) to fresh" in found
-    assert f"er {most}: it loses 30.0 points a year" in found
-    assert "to fresh models on the same tests (3 pairs); half of what it knows above chance is gone after" in found
-    assert ("No learner ages faster than another beyond the 95 % intervals." in found) != apart
-    assert "After 2.0 years, ridge is first by accuracy: 70.0 %, after 80.0 % when fresh, on the same 2 tests" in found
-    assert "er is first by first, 90.0" in found, "without a test nobody is the best"
+def test_a_control_decides_the_headline(nets: Any, headline: str) -> None:
+    results = [result(f"l{k}", 0.9, net=net(*one)) for k, one in enumerate(nets)]
+    assert of(part(*results, ties=[[0, 1]])).headline == headline
+
+
+def test_a_half_life_is_said_only_where_ageing_is_shown() -> None:
+    half = "Half of what er knows"
+    assert half in words(part(result("er", 0.9, net=net(3.0, 1.0, "ageing"))))
+    assert half not in words(part(result("er", 0.9, net=net(0.2, 0.5, "none"))))
+    assert half not in words(part(result("er", 0.9)))
+
+
+def test_missing_draws_are_shown() -> None:
+    assert "(3 of 20 draws)" in words(part(result("er", 0.9, net=net(3.0, 1.0, "ageing", draws=3))))
+
+
+def test_a_group_that_is_not_told_apart_is_named_and_its_extremes_are_not() -> None:
+    """The one that falls least is the worst."""
+    good, flat = result("er", 0.9, 0.2), result("flat", 0.5, 0.01)
+    found = words(part(good, result("ridge", 0.89, 0.2), flat, ties=[[0, 1], [2]]))
+    assert "When 2.0 years old, er and ridge are not told apart, ahead of 1 more: 49.0 to 50.0 % of 500" in found
+    assert "which of er and ridge is best when old" in found
+    assert "flat" not in found
+
+
+def test_the_most_accurate_is_crowned_only_by_a_test() -> None:
+    two = (result("er", 0.9), result("ridge", 0.8))
+    assert "er is the most accurate, beyond chance: 70.0 % of 500 test samples" in words(part(*two, ties=[[0], [1]]))
+    assert "most accurate" not in words(part(*two, ties=[[0, 1]]))
+    assert "differences were not tested" in words(part(*two))
+
+
+def test_twelve_test_samples_are_too_few() -> None:
+    found = of(part(result("er", 0.9), ties=[], samples=12))
+    assert found.headline == "12 test samples: too few"
+    assert found.may_conclude == ("nothing beyond these runs and these test samples",)
+
+
+def test_one_age_cannot_tell() -> None:
+    one = result("er", 0.9) | {"aged": aged(0.9, 0.1, ages=1)}
+    assert of(part(one) | {"old": []}).headline == "How models age cannot be told"
+
+
+def test_a_fall_within_its_interval_is_none() -> None:
+    flat = result("er", 0.9) | {"aged": aged(0.9, 0.01, half=0.05)}
+    assert of(part(flat)).headline == "No measurable fall in 2.0 years"
+
+
+def test_what_is_never_retrained_stands_beside_newer_models_on_the_same_period() -> None:
+    frozen = result("nap", 0.9) | {"aged": aged(0.9, 0.3, models=1), "matrix": [[0.9, 0.3], [0.9, 0.3]]}
+    document = part(result("er", 0.88), frozen)
+    document["old"][0]["members"] = [0]
+    found = words(document)
+    assert "nap, never retrained: 30.0 % on the last period, where newly trained models reach 88.0 %." in found
+
+
+def test_harder_data_is_one_number_where_its_interval_leaves_zero_out() -> None:
+    says = "Later test samples are 6.0 points (4.0 to 8.0) harder for newly trained models, too"
+    assert says in words(part(result("er", 0.9), harder_data=band(6.0, 2.0)))
+    assert "harder" not in words(part(result("er", 0.9), harder_data=band(1.0, 2.0)))
+
+
+def by_rank(*results: dict[str, Any], ties: Any, **more: Any) -> dict[str, Any]:
+    document = part(*results)
+    for one in results:
+        one["aged"] = None
+    means = np.array([one["scores"]["first"]["mean"] for one in results])
+    compared = [{"members": list(range(len(results))), "score": band(means), "ties": ties, "pairs": []}]
+    return document | {"ageing": None, "old": [], "compared": compared} | more
+
+
+def test_nobody_is_first_who_is_not_above_a_constant_answer() -> None:
+    results = [result("er", 0.26), result("blind", 0.25, standing="blind")]
+    found = of(by_rank(*results, ties=[[0, 1]])).texts()
+    assert found["headline"] == "No learner is above blind"
+    assert found["sentences"][0] == (
+        "Blind reaches 25.0 %; the best of 1 learner that see samples, er, reaches 26.0 % (24.0 to 28.0), "
+        "which is not above it."
+    )
+
+
+def test_who_is_first_by_rank_stands_with_its_interval_and_a_reference() -> None:
+    results = [result("er", 0.9), result("ridge", 0.7), result("majority", 0.3, standing="blind")]
+    found = of(by_rank(*results, ties=[[0], [1], [2]])).texts()
+    assert found["sentences"][0] == (
+        "er has the best first of 2 learners, 90.0 % (88.0 to 92.0), beyond chance. Majority reaches 30.0 %."
+    )
+    tied = of(by_rank(*results, ties=[[0, 1], [2]])).texts()
+    assert tied["headline"] == "2 of 2 learners are first together"
+    assert tied["sentences"][0].startswith("er and ridge are not told apart by first: 70.0 to 90.0 %.")
+
+
+def test_a_bound_is_no_winner_and_said_to_be_one() -> None:
+    bounds = [result("er", 0.9), result("joint", 0.99, standing="bound")]
+    found = of(by_rank(*bounds, ties=[[0]])).texts()
+    assert "joint" not in " ".join(found["sentences"])
+    assert "that joint can be reached: an upper bound" in found["may_not_conclude"]
+
+
+@pytest.mark.parametrize(("seeds", "says"), [(1, "each learner ran with one"), (4, "there are 4"), (5, "")])
+def test_what_few_seeds_do_not_tell_is_said(seeds: int, says: str) -> None:
+    found = of(part(result("er", 0.9, seeds=list(range(seeds))))).texts()["may_not_conclude"]
+    assert any(says in one for one in found)
+    assert any("seed" in one for one in found) == bool(says)
+
+
+def test_uploaders_that_are_not_known_are_said_to_be() -> None:
+    assert "give --stream" in words(part(result("er", 0.9), uploaders="not known"))
+    assert "give --stream" not in words(part(result("er", 0.9)))
+
+
+def test_at_most_120_words_are_above_the_figure() -> None:
+    many = [result(f"a-learner-with-a-long-name-{k}", 0.9, net=net(3.0, 1.0, "ageing")) for k in range(12)]
+    found = of(part(*many, ties=[list(range(12))])).texts()
+    assert len(f"{found['headline']} {found['sentences'][0]}".split()) <= 120
+    assert len(found["sentences"]) <= 4, "the key sentence and three takeaways"
 
 
 def test_a_cost_is_that_of_one_run() -> None:
-    old = (0.1, 0.0, 0.2)
-    assert "A run of ridge takes 2.0 s, one of er 5 times as long (10.0 s)." in text(
-        result("er", 0.9, old, seconds=30.0), result("ridge", 0.8, old)
-    )
-
-
-def test_only_learners_with_a_large_p_are_called_alike() -> None:
-    old, key = (0.1, 0.0, 0.2), "p_against_best_adjusted"
-    found = text(
-        result("er", 0.9, old),
-        result("ridge", 0.8, old, **{key: {"first": 0.01}}),
-        result("slda", 0.85, old, **{key: {"first": 0.3}}),
-    )
-    assert re.search(r"Not significantly different from er \([^)]*\): slda\.", found)
+    rows = (result("er", 0.9, seconds=30.0), result("ridge", 0.8))
+    assert "A run of ridge takes 2.0 s, one of er 5 times as long (10.0 s)." in words(by_rank(*rows, ties=[[0], [1]]))
 
 
 def test_points_are_rounded_to_the_nearest_tenth() -> None:
     assert [points(v) for v in (0.12345, 0.12355, -0.0126, 0.0)] == ["12.3", "12.4", "−1.3", "0.0"]
-
-
-def test_who_may_not_win_is_not_compared() -> None:
-    """A bound with settings in its label, a blind learner, equal rows; and p of a test against a blind learner."""
-    old, key = (0.1, 0.0, 0.2), "p_against_best_adjusted"
-    rows = [
-        result("joint", 0.99, old, standing="bound", label="joint, splits=seeded"),
-        result("blind", 0.98, old, standing="blind"),
-        result("er", 0.9, old, **{key: {"first": 0.001}}),
-        result("er-online", 0.9, old, same_as="er"),
-        result("slda", 0.85, old, **{key: {"first": 0.3}}),
-    ]
-    found = text(*rows)
-    assert "er is first by first, 90.0 ± 0.0, of 2 learners." in found
-    assert "Not significantly different" not in found, "both p are against the blind learner"
-    assert "Upper bound, joint, splits=seeded: 99.0" in found
-    assert not re.search(r"er-online|blind", found)
-
-
-@pytest.mark.parametrize(
-    ("seeds", "says"),
-    [
-        (1, "One seed: the bands know what other test samples would change"),
-        (4, "4 seeds: how far seeds differ"),
-        (5, ""),
-    ],
-)
-def test_what_few_seeds_do_not_tell_is_said(seeds: int, says: str) -> None:
-    sentence = [line for line in answer_of(seeds) if "bands" in line]
-    assert [line.startswith(says) for line in sentence] == [True] * bool(says)
-
-
-def answer_of(seeds: int) -> list[str]:
-    result_of_er = result("er", 0.9, (0.1, 0.0, 0.2), seeds=list(range(seeds)))
-    return answer({"results": [result_of_er], "primary": SCORE, "ageing": {"unit": "years", "dates": [0, 1]}})

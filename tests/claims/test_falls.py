@@ -199,13 +199,14 @@ def test_ages_of_unevenly_spaced_steps_are_named_with_their_range() -> None:
     assert facts is not None
     (of_learner,) = facts["results"]
 
-    assert [of_learner[key][2] for key in ("youngest", "age", "oldest")] == pytest.approx([2, 5, 11], abs=1e-3)
+    curve = of_learner.curve
+    assert [ages[2] for ages in (curve.youngest, curve.age, curve.oldest)] == pytest.approx([2, 5, 11], abs=1e-3)
     document = summary(runs, "s", "s", "clear-iid")
-    document["ageing"], document["results"][0]["ageing"] = facts, of_learner
-    document["results"][0]["label"] = "er"
+    document["ageing"] = facts
+    document["results"][0] |= {"label": "er", "aged": of_learner}
     section = table(document)
     assert section is not None
-    assert "after 5.0 years (2.0 to 11)" in section.html
+    assert "5.0 years (2.0 to 11) old" in section.html
     figure = curves(document)
     assert figure is not None
     assert "ages are means: 4.0 years (1.0 to 10), 5.0 years (2.0 to 11)." in figure.caption

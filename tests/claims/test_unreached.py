@@ -12,7 +12,7 @@ import pytest
 
 from driftline.eval.protocol import PROTOCOLS, Score
 from driftline.eval.protocols.ocrr.score import REACHED
-from driftline.eval.reporting.answer import _best
+from driftline.eval.reporting.answer import answer
 from driftline.eval.reporting.document import _cost
 from driftline.eval.reporting.files.exports import scores_tex
 from driftline.eval.reporting.files.terminal import scores_text
@@ -125,11 +125,17 @@ class TestEveryTableHasTheSameRule:
         assert made._repr_html_().count("<strong>") == 1
 
     def test_sentence(self, made: Results) -> None:
-        text = _best(made, made["results"], HIGH)
-        assert text.startswith("<strong>whole</strong> is first by"), "two others were not tested against it"
-        assert "<strong>one</strong> ran with fewer" in text
-        none = _best(made, made["results"][:2], HIGH)
-        assert none.startswith("No learner has the best")
+        whole = {
+            **made,
+            "primary": HIGH,
+            "results": [r | {"place": k, "seconds": 1.0} for k, r in enumerate(made["results"])],
+        }
+        found = answer(whole)
+        assert found is not None
+        assert found.sentences[0].startswith("<strong>whole</strong> is first by"), "nobody was tested against it"
+        none = answer({**whole, "results": whole["results"][:2]})
+        assert none is not None
+        assert none.headline.startswith("No learner can be ranked")
 
     def test_overview(self, made: Results) -> None:
         column = Column("ocrr", "", "s", "0" * 64, HIGH)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
 import os
@@ -18,14 +17,18 @@ from support.helpers import drifting, grouped
 
 from driftline.curate.core.executor import Executor
 from driftline.eval import outcomes
-from driftline.eval.reporting import report
-from driftline.eval.reporting.compared import letters, p_text
-from driftline.eval.reporting.document import MATRICES
+from driftline.eval.plain import plain
+from driftline.eval.reporting import ageing, report
+from driftline.eval.reporting.compared import letters
+from driftline.eval.reporting.document import MATRICES, shown
 from driftline.eval.reporting.files import exports
+from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.samples import section
 from driftline.eval.reporting.step_names import date_names
+from driftline.eval.reporting.text import p_text
 from driftline.eval.run import evaluate
+from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Split, Step, Stream
 
 YEAR = 31_557_600
@@ -43,9 +46,8 @@ def dated(stream: Stream, years: int = 2) -> Stream:
 
 
 def text_of(page: str) -> str:
-    """The answer without tags."""
-    found = re.findall(r'<p class="answer(?: more)?">(.*?)</p>', page, re.S)
-    return re.sub(r"<[^>]+>", "", " ".join(found[:2]))
+    """Headline, key sentence, takeaways and what may be concluded of the first part, without tags."""
+    return re.sub(r"<[^>]+>", "", page[page.index('class="headline"') :].partition("</dl>")[0])
 
 
 @pytest.fixture(scope="module")
@@ -57,26 +59,36 @@ def aged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stream]:
     return here, stream
 
 
-def test_the_answer_says_who_ages_least_what_it_costs_and_what_is_not_significant(aged: tuple[Path, Stream]) -> None:
+def test_the_first_screen_says_what_can_be_concluded_and_what_cannot(aged: tuple[Path, Stream]) -> None:
     here, stream = aged
     page = write(results_of([here / "runs"], [stream]), here / "out", streams=[stream]).read_text()
     text = text_of(page)
-    assert re.search(r"After \d\.\d years, \S+ is first by accuracy: \d\d\.\d %", text)
-    assert "No learner ages faster than another beyond the 95 % intervals." in text
-    assert re.search(r"fell least: it loses .* points a year \(.* to .*\) to fresh models on the same tests", text)
-    assert "half" in text
-    assert page.index('class="answer"') < page.index("<nav")
+    assert "points a year behind newer models of the same method, which have also seen more data" in text
+    assert re.search(r"When \d\.\d years old, .* \d\d\.\d % of \d+ test samples", text)
+    assert "You may not conclude" in text
+    assert page.index('class="answer"') < page.index("class='plot") < page.index('class="takeaways"')
 
 
-def test_a_half_life_that_is_not_reached_has_a_one_sided_interval_everywhere(aged, tmp_path):
+def test_never_retrained_models_have_a_panel_of_their_own(aged: tuple[Path, Stream]) -> None:
     here, stream = aged
-    document = copy.deepcopy(results_of([here / "runs"], [stream])[0])
-    for facts in document["ageing"]["results"]:
-        facts["half_life"] |= {"value": None, "low": None, "high": None, "reached": 0.0, "why": ""}
-    document["ageing"]["results"][0]["half_life"] |= {"low": 3.5, "reached": 0.2}
-    page = write([document], tmp_path, streams=[stream]).read_text()
-    assert "half-life is not reached within 8.0 years (95 % interval: more than 8.0 years)" in text_of(page)
-    assert "3.5 years or more;<br>reached in 20 % of the replicates" in page
+    part = parts(linked(results_of([here / "runs"], [stream]))[0])[0]
+    full = shown(part, stream)
+    in_first = {row[0] for row in full["first"].picture.rows}
+    assert "nap(epochs=2)" not in in_first
+    matrix = {r["label"]: np.array(r["matrix"]) for r in full["results"]}
+    name = next(row[0] for row in full["second"].picture.rows).removesuffix(", newly trained")
+    newest = [row[2] for row in full["second"].picture.rows if row[0].endswith("newly trained")]
+    assert newest == pytest.approx((100 * np.diagonal(matrix[name])).tolist(), abs=0.01), "the same test periods"
+    frozen = [row[2] for row in full["second"].picture.rows if row[0] == "nap(epochs=2)"]
+    assert frozen == pytest.approx((100 * matrix["nap(epochs=2)"][0]).tolist(), abs=0.01)
+
+
+def test_all_lines_of_the_chart_have_the_same_test_periods(aged: tuple[Path, Stream]) -> None:
+    here, stream = aged
+    part = parts(linked(results_of([here / "runs"], [stream]))[0])[0]
+    lines = ageing.together(part)
+    assert len(lines) > 1
+    assert len({tuple(one.curve.tested.tolist()) for _, one in lines}) == 1
 
 
 def test_learners_with_a_common_letter_do_not_differ(aged: tuple[Path, Stream]) -> None:
@@ -134,7 +146,7 @@ def test_two_steps_are_enough_and_it_says_so(tmp_path: Path) -> None:
     evaluate(stream, "clear-streaming", ["nearest-mean", "majority"], out=tmp_path / "runs")
     page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
     assert "tested at one age only" in page
-    assert "after 2.0 years" in page
+    assert "2.0 years old" in page
 
 
 def test_without_dates_ages_are_in_steps(tmp_path: Path) -> None:
@@ -181,7 +193,7 @@ def test_the_document_of_an_evaluation_reports_without_rows(tmp_path: Path) -> N
     found = evaluate(drifting(steps=3), "clear-iid", ["nearest-mean", "majority"])
     page = write([found], tmp_path / "out").read_text()
     assert "there are no ageing curves" in page
-    assert "nearest-mean: next-domain" in text_of(page)
+    assert "nearest-mean: 95.0 %. Majority reaches 33.3 %." in text_of(page)
 
 
 def test_calibration_is_shown_by_age_where_learners_give_confidences(tmp_path: Path) -> None:
@@ -198,7 +210,7 @@ def test_calibration_is_shown_by_age_where_learners_give_confidences(tmp_path: P
         if run.about["learner"] == learners[0] and row.learned_to == int(row.tested_on) and row.answers is not None
     ]
     gap = np.mean([np.mean(a.confidence) - np.mean(a.label == a.predicted) for a in fresh])
-    assert facts["gap"]["value"][0] == pytest.approx(gap, abs=0.01)
+    assert facts.gap.value[facts.lags == 0] == pytest.approx(gap, abs=0.01)
 
 
 def test_dates_and_p_are_short() -> None:
@@ -223,7 +235,7 @@ def test_a_process_without_the_samples_makes_the_same_document(aged, monkeypatch
     ((workers, sent),) = given
     assert workers == len(os.sched_getaffinity(0))
     assert np.asarray(stream.steps[0]["train"].x).tobytes() not in sent
-    assert json.dumps(found) == json.dumps(expected)
+    assert json.dumps(plain(found)) == json.dumps(plain(expected))
 
 
 def test_what_is_missing_is_said_once_not_for_each_run(tmp_path: Path) -> None:
@@ -279,5 +291,5 @@ def test_results_json_has_the_documents(aged: tuple[Path, Stream], tmp_path: Pat
     (document,) = results_of([aged[0] / "runs"], [aged[1]])
     documents = [document, {**document, "stream": {"name": 'a "b" & ü', "sha256": "x"}}]
     write(documents, tmp_path)
-    given = json.loads(json.dumps(documents), parse_float=lambda text: round(float(text), 9))
+    given = json.loads(json.dumps(plain(documents, exports.LEFT_OUT)), parse_float=lambda text: round(float(text), 9))
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == given

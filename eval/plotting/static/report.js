@@ -171,7 +171,7 @@
 
   // ---- two learners side by side ----------------------------------------------------------------------------------
   islands("pair-data").forEach((island, index) => {
-    const { learners, scores, steps, span, tests } = JSON.parse(island.textContent);
+    const { learners, scores, steps, tests } = JSON.parse(island.textContent);
     const place = make("div", { class: "pair" });
     const [first, second] = ["a", "b"].map((side, k) => {
       const select = make("select", { "aria-label": k ? "Second learner" : "First learner", onchange: () => { keep(`${side}${index}`, select.value); show(); } },
@@ -214,19 +214,6 @@
     };
     island.before(make("p", { class: "choose" }, "Compare ", first, " with ", second), place);
     show();
-    const fold = island.closest("section")?.querySelector(".more-matrices");
-    fold?.addEventListener("toggle", () => {
-      const there = fold.parentElement.querySelectorAll(".matrices figure").length;
-      const place = (value) => (span[1] > span[0] ? Math.min(1, Math.max(0, (value - span[0]) / (span[1] - span[0]))) : 1);
-      const style = (value) => `m${Math.round(40 * place(value))}`;
-      const cellOf = (value, same) => (value === null ? make("td") : make("td", { class: style(value) + (same ? " diagonal" : "") }, value.toFixed(1)));
-      const figures = learners.filter((one) => one.matrix).slice(there).map((one) =>
-        make("figure", {}, make("figcaption", {}, make("strong", {}, one.name)),
-          make("table", { class: "matrix", "aria-label": `Accuracy matrix of ${one.name}, per cent` },
-            make("thead", {}, make("tr", {}, make("td"), ...steps.map((name) => make("th", { scope: "col" }, name)))),
-            make("tbody", {}, ...one.matrix.map((row, i) => make("tr", {}, make("th", { scope: "row" }, steps[i]), ...row.map((value, j) => cellOf(value, i === j))))))));
-      fold.append(make("div", { class: "matrices" }, ...figures));
-    }, { once: true });
   });
 
   // ---- a link into a part opens it ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 from driftline.curate.core.atomic_io import csv_text, write_bytes, write_parquet, write_text
 from driftline.curate.core.errors import BadConfig, available
 from driftline.curate.core.outside.escaping import latex, no_formula
+from driftline.eval.plain import plain
 from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
 from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.text import spread
@@ -29,6 +30,7 @@ SCORE_COLUMNS = (
 )  # fmt: skip
 TYPES = {"higher_is_better": "bool", "seed": "int64", "value": "double"}  # of pyarrow; others are string
 LARGE = 4 * 2**20  # bytes of results.json that are compressed
+LEFT_OUT = frozenset({"timeline", "chance", "accuracy_of"})  # of results.json: repeated, or by class and age
 
 
 def checked_formats(names: Sequence[str]) -> Sequence[str]:
@@ -67,7 +69,7 @@ def _document_json(document: Document) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_short(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(_short(plain(value, LEFT_OUT)), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def _short(value: Any) -> Any:
@@ -76,7 +78,7 @@ def _short(value: Any) -> Any:
         return round(value, 9)
     if isinstance(value, dict):
         return {key: _short(one) for key, one in value.items()}
-    return [_short(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_short(one) for one in value] if isinstance(value, list) else value
 
 
 def score_records(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from driftline.curate.core.registry import Registry
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.protocol import Document, Score, kind_of, primary_of, score_of
 from driftline.eval.scoring.ranking import mean_of
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The first sentence of a protocol's own first screen."""
+
+    sentence: Markup
+    """with references, ranks and ties"""
+    above: list[str]
+    """labels of seeing learners above all references, beyond the 95 % interval"""
 
 
 class Page:
@@ -18,6 +31,18 @@ class Page:
     measures_note: str = ""
     matrix_title: str = "Accuracy matrices"
     matrix_note: str = "Row: trained up to this step. Column: tested on this step."
+    ages: bool = True
+    """whether models are tested when they are old"""
+
+    @staticmethod
+    def lead(part: Document) -> Lead | None:
+        """Where the usual first sentence does not fit."""
+        return None
+
+    @staticmethod
+    def first(part: Document) -> Figure | None:
+        """The protocol's own chart of the first screen."""
+        return None
 
     @staticmethod
     def figures(document: Document) -> Sequence[Figure]:

@@ -6,7 +6,7 @@ import math
 
 from markupsafe import Markup
 
-from driftline.eval.reporting import ageing
+from driftline.eval.reporting import text
 from driftline.eval.reporting.markup import render
 from driftline.eval.service_log.age import Aged
 from driftline.eval.service_log.periods import day_of
@@ -30,7 +30,7 @@ def points(value: float) -> str:
     >>> points(-0.0364)
     '−3.6'
     """
-    return ageing.points(None if math.isnan(value) else value, signed=True)
+    return text.points(value, signed=True)
 
 
 def ends(low: float, high: float, signed: bool = False) -> str:

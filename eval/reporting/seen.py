@@ -1,0 +1,60 @@
+"""What the stream's encoder may have seen, for a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from driftline.eval.plotting.charts import Section
+from driftline.eval.reporting.markup import Cell, render, table
+from driftline.eval.reporting.text import interval
+from driftline.eval.rows import Run
+from driftline.eval.scoring.cells import Resampling
+from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, slices
+from driftline.eval.scoring.timeline import record
+from driftline.stream_builder.stream import Stream
+
+SIDES = ("before", "after", "gap")
+
+
+def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) -> dict[str, Any] | None:
+    """What the stream's encoder may have seen, which steps are newer, how many training samples are not, which share
+    of a test is, and each learner's accuracy on both sides; None if the stream does not say."""
+    if stream is None or "encoder_cutoff" not in stream.facts:
+        return None
+    about = {key: str(stream.facts.get(f"encoder_{key}", "unknown")) for key in ("cutoff", "data", "source")}
+    end = end_of(about["cutoff"])
+    if end is None:
+        return about | {"newer": [], "results": []}
+    dates, column = record(stream).get("dates", []), sides_of(stream, end)
+    sliced = None if column is None else slices(runs, column, stream, resampling=resampling)
+    results = []
+    if sliced is not None and len(sliced.names) > 1:
+        older, newer = (sliced.names.index(side) for side in (BEFORE, AFTER))
+        columns = ((sliced.accuracy, older), (sliced.accuracy, newer), (sliced.gap, older))
+        results = [
+            {name: band[k][at] for name, (band, at) in zip(SIDES, columns, strict=True)}
+            for k in range(len(sliced.gap.value))
+        ]
+    samples, tests = None, {}
+    if column is not None:
+        times = [split.time for step in stream.steps if (split := step.splits.get("train")) is not None]
+        samples = sum(int((np.asarray(time) < end).sum()) for time in times if time is not None)
+        tests = newer_tests(runs, column)
+    return about | {"newer": [date >= end for date in dates], "samples": samples, "tests": tests, "results": results}
+
+
+def section(part: Mapping[str, Any]) -> Section:
+    """What the encoder may have seen, and the gap in accuracy between samples that it may have seen and newer ones."""
+    about = part["seen"]
+    rows = [
+        [r["label"], *(Cell(*interval(r["seen"][side])) for side in SIDES)] for r in part["results"] if r.get("seen")
+    ]
+    heads = ["learner", "samples that it may have seen", "newer samples", "gap"]
+    newer = set(about["newer"])
+    why = "All test samples are " + ("newer" if newer == {True} else "not newer")
+    why = why if len(newer) == 1 else "The samples have no dates, or the rows no outcomes"
+    values = (about, end_of(about["cutoff"]) is not None, table(heads, rows) if rows else "", why)
+    return Section("seen", "What the encoder may have seen", render("seen", *values))
