@@ -37,7 +37,6 @@ from typing import Any
 
 import numpy as np
 
-from driftline.eval.abilities import learn_step
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.ridge import Ranpac, Ridge
 from driftline.eval.learners.slda import Slda
@@ -177,7 +176,7 @@ def peak(stream: Stream, classes: int) -> int:
     learner = Slda()
     learner.begin(Task(classes, stream.x_shape), np.random.default_rng(0))
     for step in stream.steps:
-        learn_step(learner, step.visible())
+        learner.learn_step(step.visible())
         learner.predict(step["test"].x)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -53,10 +53,6 @@ if TYPE_CHECKING:
     from driftline.curate.sources.base import HERE as HERE
     from driftline.curate.sources.base import FileSource as FileSource
     from driftline.curate.sources.base import Workplace as Workplace
-    from driftline.eval.abilities import correct as correct
-    from driftline.eval.abilities import learn_from as learn_from
-    from driftline.eval.abilities import learn_sequence as learn_sequence
-    from driftline.eval.abilities import learn_step as learn_step
     from driftline.eval.answers import evaluate_split as evaluate_split
     from driftline.eval.experiment.settings import NO_EFFECT as NO_EFFECT
     from driftline.eval.history import Past as Past
@@ -146,11 +142,7 @@ else:
             "Workplace": "driftline.curate.sources.base:Workplace",
             "batch_of": "driftline.curate.metadata.schema:batch_of",
             "check_images": "driftline.stream_builder.shifts.base:check_images",
-            "correct": "driftline.eval.abilities:correct",
             "evaluate_split": "driftline.eval.answers:evaluate_split",
-            "learn_from": "driftline.eval.abilities:learn_from",
-            "learn_sequence": "driftline.eval.abilities:learn_sequence",
-            "learn_step": "driftline.eval.abilities:learn_step",
             "record_of": "driftline.curate.metadata.column_mapping:record_of",
             "rng_for": "driftline.curate.core.seeding:rng_for",
             "unit": "driftline.curate.core.vectors:unit",

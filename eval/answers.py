@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray
-from driftline.eval.abilities import predict_ahead
 from driftline.eval.engine.scores import softmax, sureness
 from driftline.eval.learner import Labels, Learner
 from driftline.eval.outcomes import ROUNDING, Tally, Top, top_of
@@ -31,7 +30,7 @@ def answers_by_scores(kind: type) -> bool:
 def answers(learner: Learner, x: Any, n: int, ahead: int = 0) -> Labels:
     """The learner's answers (n,) for n samples. ahead: how many samples after the next one they come. Raises BadArray
     if they have another shape."""
-    predicted = predict_ahead(learner, x, ahead) if ahead else learner.predict(x)
+    predicted = learner.predict_ahead(x, ahead) if ahead else learner.predict(x)
     return _labels(learner, predicted[0] if isinstance(predicted, tuple) else predicted, n)
 
 

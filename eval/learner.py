@@ -12,10 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadPlugin
+from driftline.eval.history import Past
 from driftline.stream_builder.class_texts import ClassTexts
+from driftline.stream_builder.step import Step
 
 Labels = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
+
+APART = ("rng", "task")  # attributes of a learner that are not its own memory
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,16 @@ class Task:
     """vectors of texts about the classes, or None"""
     shifts: tuple[int, ...] = ()
     """how far ahead of the last revealed label a stream's samples are predicted, in samples (0: the next one)"""
+    corrections: bool = True
+    """whether the protocol may bring corrections, one by one"""
+
+    def budgeted(self, *settings: str) -> dict[str, str]:
+        """For `Learner.unused`: settings that a budget of updates replaces, if there is one."""
+        return {} if self.updates is None else dict.fromkeys(settings, "all learners share a budget of updates")
+
+    def of_corrections(self, *settings: str) -> dict[str, str]:
+        """For `Learner.unused`: settings of corrections, if the protocol brings none."""
+        return {} if self.corrections else dict.fromkeys(settings, "the protocol brings no corrections")
 
     def cost_of(self, size: int) -> float:
         """Cost of an update on `size` samples of a batch of the stream, of which one pass costs 1; 1 without a
@@ -102,15 +116,16 @@ class Guide:
 
 
 class Learner(ABC):
-    """`begin` and `learn` must be written, and one method that answers: `scores` or `predict`.
+    """`begin` and `learn` must be written, and one method that answers: `scores` or `predict`. All else has a default.
 
     `scores(x)` gives scores (N, C); the class of the highest is the answer, the first of equal ones, and their softmax
     the probabilities. A learner without such scores writes `predict` instead. Of a class and its bases the one answers
-    that is defined last. Everything else is an ability that a learner has or has not: see `driftline.eval.abilities`.
+    that is defined last.
 
     A learner's settings are its dataclass fields; `Annotated[int, Field(ge=0)]` and `Literal` declare ranges and
     choices, which are checked before any work. Answering works before anything was learned, and never learns. Arrays
-    are not copied: do not modify them. Learners never receive test splits.
+    are not copied: do not modify them. Learners never receive test splits, and no caller writes into one. A learner
+    whose state is not plain data has Python's `__getstate__` and `__setstate__`, by which it is copied and stored.
     """
 
     needs: ClassVar[Needs] = Needs()
@@ -123,12 +138,6 @@ class Learner(ABC):
     knows: ClassVar[bool] = False
     """answers better than chance before it has learned anything: from texts about the classes, or as a model of others.
     The others stand at 1 / C there, whatever class an untrained network names"""
-    budgeted: ClassVar[Sequence[str]] = ()
-    """settings that a budget of updates (`Task.updates`) replaces; there they are refused and not recorded"""
-    of_corrections: ClassVar[Sequence[str]] = ()
-    """settings of corrections; they may not be changed under a protocol that brings none"""
-    unused: ClassVar[Mapping[str, str]] = {}
-    """setting of a base class that changes nothing → why; it may not be changed"""
     guide: ClassVar[Guide | None] = None
     """its line in the page of learners, which lists driftline's own"""
     reaches: ClassVar[Mapping[str, str]] = {}
@@ -160,8 +169,75 @@ class Learner(ABC):
         (N,), 0 … 1, or the probability of every class (N, C). Default: the labels of `scores`."""
         return np.asarray(self.scores(x).argmax(1), np.int64)
 
+    def predict_ahead(self, x: Array, shift: int) -> Labels | tuple[Labels, Array]:
+        """As `predict`, for samples that come `shift` samples after the next one."""
+        return self.predict(x)
+
+    def learn_step(self, step: Step) -> None:
+        """Learn a whole time step. Default: its training samples as one batch."""
+        self.learn(step["train"].x, step["train"].y)
+
+    def learn_sequence(self, steps: Sequence[Step]) -> None:
+        """Learn all steps, which are available at once. Default: one after the other."""
+        for step in steps:
+            self.learn_step(step)
+
+    def learn_from(self, past: Past) -> None:
+        """Learn after the newest batch of a time-ordered stream, from any sample of the past. Default: the batch."""
+        self.learn(*past.newest())
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """Learn one corrected sample (1, ...), (1,). Default: a batch of one."""
+        self.learn(x, y)
+
+    def prepare(self, x: Sequence[Array]) -> None:  # noqa: B027  no need to write it
+        """Samples that will be predicted, without labels: it may precompute, but its answers must not change."""
+
     def settings(self) -> dict[str, Any]:
         """The dataclass fields, as plain data."""
         if not is_dataclass(self):
             return {}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """Setting that changes nothing under this task beside the other settings → why. Who sets it is refused."""
+        return {}
+
+    def candidates(self) -> dict[str, list[Any]]:
+        """Values to choose from, for each setting that is "auto"; among equally good ones the first is chosen."""
+        return {}
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        """Samples that training processes over steps of these sizes, the basis of a time estimate; default: each
+        once."""
+        return float(sum(sizes))
+
+    def recall(self, x: Array) -> float:
+        """Share of the nearest neighbours of x that its search finds; 1: it is exact, or there is none."""
+        return 1.0
+
+    def stored_bytes(self) -> int:
+        """Bytes kept between batches: weights, buffers, indices. Default: of all arrays and tensors in its
+        attributes, but the task's."""
+        slots = [name for base in type(self).__mro__ for name in getattr(base, "__slots__", ())]
+        own = {name: getattr(self, name, None) for name in slots} | getattr(self, "__dict__", {})
+        return bytes_of([value for name, value in own.items() if name not in APART])
+
+    def metadata(self) -> dict[str, Any]:
+        """Further facts for the run's record, as plain data."""
+        return {}
+
+    def spent(self) -> float:
+        """Computation so far, in updates of plain SGD on a batch of the stream."""
+        return self.gradient_steps * self.cost + self.extra
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of all arrays and tensors in plain data: lists, tuples, dicts, objects of driftline."""
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    if isinstance(value, dict):
+        return sum(bytes_of(v) for v in value.values())
+    if isinstance(value, list | tuple):
+        return sum(bytes_of(v) for v in value)
+    return bytes_of(vars(value)) if type(value).__module__.startswith("driftline.eval.") else 0

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import (
     BadConfig,
-    BadPlugin,
     Busy,
     DriftlineError,
     IntegrityError,
@@ -28,26 +27,14 @@ from driftline.curate.core.errors import (
 )
 from driftline.curate.core.registry import Registry
 from driftline.eval.checkpoint import Checkpoint
-from driftline.eval.experiment.settings import check_instance, setting_names
+from driftline.eval.experiment.rehearsal import rehearsal
+from driftline.eval.experiment.settings import check_instance, check_names
 from driftline.eval.learner import Learner, Task
 from driftline.eval.rows import Row
 from driftline.stream_builder.stream import Stream
 
 Document = Mapping[str, Any]  # of `driftline eval --json`
 Floats = npt.NDArray[np.float64]
-
-REMOVED = {  # method or attribute of a protocol for driftline 0.1 → what takes its place
-    "goal": "primary, the name of a declared score",
-    "selection": "trials, which returns a list of pairs",
-    "stream_notes": 'facts, whose entry "told" has them',
-    "budget_report": 'facts, whose entry "budget" has it',
-    "records": "facts",
-    "step_tested": "roles = Roles(step=…)",
-    "decisive": "roles = Roles(decisive=…)",
-    "score_of_counts": "roles = Roles(pooled=…)",
-    "fresh": "roles = Roles(fresh=…)",
-    "score_of": "declarations in scores and measures",
-}
 
 PROTOCOLS = Registry(
     "protocol",
@@ -158,8 +145,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class Protocol(ABC):
-    """`check`, `task`, `run` and `score` must be written. Everything else is an ability that a protocol has or has not:
-    see `driftline.eval.protocol_abilities`.
+    """`check`, `task`, `run` and `score` must be written. All else has a default.
 
     A protocol's settings are its dataclass fields. Its docstring is the text of its page in reports, which
     `driftline.eval.reporting.protocols` writes.
@@ -181,8 +167,6 @@ class Protocol(ABC):
     """needs of learners (fields of `Needs`) that it cannot meet"""
     bounds: ClassVar[Sequence[str]] = ("future", "oracle")
     """needs that give a learner more than the others get: its scores are upper bounds, and it is no rival of theirs"""
-    corrects: ClassVar[bool] = True
-    """whether it may bring corrections, one by one; False: `Learner.of_corrections` may not be changed"""
     late_labels: ClassVar[bool] = False
     """True: shows labels in the order of a stream's label_time (see `driftline.eval.reveals`); False: does not use it,
     and a run's record says so"""
@@ -210,13 +194,56 @@ class Protocol(ABC):
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """Rows of one run on a stream of that many steps → its scores."""
 
+    def unused(self) -> dict[str, str]:
+        """Setting that changes nothing beside the others → why. Who sets it is refused."""
+        return {}
+
+    def resolve(self, stream: Stream) -> Protocol:
+        """The same with numbers in place of settings that depend on the stream ("auto"); called after `check`."""
+        return self
+
+    def defaults(self, learner: Learner) -> dict[str, Any]:
+        """Settings that it gives a learner in place of its own defaults; those that a user gives stay."""
+        return {}
+
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
+        """What candidates of settings run on: streams none of whose samples is scored in the run itself, each with its
+        protocol; the mean of the scores that choose decides. rng: in the state in which `run` gets it. Default: one
+        trial, on three parts of the first step's training data. Raises IncompatibleStream for too few samples."""
+        part = rehearsal(stream, stream.steps[0]["train"], rng)
+        self.check(part)
+        return [(self, part)]
+
+    @property
+    def learners_per_pass(self) -> int:
+        """How many runs `run_many` takes at once."""
+        return 1
+
+    def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
+        """Position and outcome of each run, or why it was skipped. Default: `run`, one after the other."""
+        for i, start in enumerate(starts):
+            try:
+                rows = list(self.run(stream, start.learner, start.rng, start.seed))
+                ran: Ran | Exception = Ran(rows, start.learner)
+            except Exception as error:
+                ran = skip_reason(error)
+            yield i, ran
+
+    def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
+        """What a finished run's record says beside its rows, as plain data. Documents and the protocol's page have its
+        entries "told" (about the stream) and "budget"."""
+        return {}
+
+    def training_sizes(self, stream: Stream) -> list[int] | None:
+        """Samples of each step that learners train on, for estimates of the time; None: there is no estimate."""
+        return None
+
 
 def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Protocol], Callable[..., Protocol]]:
     """Name in rows, class, and what makes one from settings.
 
     given: a registered name, `package.module:Name`, a class, or an instance, whose settings become the defaults. Raises
-    UnknownName, BadPlugin (also for a class that has what nothing asks for any longer), and BadConfig for what is no
-    protocol.
+    UnknownName, BadPlugin (also for a setting with the name of a method), and BadConfig for what is no protocol.
     """
     kind = PROTOCOLS.resolve(given) if isinstance(given, str) else given if isinstance(given, type) else type(given)
     if not issubclass(kind, Protocol):
@@ -225,21 +252,13 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
         )
     if inspect.isabstract(kind):
         raise BadConfig(f"The protocol {kind.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}.")
-    name = given if isinstance(given, str) else PROTOCOLS.admit(_current(kind))
-    return name, _current(kind), partial(dataclasses.replace, given) if isinstance(given, Protocol) else kind
-
-
-def _current(kind: type[Protocol]) -> type[Protocol]:
-    """The class. Raises BadPlugin if it has what nothing asks for any longer."""
-    if older := [name for name in REMOVED if hasattr(kind, name) and name not in setting_names(kind)]:
-        problem = f"The protocol {kind.__name__} has {older[0]}, which nothing calls."
-        raise BadPlugin(problem, f"Expected {REMOVED[older[0]]}.")
-    return kind
+    check_names(kind, Protocol)
+    name = given if isinstance(given, str) else PROTOCOLS.admit(kind)
+    return name, kind, partial(dataclasses.replace, given) if isinstance(given, Protocol) else kind
 
 
 def stored_protocol(name: str) -> type[Protocol]:
-    """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module; and
-    BadPlugin as `protocol_named`."""
+    """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module."""
     if name in STORED:
         return cast(type[Protocol], STORED[name])
     if name not in PROTOCOLS:
@@ -248,7 +267,7 @@ def stored_protocol(name: str) -> type[Protocol]:
             f"Available: {', '.join(sorted(PROTOCOLS))}.",
             "Install its package, or name it with --plugin package.module:Name.",
         )
-    return _current(PROTOCOLS[name])
+    return cast(type[Protocol], PROTOCOLS[name])
 
 
 def kind_of(document: Document) -> type[Protocol]:

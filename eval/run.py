@@ -17,7 +17,6 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.files.digests import code_of
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
-from driftline.eval.abilities import metadata, stored_bytes
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
 from driftline.eval.experiment.code import code_or_name
@@ -27,7 +26,6 @@ from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Setting
 from driftline.eval.experiment.tune import Choice, Grid, choose, started
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
-from driftline.eval.protocol_abilities import facts, learners_per_pass, run_many, training_sizes
 from driftline.eval.results import Results
 from driftline.eval.reveals import label_time_note
 from driftline.eval.rows import Run, folder_name, keep_skipped
@@ -171,7 +169,7 @@ _Task = tuple[Path, Setup, list[Job]]  # runs for another process, and the folde
 def _parts(protocol: Protocol, jobs: Sequence[Job], workers: int) -> list[list[Job]]:
     """Jobs of one call of `run_many`: as many as it takes at once, spread evenly. A learner that was given as an
     instance runs one seed after the other, so that it never shares a pass with itself."""
-    share = max(1, min(learners_per_pass(protocol), -(-len(jobs) // workers)))
+    share = max(1, min(protocol.learners_per_pass, -(-len(jobs) // workers)))
     parts: list[list[Job]] = []
     for job in jobs:
         alone = any(other.spec and other.spec.instance for other in (job, *(parts[-1][:1] if parts else ())))
@@ -212,7 +210,7 @@ def _runs(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Jo
             yield job, loaded, True
         else:
             begun.append((job, run))
-    for i, ran in run_many(grid.protocol, stream, [run.start for _, run in begun]):
+    for i, ran in grid.protocol.run_many(stream, [run.start for _, run in begun]):
         job, begun_run = begun[i]
         try:
             finished = ran if isinstance(ran, Exception) else _finish(stream, grid, begun_run, ran)
@@ -269,7 +267,7 @@ def plan(
     done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for *_, place in created]
     left = [(name, learner) for (name, learner, _), finished in zip(created, done, strict=True) if not finished]
     past = [] if grid.out is None or tune else finished_runs(grid.out / folder_name(grid.name), stream)
-    sizes = None if tune else training_sizes(grid.protocol, stream)
+    sizes = None if tune else grid.protocol.training_sizes(stream)
     seconds = core_seconds(stream, [learner for _, learner in left], sizes, past)
     not_known = dict.fromkeys(name for (name, _), one in zip(left, seconds, strict=True) if one is None)
     estimated = sum(one for one in seconds if one is not None)
@@ -284,7 +282,7 @@ def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dic
         "protocol": grid.name,
         "protocol_settings": dataclasses.asdict(grid.protocol),
         "learner": job.name,
-        "settings": grid.recorded(learner) | ({"tune": dict(job.tune)} if job.tune else {}),
+        "settings": job.recorded(learner) | ({"tune": dict(job.tune)} if job.tune else {}),
         "seed": job.seed,
         "stream": _about(stream, job.seed),
         "steps": len(stream.steps),
@@ -358,7 +356,7 @@ def _finished(folder: Path, grid: Setup) -> bool:
 def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     """The run's record, stored if there is a folder."""
     learner, protocol = ran.learner, grid.protocol
-    alone = learners_per_pass(protocol) == 1  # else the clock ran for other learners, too
+    alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in ran.rows)])
     records = outcomes.table(ran.rows)
     changes = row_files.last_changes(ran.rows, protocol.roles.step)
@@ -368,11 +366,11 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
         row_files.changed(row, {"last_change": changes[row.learned_to]}) if row.learned_to in changes else row
         for row in ran.rows
     ]
-    about = run.identity | {"stored_bytes": stored_bytes(learner), "gradient_steps": learner.gradient_steps}
+    about = run.identity | {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
     about |= {"seconds": round(seconds, 3), "kernel": fused.kind(), "code": code_of(), "tests": row_files.tested(rows)}
     notes = {
         "published": stream.facts.get("published"),
-        "learner_facts": metadata(learner),
+        "learner_facts": learner.metadata(),
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
         "label_time": label_time_note(grid.name, protocol.late_labels, stream),
@@ -382,7 +380,7 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
     }
     about["standing"] = standing_of(type(learner), type(protocol))
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
-    about |= {k: v for k, v in notes.items() if v} | facts(protocol, stream, learner, run.start.seed)
+    about |= {k: v for k, v in notes.items() if v} | protocol.facts(stream, learner, run.start.seed)
     about |= dict(ran.facts) | chosen
     folder = run.folder
     if code_or_name(learner, protocol) != run.identity["code_of"]:

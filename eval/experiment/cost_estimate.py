@@ -12,7 +12,6 @@ from statistics import median
 import numpy as np
 
 from driftline.eval import rows as row_files
-from driftline.eval.abilities import samples_trained
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.learner import Learner
 from driftline.eval.training.sgd_learner import NetworkLearner
@@ -99,7 +98,7 @@ def _work(stream: Stream, learner: Learner, sizes: Sequence[int], rate: float) -
         return 0.0
     operations = learner.operations(int(np.prod(stream.x_shape)), len(stream.classes))
     return (
-        samples_trained(learner, sizes) * operations / (rate * SHARE * (HALF if learner.precision == "bfloat16" else 1))
+        learner.samples_trained(sizes) * operations / (rate * SHARE * (HALF if learner.precision == "bfloat16" else 1))
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.executor import Executor
 from driftline.eval import outcomes
 from driftline.eval.engine import fused
@@ -18,13 +19,13 @@ from driftline.eval.experiment.settings import (
     Inapplicable,
     changed_settings,
     check_settings,
+    defaults_of,
     setting_names,
     unknown_setting,
 )
 from driftline.eval.experiment.tune import Grid, planned
-from driftline.eval.learner import Learner
+from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import Protocol, protocol_named
-from driftline.eval.protocol_abilities import resolve
 from driftline.stream_builder.stream import Stream
 
 Settings = Mapping[str, Any]
@@ -44,17 +45,10 @@ class Setup:
     """folder for rows"""
     most_probable: int
     """how many classes of a sample are recorded"""
-    budget: bool
-    """whether a budget of updates replaces settings of learners (`Learner.budgeted`)"""
     rules: bool
     """whether the protocol prescribes a network (`Task.rules`)"""
     any_code: bool
     """whether finished runs are used whatever their code"""
-
-    def recorded(self, learner: Learner) -> dict[str, Any]:
-        """The settings of a learner that have an effect."""
-        dead = learner.budgeted if self.budget else ()
-        return {key: value for key, value in learner.settings().items() if key not in dead}
 
     def portable(self, executor: Executor) -> bool:
         """Whether there are other processes that can load the protocol; a class of a script or notebook they cannot."""
@@ -85,11 +79,17 @@ class Job:
     seed: int
     tune: dict[str, list[Any]]
     """candidates to choose from before the run"""
+    replaced: frozenset[str] = frozenset()
+    """settings that a budget of updates replaces: they are not recorded"""
 
     def learner(self, **more: Any) -> Learner:
         """A new learner."""
         spec = self.spec or spec_of(self.name)
         return spec(**{**self.changed, **more})
+
+    def recorded(self, learner: Learner) -> dict[str, Any]:
+        """The settings of a learner as its rows have them."""
+        return {key: value for key, value in learner.settings().items() if key not in self.replaced}
 
 
 def jobs_of(
@@ -109,36 +109,69 @@ def jobs_of(
     _check_twice(specs)
     name, kind, make = protocol_named(protocol)
     most_probable, others = outcomes.asked(settings, len(stream.classes))
-    idle = {spec.name: dict(spec.kind.unused) for spec in specs}
-    for spec in specs if not kind.corrects else ():
-        idle[spec.name] |= dict.fromkeys(spec.kind.of_corrections, f"{name} brings no corrections")
-    own, per_learner = _by_owner(name, kind, specs, others, idle)
+    own, per_learner = _by_owner(name, kind, specs, others)
     owners = {name: kind, **{spec.name.partition("(")[0]: spec.kind for spec in specs}}
     of_preset = fitting(preset, owners) if preset else {}
     instance = make(**check_settings(kind, of_preset.get(name, {}) | own, name))
+    given = own | (changed_settings(protocol) if isinstance(protocol, Protocol) else {})
+    _check_effect(name, kind, given, instance.unused(), ())
     instance.check(stream)
-    instance = resolve(instance, stream)
+    instance = instance.resolve(stream)
     task = instance.task(stream)
-    budget, jobs, tuned = task.updates is not None, [], set()
-    for place, spec in enumerate(specs):
-        changed = per_learner[spec.name]
-        refused = any(getattr(spec.kind.needs, need) for need in kind.refuses)  # it does not run at all
-        if not refused:
-            _check_effect(spec, changed, name, idle[spec.name], budget)
-        from_preset = {
-            key: value
-            for key, value in of_preset.get(spec.name.partition("(")[0], {}).items()
-            if key not in (*spec.own, *idle[spec.name], *(spec.kind.budgeted if budget else ()))
-        }
-        whole, candidates = planned(instance, spec, spec.check(from_preset) | changed, tune)
+    choices = [
+        _choice(instance, task, spec, changed, of_preset.get(spec.name.partition("(")[0], {}), tune)
+        for spec, changed in zip(specs, per_learner, strict=True)
+    ]
+    for_all = {key for key in others if "." not in key}
+    used = {key for choice in choices for key in choice.changed if key not in choice.idle}
+    jobs, tuned = [], set()
+    for place, (spec, choice) in enumerate(zip(specs, choices, strict=True)):
+        changed = {k: v for k, v in choice.changed.items() if not (k in for_all & used and k in choice.idle)}
+        _check_effect(spec.name, spec.kind, spec.given | changed, choice.idle, {*choice.replaced, *spec.with_name})
+        dropped = choice.preset & choice.idle.keys() | choice.changed.keys() - changed.keys()
+        whole = {key: value for key, value in choice.whole.items() if key not in dropped}
         origin = dict.fromkeys(spec.own, "with its name") | dict.fromkeys(whole, "protocol")
-        origin |= dict.fromkeys(from_preset, f"preset {preset}") | dict.fromkeys(changed, "set")
-        origin |= dict.fromkeys(candidates, "chosen")
-        jobs += [Job(place, spec.name, spec, whole, origin, seed, candidates) for seed in seeds]
-        tuned |= set(candidates)
-    if unused := sorted(set(tune) - tuned):
-        raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
-    return Setup(name, instance, out, most_probable, budget, task.rules is not None, any_code), jobs
+        origin |= dict.fromkeys(choice.preset & whole.keys(), f"preset {preset}") | dict.fromkeys(changed, "set")
+        origin |= dict.fromkeys(choice.candidates, "chosen")
+        of_one = spec.name, spec, whole, origin
+        jobs += [Job(place, *of_one, seed, choice.candidates, choice.replaced) for seed in seeds]
+        tuned |= set(choice.candidates)
+    if left := sorted(set(tune) - tuned):
+        _check_in_names(left[0], specs, "--tune")
+        raise unknown_setting(left[0], {key for spec in specs for key in spec.settings}, "--tune: ")
+    return Setup(name, instance, out, most_probable, task.rules is not None, any_code), jobs
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Where the settings of one learner come from."""
+
+    changed: dict[str, Any]
+    """of the user, beside its name"""
+    preset: set[str]
+    """those that a preset gives"""
+    whole: dict[str, Any]
+    """all that are not its own, of user, preset and protocol"""
+    candidates: dict[str, list[Any]]
+    """values to choose from"""
+    idle: dict[str, str]
+    """setting that changes nothing → why"""
+    replaced: frozenset[str]
+    """those of them that a budget replaces"""
+
+
+def _choice(
+    protocol: Protocol, task: Task, spec: LearnerSpec, changed: dict[str, Any], preset: Settings, tune: Grid
+) -> _Choice:
+    """Of one learner under a protocol that refuses nothing that it needs; else nothing is idle: it does not run."""
+    preset = {key: value for key, value in preset.items() if key not in spec.own | changed.keys()}
+    whole, candidates = planned(protocol, spec, spec.check(preset) | changed, tune)
+    idle, lasting = dict[str, str](), dict[str, str]()
+    if not any(getattr(spec.kind.needs, need) for need in protocol.refuses):
+        with suppress(DriftlineError):  # the run says so, and the other learners go on
+            learner = spec(**whole)
+            idle, lasting = learner.unused(task), learner.unused(replace(task, updates=None))
+    return _Choice(changed, set(preset), whole, candidates, idle, frozenset(idle.keys() - lasting.keys()))
 
 
 def _check_twice(specs: Sequence[LearnerSpec]) -> None:
@@ -153,52 +186,50 @@ def _check_twice(specs: Sequence[LearnerSpec]) -> None:
 
 
 def _check_effect(
-    spec: LearnerSpec, changed: Mapping[str, Any], protocol: str, idle: Mapping[str, str], budget: bool
+    name: str, kind: type, given: Mapping[str, Any], idle: Mapping[str, str], strict: Container[str]
 ) -> None:
-    """Raise Inapplicable for a setting of the user that changes nothing. idle: such settings, and why; their defaults
-    may be given."""
-    if budget and (dead := sorted({*changed, *spec.own} & set(spec.kind.budgeted))):
-        problem = f"{spec.name}: {dead[0]} has no effect under {protocol}, where all learners share a budget of updates"
-        raise _idle(dead[0], problem, f"Leave {dead[0]} out there, and set {protocol}.updates.")
-    own = spec.with_name if spec.instance is None else changed_settings(spec.instance)
-    for key, value in {**own, **changed}.items():
-        if key in idle and value != getattr(spec.kind, key):
-            raise _idle(key, f"{spec.name}: {key} is {value!r}, which changes nothing: {idle[key]}", "Leave it out.")
-
-
-def _idle(key: str, problem: str, way_out: str) -> Inapplicable:
-    error = Inapplicable(f"{problem}.", "Expected a setting that changes something.", way_out)
-    error.key = key
-    return error
+    """Raise Inapplicable for a setting of the user that changes nothing. name, kind: whose. idle: such settings, and
+    why. strict: those that may not even be given with their default."""
+    defaults = defaults_of(kind)
+    for key, value in given.items():
+        if key in idle and (key in strict or value != defaults[key]):
+            problem = f"{name}: {key} is {value!r}, which changes nothing: {idle[key]}."
+            error = Inapplicable(problem, "Expected a setting that changes something.", "Leave it out.")
+            error.key = key
+            raise error
 
 
 def _by_owner(
-    protocol: str,
-    kind: type[Protocol],
-    specs: Sequence[LearnerSpec],
-    settings: Settings,
-    idle: Mapping[str, Container[str]],
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Settings of the protocol, and of each learner. idle: of each learner, settings that change nothing: one for all
-    learners goes to the others. Raises Inapplicable for one that nothing has."""
-    own, learner_fields = setting_names(kind), {spec.name: spec.settings for spec in specs}
+    protocol: str, kind: type[Protocol], specs: Sequence[LearnerSpec], settings: Settings
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Settings of the protocol, and of each learner but those in its name. Raises Inapplicable for one that nothing
+    has, BadConfig for one whose learners all have another value in their names."""
+    own, per_learner = setting_names(kind), [dict[str, Any]() for _ in specs]
     for_protocol: dict[str, Any] = {}
-    per_learner: dict[str, dict[str, Any]] = {spec.name: {} for spec in specs}
     for key, value in settings.items():
         owner, dot, field = key.rpartition(".")
-        named = [n for n in per_learner if not dot or owner in (n, n.partition("(")[0])]
-        targets = [n for n in named if field in learner_fields[n]]
-        targets = [n for n in targets if dot or field not in idle[n]] or targets
+        named = [i for i, s in enumerate(specs) if not dot or owner in (s.name, s.name.partition("(")[0])]
+        named = [i for i in named if field in specs[i].settings]
+        targets = [i for i in named if specs[i].with_name.get(field, value) == value]
         if (not dot or owner == protocol) and field in own:
             for_protocol[field] = value
         elif targets:
-            for name in targets:
-                per_learner[name][field] = value
+            for i in targets:
+                per_learner[i] |= {field: value} if field not in specs[i].with_name else {}
+        elif named:
+            _check_in_names(field, specs, f"--set {key}={value}")
         else:
-            owners = {protocol: own, **learner_fields}
+            owners = {protocol: own, **{spec.name: spec.settings for spec in specs}}
             available = {f"{owner}.{name}" if dot else name for owner, names in owners.items() for name in names}
             raise unknown_setting(key, available)
-    return for_protocol, {spec.name: spec.check(per_learner[spec.name]) for spec in specs}
+    return for_protocol, [spec.check(changed) for spec, changed in zip(specs, per_learner, strict=True)]
+
+
+def _check_in_names(key: str, specs: Sequence[LearnerSpec], option: str) -> None:
+    """Raise BadConfig for an option that reaches no learner, since the names of all give the setting a value."""
+    if names := [spec.name for spec in specs if key in spec.with_name]:
+        problem = f"{option} reaches no learner: {key} is set in the name of {names[0]}, which counts."
+        raise BadConfig(problem, "Expected one of both.", "Leave it out, or take the value out of the name.")
 
 
 def settings_text(settings: Mapping[str, Any], origin: Mapping[str, str]) -> str:

@@ -9,25 +9,15 @@ from typing import Any
 
 from driftline.curate.core.errors import BadConfig, BadPlugin
 from driftline.curate.core.settings import value_of
-from driftline.eval.experiment.settings import changed_settings, check_instance, check_settings, setting_names
+from driftline.eval.experiment.settings import (
+    changed_settings,
+    check_instance,
+    check_names,
+    check_settings,
+    setting_names,
+)
 from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
-
-REMOVED = {  # method or attribute of a learner for driftline 0.1 → what takes its place
-    "confidence": "predict, which may return labels and confidences",
-    "predict_with_confidence": "predict, which may return labels and confidences",
-    "predict_with_scores": "scores",
-    "class_probabilities": "scores, or predict, which may return labels and probabilities",
-    "check_stream": "needs = Needs(…), or an error of begin",
-    "needs_whole_steps": "needs = Needs(whole_steps=…)",
-    "needs_all_steps": "needs = Needs(all_steps=…)",
-    "sees_all_steps": "needs = Needs(future=True)",
-    "reads_texts": "needs = Needs(texts=True)",
-    "needs_images": "needs = Needs(images=True)",
-    "needs_unlabelled": "needs = Needs(unlabelled=True)",
-    "needs_class_texts": "needs = Needs(class_texts=True)",
-    "sample_by_sample": "needs = Needs(single_samples=True)",
-}
 
 
 @dataclass(frozen=True)
@@ -49,9 +39,14 @@ class LearnerSpec:
         return setting_names(self.kind)
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The settings that the user gave with it; of an instance those that are no defaults."""
+        return dict(self.with_name if self.instance is None else changed_settings(self.instance))
+
+    @property
     def own(self) -> set[str]:
-        """Names of the settings that the user gave with it; of an instance those that are no defaults."""
-        return set(self.with_name if self.instance is None else changed_settings(self.instance))
+        """Their names."""
+        return set(self.given)
 
     def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The given settings, unchanged. Raises BadConfig as `check_settings`."""
@@ -91,19 +86,10 @@ def spec_of(learner: Any) -> LearnerSpec:
 
 
 def _checked(kind: type[Learner]) -> type[Learner]:
-    """The class. Raises BadPlugin if it cannot answer, or has what no protocol asks for any longer."""
+    """The class. Raises BadPlugin if it cannot answer, or has a setting with the name of a method."""
     if kind.predict is Learner.predict and kind.scores is Learner.scores:
         raise BadPlugin(f"The learner {kind.__name__} cannot answer.", "Expected a method scores or predict.")
-    own = {  # a setting may be called confidence
-        name
-        for base in kind.__mro__
-        if not base.__module__.startswith("driftline.eval.")
-        for name, value in vars(base).items()
-        if callable(value) or name != "confidence"
-    }
-    if older := sorted(own & set(REMOVED)):
-        problem = f"The learner {kind.__name__} has {older[0]}, which nothing calls."
-        raise BadPlugin(problem, f"Expected {REMOVED[older[0]]}.")
+    check_names(kind, Learner)
     return kind
 
 

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from driftline.curate.core.errors import BadConfig, available, did_you_mean
+from driftline.curate.core.errors import BadConfig, BadPlugin, available, did_you_mean
 
 
 class Inapplicable(BadConfig):
@@ -35,6 +35,18 @@ NO_EFFECT = object()
 def setting_names(kind: type) -> list[str]:
     """Names of the settings of a learner or protocol, in the order of their declaration; [] if it is no dataclass."""
     return [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else []
+
+
+def defaults_of(kind: type) -> dict[str, Any]:
+    """Setting of a learner or protocol → its default, or `MISSING`."""
+    return {f.name: f.default for f in fields(kind) if f.init} if is_dataclass(kind) else {}
+
+
+def check_names(kind: type, base: type) -> None:
+    """Raise BadPlugin for a setting that has the name of a method of the base class: calls would get its value."""
+    if taken := [name for name in setting_names(kind) if hasattr(base, name) and not name.startswith("_")]:
+        problem = f"{kind.__name__} has a setting {taken[0]}, which is a name of {base.__name__}."
+        raise BadPlugin(problem, "Expected another name.")
 
 
 @cache
@@ -105,9 +117,8 @@ def check_settings(kind: type, values: Mapping[str, Any], owner: str = "") -> di
 
 def changed_settings(instance: object) -> dict[str, Any]:
     """The settings of a learner or protocol that are not the defaults of its class."""
-    defaults = {f.name: f.default for f in fields(instance) if f.init} if is_dataclass(instance) else {}
-    values = {name: getattr(instance, name) for name in defaults}
-    return {name: value for name, value in values.items() if value is not defaults[name]}
+    values = {name: (getattr(instance, name), default) for name, default in defaults_of(type(instance)).items()}
+    return {name: value for name, (value, default) in values.items() if value is not default}
 
 
 def check_instance(instance: object, owner: str = "") -> None:

@@ -12,11 +12,10 @@ from typing import Any
 
 from driftline.curate.core.errors import BadPlugin, Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import candidates, check_needs, check_stream, spent
 from driftline.eval.experiment.learner_spec import LearnerSpec
+from driftline.eval.experiment.needs import check_needs, check_stream
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Result, Start, score_of
-from driftline.eval.protocol_abilities import defaults, learners_per_pass, run_many, trials
 from driftline.stream_builder.stream import Stream
 
 Grid = Mapping[str, Sequence[Any]]
@@ -42,15 +41,16 @@ def planned(
 
     own: settings of the user. Raises BadConfig for a value that the setting refuses.
     """
-    settings, grid_of = dict(own), {key: list(values) for key, values in grid.items() if key in spec.settings}
+    own_grid = {key for key in spec.settings if key not in spec.with_name}  # what its name says is not chosen
+    settings, grid_of = dict(own), {key: list(values) for key, values in grid.items() if key in own_grid}
     for key, values in grid_of.items():
         for value in values:
             spec.check({key: value})
     try:
         learner = spec(**settings)
-        others = {key: value for key, value in defaults(protocol, learner).items() if getattr(learner, key) != value}
+        others = {key: value for key, value in protocol.defaults(learner).items() if getattr(learner, key) != value}
         settings = {key: value for key, value in others.items() if key not in spec.own} | settings
-        return settings, candidates(spec(**settings)) | grid_of
+        return settings, spec(**settings).candidates() | grid_of
     except BadPlugin:  # the run says so, and the other learners go on
         return settings, grid_of
 
@@ -76,14 +76,14 @@ def choose(
     left out. Raises IncompatibleStream if all do, and whatever else stops one.
     """
     clock = time.process_time()
-    parts = trials(protocol, stream, rng_for(seed, name, "walk"), seed)
+    parts = protocol.trials(stream, rng_for(seed, name, "walk"), seed)
     settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     results: list[list[Result | None]] = []  # of each trial, for each candidate; None: it diverged
     updates = 0.0
     for within, part in parts:
         starts = [started(within, part, name, make(**candidate), seed) for candidate in settings]
         results.append(_results(within, part, starts))
-        updates += sum(spent(start.learner) for start in starts)
+        updates += sum(start.learner.spent() for start in starts)
     learned = [result for trial in results for result in trial if result is not None]
     if not learned:
         raise IncompatibleStream("Every candidate diverged.", "Expected one that learns.", "Try smaller values.")
@@ -133,9 +133,9 @@ def _default(make: Callable[..., Learner], names: Iterable[str]) -> dict[str, An
 def _results(protocol: Protocol, part: Stream, starts: Sequence[Start]) -> list[Result | None]:
     """Of each candidate; None for one that diverged. Raises whatever else stops one."""
     results: list[Ran | Exception] = []
-    share = learners_per_pass(protocol)
+    share = protocol.learners_per_pass
     for low in range(0, len(starts), share):
-        runs = dict(run_many(protocol, part, starts[low : low + share]))
+        runs = dict(protocol.run_many(part, starts[low : low + share]))
         results += [runs[i] for i in sorted(runs)]
     if failed := [ran for ran in results if isinstance(ran, Exception) and not isinstance(ran, Diverged)]:
         raise failed[0]

@@ -41,7 +41,6 @@ class Sklearn(Learner):
     """the classifier; it is cloned"""
     epochs: PositiveInt = 1
     """partial_fit: passes over each batch of data, each in random order; a budget of updates replaces them"""
-    budgeted = ("epochs",)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A clone of the estimator, with each random_state from `rng`. Raises BadConfig for what is no classifier."""
@@ -58,6 +57,10 @@ class Sklearn(Learner):
         for key in self.model.get_params():
             if key == "random_state" or key.endswith("__random_state"):
                 self.model.set_params(**{key: int(rng.integers(2**31))})
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """Epochs under a budget of updates."""
+        return task.budgeted("epochs")
 
     def learn(self, x: Array, y: Labels) -> None:
         """partial_fit with all classes, or fit on all samples so far, as soon as a budget pays for that."""

@@ -42,8 +42,6 @@ class Torch(Learner):
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
-    budgeted = ("epochs",)
-
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new module. Raises BadPlugin if `module` makes none."""
         self.rng, self.gradient_steps, self.place = rng, 0, place(self.device)
@@ -54,6 +52,10 @@ class Torch(Learner):
             problem = f"module of {self.name} made {type(self.net).__name__}."
             raise BadPlugin(problem, "Expected a function from a Task to a torch.nn.Module.")
         self.net.to(self.place)
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """Epochs under a budget of updates."""
+        return task.budgeted("epochs")
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train on batches in random order: as many updates as are paid for; without a budget `epochs` passes. Raises

@@ -14,7 +14,6 @@ from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.outcomes import numbered
 from driftline.eval.protocol import Protocol, Start, stored_protocol
-from driftline.eval.protocol_abilities import run_many
 from driftline.eval.rows import Answers, Row, Run
 from driftline.stream_builder.stream import Stream
 
@@ -65,7 +64,7 @@ def replayed(run: Run, stream: Stream, records: Sequence[Answers]) -> list[Row]:
         built_in = name in LEARNERS  # code of the submission is not imported
         replay = Replay(LEARNERS[name] if built_in else Learner, records)
         start = Start(replay, rng_for(about["seed"], about["protocol"], "walk"), about["seed"])
-        ((_, ran),) = run_many(protocol, numbered(stream), [start])
+        ((_, ran),) = protocol.run_many(numbered(stream), [start])
     except (MemoryError, DriftlineError):
         raise
     except Exception as error:  # any error that hostile settings cause

@@ -9,10 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import NonNegativeInt
 
-from driftline.eval.abilities import bytes_of
 from driftline.eval.engine.linear import Net, Params, Rule, on
 from driftline.eval.history import Past
-from driftline.eval.learner import Array, Guide, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Task, bytes_of
 from driftline.eval.memory.buffers import Share, balanced
 from driftline.eval.memory.dark import ON_STREAMS
 from driftline.eval.memory.samplers import Uniform

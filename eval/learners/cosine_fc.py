@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from driftline.eval.learner import Guide
+from driftline.eval.learner import Guide, Task
 from driftline.eval.training.online_learner import OnlineLearner
 
 
@@ -14,11 +13,12 @@ class CosineFc(OnlineLearner):
     """Scores σ · cos(x, w), σ learned; on images trains the whole network [sec. 4.1, CosineFC]."""
 
     cosine = True
-    unused = MappingProxyType(
-        {
+    guide = Guide("online", "Hou et al. 2019", "n D C", "frequent classes dominate")
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """What angles, plain steps and a single layer have no use for."""
+        return super().unused(task) | {
             "scale": "an angle does not depend on the length of a sample",
             "momentum": "it takes plain steps",
             "hidden": "it has no hidden layer",
         }
-    )
-    guide = Guide("online", "Hou et al. 2019", "n D C", "frequent classes dominate")

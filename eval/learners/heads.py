@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 import numpy as np
@@ -48,7 +47,6 @@ class StaticLinear(OnlineLinear):
     """The same linear head, frozen after the first step or the seed data: ignores later steps and corrections."""
 
     needs = Needs(first_step="its head is fitted to it, and then frozen")
-    unused = MappingProxyType(dict.fromkeys(("correct_lr", "classes"), "its head is frozen when corrections come"))
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)
@@ -64,6 +62,12 @@ class StaticLinear(OnlineLinear):
         return super().samples_trained(sizes[:1])
 
     guide = Guide("online", "OCRR", "E n D C", "what corrections add to a head")
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """What corrections would use."""
+        return super().unused(task) | dict.fromkeys(
+            ("correct_lr", "classes"), "its head is frozen when corrections come"
+        )
 
     def correct(self, x: Array, y: Labels) -> None:
         """Ignored."""

@@ -56,8 +56,6 @@ class Lora(Learner):
 
     needs = Needs(texts=True)
     reaches = MappingProxyType({"model": "a model"})
-    budgeted = ("epochs",)
-    of_corrections = ("correct_lr",)
     guide = Guide("adapters and language models", "Hu et al. 2021", "a network",
                   "raw texts or images and a pre-trained transformer")  # fmt: skip
 
@@ -96,6 +94,10 @@ class Lora(Learner):
             config = peft.LoraConfig(task_type=task_type, target_modules=targets, modules_to_save=saved, **rank)
             self.net: Any = peft.get_peft_model(base, config).to(self.place)
         self.gradient_steps = 0
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """Epochs under a budget of updates, the rate of corrections without any."""
+        return task.budgeted("epochs") | task.of_corrections("correct_lr")
 
     def _targets(self, base: Any) -> list[str]:
         """Names of the query and value projections. Raises BadConfig if there are none."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -17,7 +16,6 @@ class Nap(NetLearner):
     """Trains on the first step only: the cost of not learning later."""
 
     needs = Needs(first_step="it learns nothing else")
-    unused = MappingProxyType({"correct_lr": "it ignores corrections"})
     guide = Guide("trained heads", "CLEAR, table 4", "E n D C, first step only",
                   "how fast a model ages that is never trained again")  # fmt: skip
 
@@ -36,3 +34,7 @@ class Nap(NetLearner):
 
     def correct(self, x: Array, y: Labels) -> None:
         """Ignored."""
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """The rate of corrections."""
+        return super().unused(task) | {"correct_lr": "it ignores corrections"}

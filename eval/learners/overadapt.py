@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from driftline.eval.learner import Guide
+from driftline.eval.learner import Guide, Task
 from driftline.eval.memory.samplers import SamplerName
 from driftline.eval.training.online_learner import OnlineLearner
 
@@ -16,7 +15,9 @@ class Overadapt(OnlineLearner):
 
     sampler: SamplerName = "fifo"
     head_only = True
-    unused = MappingProxyType(
-        dict.fromkeys(("sampler", "memory", "alpha"), "it trains on the newest samples; fc-only has other samplers")
-    )
     guide = Guide("online", "near-future accuracy", "n D C", "to show that online accuracy misleads")
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """It has no memory to choose from."""
+        why = "it trains on the newest samples; fc-only has other samplers"
+        return super().unused(task) | dict.fromkeys(("sampler", "memory", "alpha"), why)

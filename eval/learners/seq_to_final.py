@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
@@ -59,26 +59,29 @@ class ToFinal(Learner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
-        history and a final mode that exclude each other, and for a setting that changes nothing."""
+        history and a final mode that exclude each other."""
         from driftline.eval.finetuning.fit_cache import Store
         from driftline.eval.finetuning.stage import Rules, Work
 
         if not isinstance(task.rules, Rules):
             raise self._refusal()
-        paper = task.rules.paper
-        sees_final = yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled")
-        shared = tuple(name for name in str(self.shared).split("+") if name)
-        settings = {field.name: getattr(self, field.name) for field in fields(Method)}
-        settings |= {"sees_final": sees_final, "shared": shared, "resets": yes(self.resets, not paper)}
-        self.method = Method(**settings)
-        for name, why in self.method.unused().items():
-            if (value := getattr(self, name)) != getattr(ToFinal, name):
-                problem = f"{name} is {value!r}, which changes nothing: {why}."
-                raise BadConfig(problem, "Expected a setting that changes something.", f"Leave {name} out.")
+        self.method = self._method(task.rules.paper)
         rules = replace(task.rules, device=place(self.device))
         self.task, self.work = task, Work(rules, task.seed, Store(task.store))
         self.net: Any = None
         self.gradient_steps = 0
+
+    def _method(self, paper: bool) -> Method:
+        """Raises BadConfig as `begin`."""
+        sees_final = yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled")
+        shared = tuple(name for name in str(self.shared).split("+") if name)
+        settings = {field.name: getattr(self, field.name) for field in fields(Method)}
+        settings |= {"sees_final": sees_final, "shared": shared, "resets": yes(self.resets, not paper)}
+        return Method(**settings)
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """What history and final mode leave without effect."""
+        return self._method(task.rules.paper).unused() if task.rules else {}
 
     def learn_sequence(self, steps: Sequence[Step]) -> None:
         """Learn the train and val splits of all steps."""

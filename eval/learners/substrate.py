@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -60,6 +59,12 @@ class Substrate(Learner):
         """Find their nearest samples once; later only new samples are compared with them."""
         with one_thread():
             self.tracked = TrackedQueries(self.memory, x, self.neighbours())
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """What the vote has no use for."""
+        if self.vote == "nearest":
+            return dict.fromkeys(("k", "margin"), "the nearest sample alone votes")
+        return {"margin": "all k neighbours vote"} if self.vote == "sum" else {}
 
     def neighbours(self) -> int:
         """Number of neighbours that are searched for."""
@@ -131,7 +136,6 @@ class SubstrateK1(Substrate):
 
     vote: Vote = "nearest"
 
-    unused = MappingProxyType(dict.fromkeys(("k", "margin"), "the nearest sample alone votes"))
     guide = Guide("nearest neighbours", "OCRR", "n N D", "ablation: one neighbour")
 
 
@@ -141,7 +145,6 @@ class SubstrateSumsim(Substrate):
 
     vote: Vote = "sum"
 
-    unused = MappingProxyType({"margin": "all k neighbours vote"})
     guide = Guide("nearest neighbours", "OCRR", "n N D", "ablation: sum of cosines")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
@@ -24,7 +23,6 @@ class TextProbe(NetLearner):
     """of the text vectors as first weights; with CLIP's own 100 training hardly moves them"""
 
     needs = Needs(class_texts=True)
-    unused = MappingProxyType(dict.fromkeys(("hidden", "augment"), "it is a linear head on vectors"))
     knows = True
     guide = Guide("texts of the classes", "Wortsman et al. 2022", "E n D C", "few samples, or classes that come late")
 
@@ -33,6 +31,10 @@ class TextProbe(NetLearner):
         if self.net != "linear":
             raise BadConfig(f"net is {self.net!r}.", "Expected linear: its weights start from text vectors.")
         super().begin(task, rng)
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """What other networks use."""
+        return super().unused(task) | dict.fromkeys(("hidden", "augment"), "it is a linear head on vectors")
 
     def reset(self) -> None:
         import torch

@@ -24,7 +24,6 @@ class Served(Protocol):
 
     scores = (Score("accuracy", "accuracy"),)
     primary = "accuracy"
-    corrects = False
     roles = Roles(lambda row: int(row.tested_on), list, mean_of_tests)
 
     def check(self, stream: Stream) -> NoReturn:

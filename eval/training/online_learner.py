@@ -9,14 +9,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.eval.abilities import bytes_of
 from driftline.eval.engine.deep import Deep
 from driftline.eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
 from driftline.eval.engine.wide import Cosine, Wide
 from driftline.eval.history import History, Past
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Array, Labels, Learner, Task, bytes_of
 from driftline.eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName
 from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.stream import Split
@@ -47,25 +46,17 @@ class OnlineLearner(NetworkLearner):
     epochs: PositiveInt = 1
     """passes over a batch that comes without a budget, as in the CLEAR protocols"""
 
-    budgeted = ("epochs",)
     head_only: ClassVar[bool] = False
     """with a timm model, trains the classifier only"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with a new head and an empty memory. Raises BadConfig for a setting that changes nothing."""
+        """Start with a new head and an empty memory. Raises IncompatibleStream for angles on the outputs of an MLP."""
         if self.cosine and self.net == "mlp":
             raise IncompatibleStream("net is 'mlp'.", "Expected linear or a timm model.")
-        kind = SAMPLERS.resolve(self.sampler)
-        for name, default in (("memory", 0), ("alpha", 1.0)):
-            value = getattr(self, name)
-            if value != default and (name not in kind.uses or not self.memory):
-                why = "memory is 0: all" if name in kind.uses else f"sampler {self.sampler} has no use for it"
-                problem = f"{name} is {value}, which changes nothing: {why}."
-                raise BadConfig(problem, "Expected a setting that changes something.", f"Leave {name} out.")
         super().begin(task, rng)
         self.size = self.batch or task.batch or BATCH
         self.cost = self.size / task.batch if task.batch else 1.0
-        self.replay: Sampler = kind(self.rng, self.memory, self.alpha)
+        self.replay: Sampler = SAMPLERS.resolve(self.sampler)(self.rng, self.memory, self.alpha)
         self.batches: list[tuple[Array, Labels]] = []  # batches that came without a stream
         self.stored, self.sample_bytes = 0, 0
 
@@ -81,6 +72,12 @@ class OnlineLearner(NetworkLearner):
         else:
             half = self.precision == "bfloat16"
             self.wide = Wide.new(classes, width, self.rng, self.place, self.momentum > 0, half)
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """Epochs under a budget of updates; a memory that the sampler has no use for, and α of an unlimited one."""
+        kind = SAMPLERS.resolve(self.sampler)
+        idle = {n: f"sampler {self.sampler} has no use for it" for n in ("memory", "alpha") if n not in kind.uses}
+        return task.budgeted("epochs") | ({} if self.memory else {"alpha": "memory is 0: all"}) | idle
 
     def learn_from(self, past: Past) -> None:
         """As many updates as the budget allows, on samples that the sampler draws."""

@@ -197,9 +197,6 @@ class NetLearner(NetworkLearner):
     correct_lr: PositiveFloat = 0.05
     """learning rate of the one step of SGD on a correction [OCRR: 0.05]"""
 
-    budgeted = ("batch", "epochs", "decay_after", "decay")
-    of_corrections = ("correct_lr",)
-
     def learn(self, x: Array, y: Labels) -> None:
         self.train(x, y)
 
@@ -242,6 +239,10 @@ class NetLearner(NetworkLearner):
             if not bool(torch.isfinite(self.head.params[-1]).all()):
                 raise Diverged("The head's weights are not finite.", "", f"Lower correct_lr (it is {self.correct_lr}).")
         self.gradient_steps += 1
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """Epochs and batches under a budget of updates, the rate of corrections without any."""
+        return task.budgeted("batch", "epochs", "decay_after", "decay") | task.of_corrections("correct_lr")
 
     def check_declared(self, y: Labels) -> None:
         """Raise BadArray for a class that the head does not have."""

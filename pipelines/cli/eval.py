@@ -148,7 +148,7 @@ def evaluate(
     """
     from driftline.eval.experiment.learner_sets import expand, split
     from driftline.eval.experiment.learner_spec import spec_of
-    from driftline.eval.experiment.settings import seeds_of, setting_names
+    from driftline.eval.experiment.settings import seeds_of
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
     from driftline.eval.reporting.files.terminal import scores_text
@@ -162,7 +162,8 @@ def evaluate(
     for folder in [*streams, *(drawn for folders in draws.values() for drawn in folders.values())]:
         Stream.load(folder).verify_once(folder)
     chosen = expand(split(",".join(learners)), list(LEARNERS))
-    kinds = {_name(name): spec_of(name).kind for name in chosen}
+    specs = [spec_of(name) for name in chosen]
+    kinds = {_name(spec.name): spec.kind for spec in specs}
     protocols = several(protocol)
     protocols = list(PROTOCOLS) if "all" in protocols else protocols
     device_name = sgd_learner.place(device)
@@ -170,7 +171,9 @@ def evaluate(
     few = len(chosen) * len(numbers) < FEW_RUNS
     best = 1 if few else default_workers() if device_name == "cpu" else max(1, len(visible_gpus()))
     settings: dict[str, Any] = {
-        f"{name}.device": device_name for name in kinds if "device" in setting_names(kinds[name])
+        f"{_name(spec.name)}.device": device_name
+        for spec in specs
+        if "device" in spec.settings and "device" not in spec.with_name
     }
     settings |= dict(setting_of(change) for change in sets or ())
     run_log = log_of(out / "log.jsonl", as_json)

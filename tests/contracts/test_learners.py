@@ -9,7 +9,6 @@ from support.helpers import described, drifting, hinted
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.registry import HOME
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import correct, learn_sequence, stored_bytes
 from driftline.eval.answers import answers, sure_answers
 from driftline.eval.experiment.settings import check_settings, setting_names
 from driftline.eval.experiment.settings import described as described_settings
@@ -130,21 +129,21 @@ class TestLearner:
 
     def test_beats_the_majority_on_an_easy_stream(self, name: str) -> None:
         learner = begun(name)
-        learn_sequence(learner, [step.visible() for step in hinted(STREAM).steps])
+        learner.learn_sequence([step.visible() for step in hinted(STREAM).steps])
         right = (asked(learner) == TEST.y).mean()
         assert right > 0.6 or name in {*IGNORE_SAMPLES, *SHORT} or not ours(name)
 
     def test_takes_one_correction(self, name: str) -> None:
         learner = begun(name)
         learner.learn(TRAIN.x, TRAIN.y)
-        correct(learner, TEST.x[:1], TEST.y[:1])
+        learner.correct(TEST.x[:1], TEST.y[:1])
         assert asked(learner).shape == (len(TEST),)
 
     def test_says_what_it_keeps(self, name: str) -> None:
         """A head keeps (D + 1) × C numbers of 4 bytes, momentum not among them; a memory comes on top."""
         learner = begun(name)
         learner.learn(TRAIN.x, TRAIN.y)
-        kept = stored_bytes(learner)
+        kept = learner.stored_bytes()
         assert kept >= (4 * 3 * 9 if isinstance(learner, NetworkLearner) else 0)
         if name in ("nap", "finetune", "scratch", "lwf"):
             assert kept == 4 * 3 * 9

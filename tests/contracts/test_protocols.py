@@ -19,7 +19,6 @@ from driftline.eval.experiment.settings import described, setting_names
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS, scores_of
-from driftline.eval.protocol_abilities import resolve
 from driftline.eval.results import Results
 from driftline.eval.rows import Row, Run
 from driftline.eval.run import evaluate
@@ -71,7 +70,7 @@ def fitting(protocol: str, stream: Stream) -> Stream:
 def rows_of(name: str, stream: Stream, learner: Learner) -> list[Row]:
     protocol = PROTOCOLS[name]()
     protocol.check(stream)
-    protocol = resolve(protocol, stream)
+    protocol = protocol.resolve(stream)
     learner.begin(protocol.task(stream), rng_for(0))
     return list(protocol.run(stream, learner, rng_for(0), 0))
 

@@ -80,12 +80,14 @@ def did(
     """Answers, scores, bytes and updates of a learner, behind its settings; or why it was refused."""
     learners: list[Learner] = []
 
-    def noted(learner: Learner) -> dict[str, Any]:
-        learners.append(learner)
-        return {}
+    finish = run_module._finish
+
+    def noted(stream: Any, grid: Any, job: Any, ran: Any) -> Any:
+        learners.append(ran.learner)
+        return finish(stream, grid, job, ran)
 
     with monkeypatch.context() as patched:
-        patched.setattr(run_module, "metadata", noted)
+        patched.setattr(run_module, "_finish", noted)
         short: dict[str, Any] = {"lr": 0.5 if samples == "vectors" else 0.03}
         short |= {} if protocol == "near-future" else {"epochs": 3, "batch": 8, "decay_after": 2}
         given = {key: value for key, value in short.items() if key in setting_names(LEARNERS[name])}
@@ -144,7 +146,7 @@ def test_each_setting_changes_something_or_is_refused(protocol, samples, name, m
             before = did(name, beside, monkeypatch, protocol, samples) if beside else plain
             if isinstance(before, str):  # refused beside it
                 continue
-            if setting not in (recorded := before[0]):  # a budget decides, see `Learner.budgeted`
+            if setting not in (recorded := before[0]):  # a budget decides
                 continue
             for other in alternatives(name, setting, recorded[setting]):
                 if did(name, beside | {setting: other}, monkeypatch, protocol, samples)[1:] != before[1:]:

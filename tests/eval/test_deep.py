@@ -12,7 +12,6 @@ from torch.nn.functional import cross_entropy
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import learn_step
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import augmented, draw
 from driftline.eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
@@ -215,9 +214,9 @@ def test_a_network_learns_and_the_seed_decides_all() -> None:
 def test_cwr_keeps_the_layers_below_the_output_after_the_first_step() -> None:
     learner, stream = Cwr(net=TINY, epochs=1, batch=16), painted()
     learner.begin(Task(C, (SIDE, SIDE, 3)), rng_for(0))
-    learn_step(learner, stream.steps[0].visible())
+    learner.learn_step(stream.steps[0].visible())
     before = [p.clone() for p in learner.head.params[:-2]]
-    learn_step(learner, stream.steps[1].visible())
+    learner.learn_step(stream.steps[1].visible())
     assert all(torch.equal(a, b) for a, b in zip(before, learner.head.params[:-2], strict=True))
 
 

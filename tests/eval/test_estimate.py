@@ -12,12 +12,10 @@ from support.helpers import described, drifting
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import learn_sequence, learn_step, samples_trained
 from driftline.eval.experiment.cost_estimate import Past, core_seconds, fitted_line, product_rate
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import Protocol
-from driftline.eval.protocol_abilities import training_sizes
 from driftline.eval.protocols.clear.protocol import Iid, Streaming
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.run import evaluate, plan
@@ -39,14 +37,14 @@ def test_samples_trained_are_those_of_the_gradient_steps(name: str) -> None:
     learner.begin(Task(3, (8,), 6, class_texts=stream.class_texts), rng_for(0))
     steps = [step.visible() for step in stream.steps]
     if learner.needs.future:
-        learn_sequence(learner, steps)
+        learner.learn_sequence(steps)
     else:
         for step in steps:
-            learn_step(learner, step)
+            learner.learn_step(step)
     looked = (learner.gradient_steps * learner.cost + learner.extra) * 16
     if name == "er":  # each later step looks at as many again
         looked += (learner.gradient_steps - 4 * 10) * 16
-    assert samples_trained(learner, [160] * 6) == pytest.approx(looked, rel=0.01)
+    assert learner.samples_trained([160] * 6) == pytest.approx(looked, rel=0.01)
 
 
 def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +65,7 @@ def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("protocol", "sizes"), [(Iid(), [60] * 4), (Streaming(), [90] * 3), (Ocrr(), None)])
 def test_an_estimate_knows_what_a_protocol_trains_on(protocol: Protocol, sizes: list[int] | None) -> None:
-    assert training_sizes(protocol, drifting(steps=4, n=60)) == sizes, "streaming: whole steps, and not the last"
+    assert protocol.training_sizes(drifting(steps=4, n=60)) == sizes, "streaming: whole steps, and not the last"
 
 
 def test_the_rate_of_products_is_a_rate() -> None:

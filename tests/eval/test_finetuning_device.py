@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from driftline.eval.abilities import learn_sequence
 from driftline.eval.finetuning import method, stage
 from driftline.eval.finetuning.fit import Rule
 from driftline.eval.finetuning.search import points
@@ -53,7 +52,7 @@ def task() -> Task:
 
 def learned(learner: Any) -> Any:
     learner.begin(task(), np.random.default_rng(0))
-    learn_sequence(learner, [Step(t, str(t), {"train": images(20), "val": images(10)}) for t in range(3)])
+    learner.learn_sequence([Step(t, str(t), {"train": images(20), "val": images(10)}) for t in range(3)])
     return learner.net
 
 

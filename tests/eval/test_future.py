@@ -19,7 +19,6 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.history import History, Past
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.protocol import PROTOCOLS
-from driftline.eval.protocol_abilities import resolve
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -132,7 +131,7 @@ def test_nothing_later_can_be_reached(protocol: str, whole: Stream) -> None:
     train = np.array(whole.flat("train").y) if protocol == "near-future" else last
     walker = Walker(tests if protocol != "clear-streaming" else [], train)
     settings = QUICK if protocol == "near-future" else {}
-    kind = resolve(PROTOCOLS[protocol](**settings), whole)
+    kind = PROTOCOLS[protocol](**settings).resolve(whole)
     if protocol == "ocrr":
         walker.train = last  # the stream of corrections
     walker.begin(kind.task(whole), rng_for(0))

@@ -57,9 +57,9 @@ class Silent(Constant):
     predict = Learner.predict
 
 
-class Older(Constant):
-    def predict_with_confidence(self, x):
-        return self.predict(x), None
+@dataclass
+class Clashing(Constant):
+    recall: float = 1.0
 
 
 @dataclass
@@ -158,7 +158,7 @@ def test_a_network_of_a_module_is_trained_but_never_imported_for_a_stored_run() 
             "Expected a class derived from driftline.eval.memory.samplers",
         ),
         ("users_learners:Silent", BadPlugin, "Silent cannot answer. Expected a method scores or predict"),
-        ("users_learners:Older", BadPlugin, "which nothing calls. Expected predict, which may return labels and"),
+        ("users_learners:Clashing", BadPlugin, "Clashing has a setting recall, which is a name of Learner"),
         ("users learners:Constant", UnknownName, "Expected a registered name or package.module:Name"),
         ("users_learners:Constant(answer=-1)", BadConfig, "users_learners:Constant: answer is -1. Expected a number"),
         ("users_learners:Constant(anser=1)", BadConfig, "Unknown setting 'anser'. Did you mean 'answer'"),

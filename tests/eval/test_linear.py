@@ -14,7 +14,6 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import learn_sequence, learn_step
 from driftline.eval.engine.linear import Head, LinearSettings, fit, net_scores
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.learner import Task
@@ -121,10 +120,10 @@ def test_all_steps_are_one_array_at_most_twice(name: str) -> None:
     learner.length = None
     tracemalloc.start()
     if name == "joint":
-        learn_sequence(learner, steps)
+        learner.learn_sequence(steps)
     else:
         for step in steps:
-            learn_step(learner, step)
+            learner.learn_step(step)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2 * size

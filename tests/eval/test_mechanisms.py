@@ -12,8 +12,8 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import check_needs, correct, learn_from, spent, stored_bytes
 from driftline.eval.engine.deep import Deep
+from driftline.eval.experiment.needs import check_needs
 from driftline.eval.experiment.presets import fitting
 from driftline.eval.experiment.settings import setting_names
 from driftline.eval.history import History
@@ -45,7 +45,7 @@ def test_a_frozen_learner_answers_as_after_its_first_data(name: str) -> None:
     learner.learn(of_step(0).x, of_step(0).y)
     before = np.asarray(learner.predict(x)[0] if name == "static-knn" else learner.scores(x))
     learner.learn(of_step(1).x, (of_step(1).y + 1) % 4)
-    correct(learner, of_step(2).x[:1], np.array([3]))
+    learner.correct(of_step(2).x[:1], np.array([3]))
     after = np.asarray(learner.predict(x)[0] if name == "static-knn" else learner.scores(x))
     np.testing.assert_array_equal(before, after)
 
@@ -78,7 +78,7 @@ def test_si_pulls_corrections_towards_the_weights_of_the_last_step() -> None:
         learner.learn(of_step(0).x, of_step(0).y)
         start = [p.clone() for p in learner.head.params]
         for i in range(20):
-            correct(learner, of_step(1).x[i : i + 1], (of_step(1).y[i : i + 1] + 1) % 4)
+            learner.correct(of_step(1).x[i : i + 1], (of_step(1).y[i : i + 1] + 1) % 4)
         return float(sum(((p - q) ** 2).sum() for p, q in zip(learner.head.params, start, strict=True)))
 
     assert moved(50.0) < 0.9 * moved(0.0)
@@ -92,7 +92,7 @@ def test_one_image_changes_no_statistics_of_batch_normalisation() -> None:
     assert isinstance(learner.head, Deep)
     statistics = {n: t.clone() for n, t in learner.head.module.state_dict().items() if "running" in n}
     before = learner.scores(images)
-    correct(learner, images[:1], np.array([2]))
+    learner.correct(images[:1], np.array([2]))
     after = learner.head.module.state_dict()
     assert statistics
     assert all(bool((after[name] == value).all()) for name, value in statistics.items())
@@ -115,7 +115,7 @@ def on_a_stream(memory: int, sample: int = 0) -> SpyAgem:
     learner.begin(Task(4, (8,), batch=10, updates=4.0), rng_for(0, "mechanisms"))
     history = History([of_step(0), of_step(1)])
     for start in range(0, len(history), 10):
-        learn_from(learner, history.past(start, start + 10))
+        learner.learn_from(history.past(start, start + 10))
     return learner
 
 
@@ -130,14 +130,14 @@ def test_agem_on_a_stream_reads_a_memory_of_its_size_that_is_a_sample_of_the_pas
 
 def test_agem_on_a_stream_reports_the_bytes_of_its_memory() -> None:
     weights, sample = 4 * 8 * 4 + 4 * 4, 8 * 4 + 8
-    assert stored_bytes(on_a_stream(memory=20)) == weights + 20 * sample
+    assert on_a_stream(memory=20).stored_bytes() == weights + 20 * sample
 
 
 def test_agem_pays_for_the_samples_that_an_update_reads() -> None:
     """4 updates of plain SGD a batch of 10: two of A-GEM with 10 more samples, one with 30."""
     few, many = on_a_stream(memory=40), on_a_stream(memory=40, sample=30)
     assert (few.gradient_steps, many.gradient_steps) == (2 * 16, 16)
-    assert spent(few) == spent(many) == 4 * 16
+    assert few.spent() == many.spent() == 4 * 16
 
 
 @pytest.mark.parametrize("name", ["er-online", "fc-only", "cosine-fc", "ace", "overadapt"])
@@ -147,12 +147,12 @@ def test_an_online_head_has_no_setting_that_it_does_not_use(name: str) -> None:
 
 @pytest.mark.parametrize("settings", [{"finetune.epochs": 3}, {"epochs": 3}, {"finetune.batch": 4}, {"decay": 0.5}])
 def test_a_setting_that_a_budget_replaces_is_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(BadConfig, match="has no effect under near-future, where all learners share a budget"):
+    with pytest.raises(BadConfig, match="which changes nothing: all learners share a budget of updates"):
         evaluate(STREAM, "near-future", ["finetune"], settings={"shift": 20, "batch": 10} | settings)
 
 
 UNUSED = [
-    ("clear-iid", "finetune", "correct_lr", 0.1, "clear-iid brings no corrections"),
+    ("clear-iid", "finetune", "correct_lr", 0.1, "the protocol brings no corrections"),
     ("ocrr", "nap", "correct_lr", 0.1, "it ignores corrections"),
     ("clear-iid", "static-linear", "classes", "open", "its head is frozen when corrections come"),
     ("clear-iid", "cosine-fc", "scale", "none", "an angle does not depend on the length of a sample"),
@@ -214,7 +214,7 @@ def test_ewc_is_held_on_corrections_as_in_training() -> None:
     learner: Any = begun("ewc", strength=1e4)
     learner.learn(of_step(0).x, of_step(0).y)
     for i in range(40):
-        correct(learner, of_step(1).x[i : i + 1], of_step(1).y[i : i + 1])
+        learner.correct(of_step(1).x[i : i + 1], of_step(1).y[i : i + 1])
     (anchor,) = learner.anchors
     assert max(float((p - old).abs().max()) for p, old in zip(learner.head.params, anchor.params, strict=True)) < 1
 
@@ -223,6 +223,6 @@ def test_a_correction_that_diverges_is_an_error() -> None:
     learner: Any = begun("finetune", correct_lr=0.5)
     learner.learn(of_step(0).x, of_step(0).y)
     x, y = of_step(1).x[:1] * np.float32(1e37), (of_step(1).y[:1] + 1) % 4
-    correct(learner, x, y)
+    learner.correct(x, y)
     with pytest.raises(Diverged, match=r"Lower correct_lr \(it is 0\.5\)"):
-        correct(learner, x, (y + 1) % 4)
+        learner.correct(x, (y + 1) % 4)

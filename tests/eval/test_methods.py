@@ -12,7 +12,6 @@ from support.helpers import drifting, hinted
 
 from driftline.curate.core.errors import BadConfig, UnknownName
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import learn_step
 from driftline.eval.engine.linear import Head, LinearSettings, Net, fit, zeros
 from driftline.eval.engine.mlp import Mlp
 from driftline.eval.experiment.presets import fitting
@@ -120,7 +119,7 @@ class TestEwc:
             learner = Ewc(mode=mode, epochs=2)
             learner.begin(Task(3, (8,)), rng_for(0))
             for step in stream.steps:
-                learn_step(learner, step.visible())
+                learner.learn_step(step.visible())
             assert len(learner.anchors) == anchors
 
     @pytest.mark.parametrize("mode", ["online", "separate"])
@@ -128,10 +127,10 @@ class TestEwc:
         stream = drifting(steps=4, n=200)
         learner = Ewc(mode=mode, epochs=5, strength=1e9)
         learner.begin(Task(3, (8,)), rng_for(0))
-        learn_step(learner, stream.steps[0].visible())
+        learner.learn_step(stream.steps[0].visible())
         first = [p.clone() for p in learner.head.params]
         for step in stream.steps[1:]:
-            learn_step(learner, step.visible())
+            learner.learn_step(step.visible())
         moved = max(float((p - old).abs().max()) for p, old in zip(learner.head.params, first, strict=True))
         assert moved < 0.5 * max(float(p.abs().max()) for p in first)
 
@@ -183,9 +182,9 @@ class TestSi:
             Si(epochs=20, lr=0.05, strength=1.0, optimiser=optimiser),
         ):
             learner.begin(Task(3, (8,)), rng_for(0))
-            learn_step(learner, stream.steps[0])
+            learner.learn_step(stream.steps[0])
             before = learner.head.params[0].clone()
-            learn_step(learner, stream.steps[1])
+            learner.learn_step(stream.steps[1])
             moved.append(float((learner.head.params[0] - before).norm()))
         assert moved[1] < 0.9 * moved[0]
 
@@ -260,8 +259,8 @@ class TestLwf:
         plain = Finetune(epochs=1)
         plain.begin(Task(3, (8,)), rng_for(0))
         step = drifting().steps[0]
-        learn_step(learner, step)
-        learn_step(plain, step)
+        learner.learn_step(step)
+        plain.learn_step(step)
         assert torch.equal(learner.head.params[0], plain.head.params[0])
 
 
@@ -318,9 +317,9 @@ def test_cwr_star_freezes_the_layers_below_the_output_after_the_first_step() -> 
     stream = drifting(steps=3, n=60)
     learner = Cwr(epochs=3, net="mlp", hidden=6)
     learner.begin(Task(3, (8,)), rng_for(0))
-    learn_step(learner, stream.steps[0])
+    learner.learn_step(stream.steps[0])
     below, output = (learner.head.params[k].clone() for k in (0, 2))
-    learn_step(learner, stream.steps[1])
+    learner.learn_step(stream.steps[1])
     assert torch.equal(learner.head.params[0], below)
     assert not torch.equal(learner.head.params[2], output)
 
@@ -353,7 +352,7 @@ def test_gdumb_trains_on_its_memory_alone_from_new_weights() -> None:
     learner = Gdumb(epochs=3, memory=12)
     learner.begin(Task(3, (8,)), rng_for(0))
     for step in stream.steps:
-        learn_step(learner, step.visible())
+        learner.learn_step(step.visible())
     assert np.bincount(learner.y, minlength=3).tolist() == [4, 4, 4]
     assert learner.gradient_steps == 2 * 3
 
@@ -365,7 +364,7 @@ def test_gdumbs_memory_in_clears_presets_takes_from_every_step(preset: str) -> N
     learner = Gdumb(**{**fitting(preset, {"gdumb": Gdumb})["gdumb"], "epochs": 1, "hidden": 4})
     learner.begin(Task(3, (8,)), rng_for(0))
     for step in stream.steps:
-        learn_step(learner, step.visible())
+        learner.learn_step(step.visible())
     steps = np.concatenate([np.full(60, t) for t in range(4)])
     origin = {row.tobytes(): t for t, row in zip(steps, stream.flat("train").x, strict=True)}
     counts = np.bincount([origin[row.tobytes()] for row in learner.x], minlength=4)
@@ -384,6 +383,6 @@ def test_dynamic_one_is_the_newest_bucket_so_reservoir_equals_scratch_on_one_buc
     learner = Reservoir(alpha="dynamic:1.0", start="scratch", epochs=2)
     learner.begin(Task(3, (8,)), rng_for(0))
     for step in stream.steps:
-        learn_step(learner, step.visible())
+        learner.learn_step(step.visible())
     newest = {row.tobytes() for row in stream.steps[-1]["train"].x}
     assert {row.tobytes() for row in learner.x} == newest

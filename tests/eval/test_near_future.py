@@ -21,7 +21,6 @@ from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.blind import GRID
 from driftline.eval.learners.fc_only import FcOnly
-from driftline.eval.protocols.near_future import loop
 from driftline.eval.protocols.near_future.protocol import NearFuture
 from driftline.eval.run import evaluate
 from driftline.stream_builder.measures.label_correlation import blind_curve_of, modes
@@ -417,7 +416,7 @@ class TestEveryOnlineLearner:
         evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "whole")
         monkeypatch.setattr(checkpoint, "EVERY", 0.0)
         kind, asked = LEARNERS[name], 0
-        literal = loop.learn_from
+        literal = kind.learn_from
 
         def killed(learner: Learner, past: Past) -> None:
             nonlocal asked
@@ -426,7 +425,7 @@ class TestEveryOnlineLearner:
                 raise KeyboardInterrupt
             literal(learner, past)
 
-        monkeypatch.setattr(loop, "learn_from", killed)
+        monkeypatch.setattr(kind, "learn_from", killed)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "killed")

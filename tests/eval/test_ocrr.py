@@ -14,7 +14,6 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import correct
 from driftline.eval.answers import answers, sure_answers
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.experiment.presets import fitting
@@ -422,10 +421,10 @@ class TestUndeclaredClasses:
             strange = np.full((1, 8), 9.0, np.float32)
             if not grows:
                 with pytest.raises(BadArray, match="names class 11"):
-                    correct(learner, strange, np.array([11]))
+                    learner.correct(strange, np.array([11]))
                 continue
             for _ in range(200):
-                correct(learner, strange, np.array([11]))
+                learner.correct(strange, np.array([11]))
             assert answers(learner, strange, 1).tolist() == [11]
             assert (answers(learner, train.x, len(train)) == train.y).mean() > 0.6
 

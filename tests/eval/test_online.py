@@ -15,7 +15,6 @@ from support.helpers import correlated
 
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import stored_bytes
 from driftline.eval.answers import answers
 from driftline.eval.engine.deep import planes
 from driftline.eval.engine.wide import Cosine, Wide
@@ -298,7 +297,7 @@ def test_a_limited_memory_is_reported_as_what_it_holds() -> None:
     for memory in (0, 100):
         learner = FcOnly(memory=memory)
         evaluate(STREAM, "near-future", [learner], settings={"shift": 50, "prefix": 0})
-        sizes[memory] = stored_bytes(learner)
+        sizes[memory] = learner.stored_bytes()
     head = 4 * (8 + 1) * 12
     assert sizes == {0: head + 1080 * (8 * 4 + 8), 100: head + 100 * (8 * 4 + 8)}
 

@@ -17,7 +17,6 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, BadPlugin, IncompatibleStream, UnknownName
 from driftline.curate.core.executor import Executor
-from driftline.eval.abilities import learn_step
 from driftline.eval.answers import evaluate_split
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.protocol import PROTOCOLS, Protocol, Result, Score, protocol_named
@@ -36,7 +35,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from driftline.eval.abilities import learn_step
 from driftline.eval.learner import Task
 from driftline.eval.answers import evaluate_split
 from driftline.eval.protocol import Protocol, Result
@@ -58,7 +56,7 @@ class Ageing(Protocol):
 
     def run(self, stream, learner, rng, seed):
         begun = time.process_time()
-        learn_step(learner, stream.steps[self.step].visible())
+        learner.learn_step(stream.steps[self.step].visible())
         for step in stream.steps:
             yield evaluate_split(learner, step["test"], step.name, begun, learned_to=self.step)
 
@@ -83,7 +81,7 @@ class FirstOnly(Protocol):
         return Task(len(stream.classes), stream.x_shape)
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int) -> Iterator[Row]:
-        learn_step(learner, stream.steps[0].visible())
+        learner.learn_step(stream.steps[0].visible())
         for step in stream.steps:
             yield evaluate_split(learner, step["test"], step.name, 0.0, learned_to=0)
 

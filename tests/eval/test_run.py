@@ -360,7 +360,7 @@ class TestGrids:
     def test_a_learner_may_bring_its_settings(self, stream: Stream) -> None:
         found = evaluate(stream, "clear-iid", ["er(memory=9,epochs=2)", "er"], settings={"er.epochs": 3})
         assert [r["settings"]["memory"] for r in found["results"]] == [9, 0]
-        assert [r["settings"]["epochs"] for r in found["results"]] == [3, 3]
+        assert [r["settings"]["epochs"] for r in found["results"]] == [2, 3]
         assert [r["learner"] for r in found["results"]] == ["er(memory=9,epochs=2)", "er"]
 
     @pytest.mark.parametrize(

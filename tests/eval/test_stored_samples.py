@@ -13,10 +13,9 @@ from contracts.test_protocols import vectors
 from support.helpers import hinted
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import APART, correct, learn_from, learn_step, stored_bytes
 from driftline.eval.experiment.settings import setting_names
 from driftline.eval.history import History, Past
-from driftline.eval.learner import Learner, Task
+from driftline.eval.learner import APART, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.memory.knn_index import Memory
 from driftline.eval.training.online_learner import OnlineLearner
@@ -40,7 +39,7 @@ ON_STREAMS = [n for n in NAMES if not (LEARNERS[n].needs.whole_steps or LEARNERS
 
 def begun(name: str, task: Task) -> tuple[Learner, float]:
     """A learner with a small memory, and the past samples that it may hold."""
-    names = set(setting_names(LEARNERS[name])) - set(LEARNERS[name].unused)
+    names = set(setting_names(LEARNERS[name])) - set(LEARNERS[name]().unused(task))
     small = {key: value for key, value in {**LIMITS, "epochs": 2}.items() if key in names}
     learner: Learner = LEARNERS[name](**small)
     learner.begin(task, rng_for(0, name))
@@ -84,14 +83,14 @@ def test_no_two_samples_are_one_in_another_scale() -> None:
 def test_between_steps_a_learner_holds_its_memory_and_reports_its_bytes(name: str) -> None:
     learner, limit = begun(name, Task(6, (8,), 4, class_texts=STREAM.class_texts))
     for step in STREAM.steps[:3]:
-        learn_step(learner, step.visible())
+        learner.learn_step(step.visible())
         held = stored(learner)
-        assert stored_bytes(learner) >= len(held) * BYTES
+        assert learner.stored_bytes() >= len(held) * BYTES
         # Without a stream to read from, an online head stores all batches, and draws from its memory: see below.
         assert len(held) <= limit or isinstance(learner, OnlineLearner)
     before = stored(learner)
     if not LEARNERS[name].needs.whole_steps:
-        correct(learner, TRAINS[3].x[:1], TRAINS[3].y[:1])
+        learner.correct(TRAINS[3].x[:1], TRAINS[3].y[:1])
         correction = len(TRAINS[0]) * 3
         assert len(stored(learner) - {correction}) <= limit or isinstance(learner, OnlineLearner)
     assert bool(before) == bool(limit) or isinstance(learner, OnlineLearner)
@@ -118,10 +117,10 @@ def test_on_a_stream_a_learner_reads_its_memory_and_reports_its_bytes(name: str,
     edges = [0, *range(60, len(history) + 1, 10)]  # a mean of one sample would be taken for the sample
     for start, end in pairwise(edges):
         reads.clear()
-        learn_from(learner, history.past(start, end))
+        learner.learn_from(history.past(start, end))
         older = {number for number in reads | stored(learner) if number < start}
         assert len(older) <= (30 if name == "overadapt" else limit)  # a queue as long as its four updates need
-        assert stored_bytes(learner) >= max(len(reads), len(stored(learner))) * BYTES
+        assert learner.stored_bytes() >= max(len(reads), len(stored(learner))) * BYTES
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if issubclass(LEARNERS[name], OnlineLearner)])

@@ -18,7 +18,6 @@ from driftline.eval.experiment.tune import choice_text
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners.fc_only import FcOnly
 from driftline.eval.protocol import PROTOCOLS
-from driftline.eval.protocol_abilities import trials
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.run import evaluate
@@ -80,7 +79,7 @@ def test_a_rate_that_is_chosen_has_a_default_too() -> None:
 @pytest.mark.parametrize("name", ["clear-iid", "clear-streaming"])
 def test_only_training_data_of_the_first_step_is_looked_at(name: str) -> None:
     stream = drifting(steps=3)
-    ((_, part),) = trials(PROTOCOLS[name](), stream, rng_for(0), 0)
+    ((_, part),) = PROTOCOLS[name]().trials(stream, rng_for(0), 0)
     first = stream.steps[0] if name == "clear-iid" else stream.steps[0].past()
     allowed = {row.tobytes() for row in first["train"].x}
     parts = [split.x for step in part.steps for split in step.splits.values()]

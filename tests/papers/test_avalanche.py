@@ -13,7 +13,6 @@ import pytest
 from support.helpers import benchmark
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import learn_step
 from driftline.eval.learner import Task
 from driftline.eval.protocols.clear import score
 
@@ -68,7 +67,7 @@ def test_avalanches_si_is_finetuning_on_a_cpu_unless_it_copies_the_old_weights()
         learner = cross.theirs(kind, **more)()
         learner.begin(Task(6, (8,), 5), rng_for(0))
         for step in data.steps[:2]:
-            learn_step(learner, step.visible())
+            learner.learn_step(step.visible())
         weights[name] = learner.model.model[0].weight.detach().numpy()
     assert np.array_equal(weights["naive"], weights["released"])
 

@@ -12,7 +12,6 @@ from support.helpers import drifting
 from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.errors import BadArray, BadConfig, IntegrityError
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import learn_step
 from driftline.eval.learner import Task
 from driftline.eval.learners.self_training import SelfTraining
 from driftline.eval.run import evaluate
@@ -114,7 +113,7 @@ def test_self_training_counts_what_it_took() -> None:
     stream = hinted()
     learner = SelfTraining(epochs=30, threshold=0.7)
     learner.begin(Task(2, (16,), prior=stream.prior), rng_for(0, "x"))
-    learn_step(learner, stream.steps[0].visible())
+    learner.learn_step(stream.steps[0].visible())
 
     facts = learner.metadata()
     assert facts["unlabelled"] == 250
@@ -125,7 +124,7 @@ def test_nothing_is_taken_where_nothing_is_sure() -> None:
     stream = hinted()
     learner = SelfTraining(epochs=2, threshold=1.0)
     learner.begin(Task(2, (16,)), rng_for(0, "x"))
-    learn_step(learner, stream.steps[0].visible())
+    learner.learn_step(stream.steps[0].visible())
     assert learner.metadata()["pseudo_labelled"] == 0
 
 

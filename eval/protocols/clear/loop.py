@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.eval.abilities import learn_sequence, learn_step
 from driftline.eval.answers import evaluate_split
 from driftline.eval.learner import Learner
 from driftline.eval.rows import Row
@@ -44,10 +43,10 @@ def iid(stream: Stream, learner: Learner) -> Iterator[Row]:
     for j, other in enumerate(steps if learner.knows else ()):
         yield evaluate_split(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
     if learner.needs.future:
-        learn_sequence(learner, [step.visible() for step in steps])
+        learner.learn_sequence([step.visible() for step in steps])
     for i, step in enumerate(steps):
         if not learner.needs.future:
-            learn_step(learner, step.visible())
+            learner.learn_step(step.visible())
         seen, labels = seen + len(step["train"]), labels + np.bincount(step["train"].y, minlength=len(labels))
         for j, other in enumerate(steps):
             at = {"learned_to": i, "seen": seen, "constant": int(labels.argmax())}
@@ -65,7 +64,7 @@ def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Ite
     begun, seen, labels = time.process_time(), 0, np.zeros(len(stream.classes), np.int64)
     steps = [step.past() for step in stream.steps]
     for i, step in enumerate(steps[:-1]):
-        learn_step(learner, step)
+        learner.learn_step(step)
         seen, labels = seen + len(step["train"]), labels + np.bincount(step["train"].y, minlength=len(labels))
         for j in range(i + 1, len(steps)):
             at = {"learned_to": i, "seen": seen, "constant": int(labels.argmax())}

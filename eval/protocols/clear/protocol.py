@@ -37,7 +37,6 @@ class Iid(Protocol):
     scores = tuple(IID)
     measures = tuple(MEASURES)
     primary = "next_domain"
-    corrects = False
     roles = ROLES
     refuses = ("all_steps",)
 
@@ -51,9 +50,14 @@ class Iid(Protocol):
                 "Make it with driftline stream from-release, or set splits=stream.",
             )
 
+    def unused(self) -> dict[str, str]:
+        """The share of splits that are not drawn."""
+        drawn = self.splits in ("seeded", "random")
+        return {} if drawn else {"test_share": f"splits is {self.splits}, and none is drawn"}
+
     def task(self, stream: Stream) -> Task:
         """Classes, shape, number of steps."""
-        return Task(len(stream.classes), stream.x_shape, len(stream.steps))
+        return Task(len(stream.classes), stream.x_shape, len(stream.steps), corrections=False)
 
     def split(self, stream: Stream, rng: np.random.Generator, seed: int) -> Stream:
         """The stream with the train and test splits of a run."""
@@ -114,7 +118,6 @@ class Streaming(Protocol):
 
     scores = tuple(STREAMING)
     primary = "next_domain"
-    corrects = False
     roles = ROLES
     refuses = ("all_steps", "future")
 
@@ -124,7 +127,7 @@ class Streaming(Protocol):
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, number of steps."""
-        return Task(len(stream.classes), stream.x_shape, len(stream.steps))
+        return Task(len(stream.classes), stream.x_shape, len(stream.steps), corrections=False)
 
     def defaults(self, learner: Learner) -> dict[str, Any]:
         """Online heads choose their learning rates."""

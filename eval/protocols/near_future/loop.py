@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray
-from driftline.eval.abilities import learn_from
 from driftline.eval.answers import Sure, answers, evaluate_split, sure_answers
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.history import History
@@ -71,7 +70,7 @@ class Feed:
         """The samples whose labels are shown when a moment ends, if there are any."""
         start, seen = self.reveals.shown(moment - 1), self.reveals.shown(moment)
         if start < seen:
-            learn_from(learner, self.history.past(start, seen))
+            learner.learn_from(self.history.past(start, seen))
 
 
 @dataclass

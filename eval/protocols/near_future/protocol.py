@@ -11,7 +11,6 @@ from pydantic import Field
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.outside.names import is_count
-from driftline.eval.abilities import spent
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import MAJORITY, Protocol, Ran, Result, Roles, Score, Start
@@ -58,7 +57,6 @@ class NearFuture(Protocol):
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
     chooses = "online"  # by near-future accuracy, what adapts at once is tuned into an answer that never changes
-    corrects = False
     roles = Roles(step_tested, decisive, fresh=("online", "near_future", "shift/"))
     refuses = ("all_steps", "whole_steps", "first_step")
     late_labels = True
@@ -178,7 +176,7 @@ class NearFuture(Protocol):
         at S; updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
         shown = self._shown(trains := self.trains(stream))
         paid = self.updates * (-(-shown.n // self.batch) - shown.idle)
-        taken = spent(learner)
+        taken = learner.spent()
         over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
         under = {"underspent": round(taken / paid, 3)} if 0 < taken < LEAST_SHARE * paid else {}
         curve = blind_curve_of(stream)
@@ -200,7 +198,9 @@ class NearFuture(Protocol):
         """Classes, shape, batch and budget; the number of steps is not disclosed."""
         lag = self._shown(self.trains(stream)).lag if has_label_time(stream) else self.delay * self.batch
         shifts = tuple(shift + lag for shift in self.resolve(stream).shifts().values())
-        return Task(len(stream.classes), stream.x_shape, None, self.batch, self.updates, shifts=shifts)
+        return Task(
+            len(stream.classes), stream.x_shape, None, self.batch, self.updates, shifts=shifts, corrections=False
+        )
 
     def shifts(self) -> dict[str, int]:
         """Name of a test → S; `shift` must be a number."""

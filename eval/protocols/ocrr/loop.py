@@ -10,8 +10,6 @@ from dataclasses import replace
 import numpy as np
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.eval.abilities import correct as correct_with
-from driftline.eval.abilities import learn_step, prepare, recall, stored_bytes
 from driftline.eval.answers import answers, evaluate_split, sure_answers
 from driftline.eval.learner import Array, Learner
 from driftline.eval.memory.correction_ledger import Ledger
@@ -44,8 +42,8 @@ def _recover(
     rng: np.random.Generator, ledger: Ledger | None,
 ) -> Iterator[Row]:  # fmt: skip
     begun = time.process_time()
-    learn_step(learner, Step(0, "seed", {"train": scenario.seed}))
-    prepare(learner, [scenario.stream.x, scenario.novel.x, scenario.original.x])
+    learner.learn_step(Step(0, "seed", {"train": scenario.seed}))
+    learner.prepare([scenario.stream.x, scenario.novel.x, scenario.original.x])
     made, given, correcting, tally = 0, 0, 0.0, Tally("stream")  # corrections made by users, given to the learner
     waiting: dict[int, int] = {}  # corrections that have not come: sample → label
     labels, late = reveals([scenario.stream], 1, policy.delay), scenario.stream.label_time
@@ -56,7 +54,7 @@ def _recover(
             part = getattr(scenario, name)
             at = {"learned_to": 0, "seen": seen, "constant": int(learned.argmax()), "corrections": given}
             row = evaluate_split(learner, part, name, begun, **at)
-            stored, share = stored_bytes(learner), recall(learner, part.x)
+            stored, share = learner.stored_bytes(), learner.recall(part.x)
             yield replace(row, class_n=(), class_correct=(), stored=stored, recall=share)
 
     def correct(which: int, label: int) -> None:
@@ -67,7 +65,7 @@ def _recover(
         given += 1
         learned[label] += 1
         clock = time.process_time()
-        correct_with(learner, x, np.array([label]))
+        learner.correct(x, np.array([label]))
         correcting += time.process_time() - clock
 
     yield from tests(0)

@@ -84,6 +84,11 @@ class Ocrr(Protocol):
                     raise BadArray(problem, "Expected finite numbers.")
         self.cut(stream, 0)
 
+    def unused(self) -> dict[str, str]:
+        """The number of held-out classes where none is held out."""
+        none = self.scenario not in ("auto", "categorical")
+        return {"held_out": f"the scenario {self.scenario} holds out no class"} if none else {}
+
     def cut(self, stream: Stream, seed: int) -> scenarios.Scenario:
         """The four parts for a seed."""
         shuffled = self.order == "shuffled"

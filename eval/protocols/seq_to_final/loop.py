@@ -10,7 +10,6 @@ import numpy as np
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.abilities import learn_sequence
 from driftline.eval.answers import evaluate_split
 from driftline.eval.learner import Learner
 from driftline.eval.rows import Row
@@ -90,7 +89,7 @@ def to_final(
                 "stream compose draws them.",
             )
         steps = [stream.oracle.visible()]
-    learn_sequence(learner, steps)
+    learner.learn_sequence(steps)
     labels, last = np.concatenate([step["train"].y for step in steps]), len(stream.steps) - 1
     at = {"learned_to": last, "seen": len(labels), "constant": int(np.bincount(labels).argmax())}
     yield evaluate_split(learner, stream.steps[-1]["test"], "final", begun, **at)

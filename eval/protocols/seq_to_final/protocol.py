@@ -63,7 +63,6 @@ class SeqToFinal(Protocol):
 
     scores = (Score("final", "final"),)
     primary = "final"
-    corrects = False
     bounds = ("oracle",)  # every method learns from all steps at once
     roles = Roles(decisive=decisive)
     shardable = True
@@ -71,8 +70,10 @@ class SeqToFinal(Protocol):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.values("lrs", RATES, TINY), self.values("adjacents", ADJACENTS, 0.0)
-        if self.fits and self.fidelity == "paper-code":
-            raise BadConfig("fits is set and fidelity is paper-code.", "Expected fits with fidelity clean.")
+
+    def unused(self) -> dict[str, str]:
+        """The number of fits where each stage has a grid."""
+        return {"fits": "with fidelity paper-code each stage has a grid"} if self.fidelity == "paper-code" else {}
 
     def values(self, name: str, default: tuple[float, ...], least: float) -> tuple[float, ...]:
         """Numbers of a setting, or the default. Raises BadConfig for anything else."""
@@ -139,7 +140,8 @@ class SeqToFinal(Protocol):
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, steps, and the rules."""
-        return Task(len(stream.classes), stream.x_shape, steps=len(stream.steps), rules=self.rules(stream))
+        steps, rules = len(stream.steps), self.rules(stream)
+        return Task(len(stream.classes), stream.x_shape, steps=steps, rules=rules, corrections=False)
 
     def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """What decides the samples of a composed sequence."""

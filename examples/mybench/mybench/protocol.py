@@ -15,7 +15,6 @@ from driftline.ext import (
     Stream,
     Task,
     evaluate_split,
-    learn_step,
 )
 
 
@@ -35,7 +34,7 @@ class FirstOnly(Protocol):
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int) -> Iterator[Row]:
         start = time.process_time()
-        learn_step(learner, stream.steps[0].visible())  # visible: without the test split
+        learner.learn_step(stream.steps[0].visible())  # visible: without the test split
         for step in stream.steps:
             yield evaluate_split(learner, step["test"], str(step.index), start, learned_to=0)
 

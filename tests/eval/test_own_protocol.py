@@ -1,8 +1,7 @@
-"""What a protocol of a stranger must have and what it may have; what nothing calls any longer is refused."""
+"""What a protocol of a stranger must have, and what it may have."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,14 +10,11 @@ from typing import Any
 import pytest
 from support.helpers import drifting
 
-from driftline.curate.core.errors import BadPlugin
-from driftline.eval import protocol_abilities as abilities
-from driftline.eval.protocol import REMOVED, Protocol, Roles
+from driftline.curate.core.errors import BadConfig, BadPlugin
+from driftline.eval.protocol import Protocol, Roles
 from driftline.eval.reporting.report import results_of
 from driftline.eval.run import evaluate, plan
-from driftline.ext import Learner, Result, Row, Score, Stream, Task, evaluate_split, learn_step, rng_for
-
-ABILITIES = ("defaults", "facts", "learners_per_pass", "resolve", "run_many", "training_sizes", "trials")
+from driftline.ext import Learner, Result, Row, Score, Stream, Task, evaluate_split, rng_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +23,8 @@ class Slotted(Protocol):
 
     first: int | str = "auto"
     """the step that is learned"""
-    trials: int = 3
-    """a setting with the name of an ability"""
+    further: int = 3
+    """a setting that changes nothing"""
 
     scores = (Score("last", "last step"),)
     roles = Roles(step=lambda row: int(row.tested_on), decisive=lambda rows: rows[-1:])
@@ -37,6 +33,9 @@ class Slotted(Protocol):
 
     def task(self, stream: Stream) -> Task:
         return Task(len(stream.classes), stream.x_shape)
+
+    def unused(self) -> dict[str, str]:
+        return {"further": "nothing is further"}
 
     def resolve(self, stream: Stream) -> Slotted:
         return replace(self, first=0)
@@ -51,7 +50,7 @@ class Slotted(Protocol):
         return [len(stream.steps[0]["train"])]
 
     def run(self, stream: Stream, learner: Learner, rng: Any, seed: int) -> Iterator[Row]:
-        learn_step(learner, stream.steps[int(self.first)].visible())
+        learner.learn_step(stream.steps[int(self.first)].visible())
         for step in stream.steps:
             yield evaluate_split(learner, step["test"], str(step.index), 0.0, learned_to=0)
 
@@ -69,12 +68,8 @@ class Decorated(Slotted):
     """The same, decorated."""
 
 
-def test_four_methods_are_public_and_all_else_is_an_ability() -> None:
-    public = [name for name in vars(Protocol) if not name.startswith("_") and callable(getattr(Protocol, name))]
-    assert public == ["check", "task", "run", "score"]
-    functions = inspect.getmembers(abilities, lambda f: getattr(f, "__module__", "") == abilities.__name__)
-    assert sorted(name for name, _ in functions if not name.startswith("_")) == list(ABILITIES)
-    assert not [name for name in ABILITIES if hasattr(Protocol, name)]
+def test_four_methods_must_be_written() -> None:
+    assert Protocol.__abstractmethods__ == {"check", "task", "run", "score"}
 
 
 @pytest.mark.parametrize("kind", [Slotted, Decorated])
@@ -92,30 +87,20 @@ def test_a_frozen_slotted_or_decorated_protocol_runs_with_its_abilities(kind: ty
     assert document["compared"], "roles.decisive: learners on single samples"
 
 
-def test_a_setting_with_the_name_of_an_ability_is_none() -> None:
-    stream = drifting()
-    ((protocol, part),) = abilities.trials(Slotted(0), stream, rng_for(0), 0)
-    assert protocol == Slotted(0)
-    assert len(part.steps) == 3
+def test_settings_are_chosen_on_three_parts_of_the_first_step_by_default() -> None:
+    ((protocol, part),) = Slotted(0).trials(drifting(), rng_for(0), 0)
+    assert (protocol, len(part.steps)) == (Slotted(0), 3)
 
 
-@pytest.mark.parametrize("name", REMOVED)
-def test_what_nothing_calls_is_refused_before_any_work(name: str) -> None:
-    older = dataclass(frozen=True)(type("Older", (Slotted,), {name: lambda self, *given: None}))
-    with pytest.raises(BadPlugin) as caught:
-        plan(drifting(), older, ["majority"], [0])
-    assert str(caught.value) == f"The protocol Older has {name}, which nothing calls. Expected {REMOVED[name]}."
+@pytest.mark.parametrize(("given", "settings"), [(Slotted, {"further": 4}), (Slotted(further=4), {})])
+def test_a_setting_of_a_protocol_that_changes_nothing_is_refused(given: Any, settings: dict[str, Any]) -> None:
+    with pytest.raises(BadConfig, match="further is 4, which changes nothing: nothing is further"):
+        plan(drifting(), given, ["majority"], [0], settings)
+    assert plan(drifting(), Slotted, ["majority"], [0], {"further": 3}).runs == 1, "its default may be given"
 
 
-def test_rows_of_a_protocol_that_has_what_nothing_calls_are_refused(tmp_path: Path) -> None:
-    kind = dataclass(frozen=True)(type("Renewed", (Slotted,), {}))
-    evaluate(drifting(), kind, ["majority"], out=tmp_path)
-    kind.decisive = staticmethod(lambda rows: rows)
-    with pytest.raises(BadPlugin, match=r"Renewed has decisive, .* Expected roles = Roles\(decisive"):
-        results_of([tmp_path])
-
-
-def test_a_setting_with_the_name_of_a_removed_method_is_a_setting() -> None:
-    annotated = {"__annotations__": {"records": int}, "records": 5}
-    kind = dataclass(frozen=True)(type("Newer", (Slotted,), annotated))
-    assert evaluate(drifting(), kind, ["majority"])["results"][0]["settings"]["records"] == 5
+def test_a_setting_with_the_name_of_a_method_is_refused() -> None:
+    annotated = {"__annotations__": {"facts": int}, "facts": 5}
+    kind = dataclass(frozen=True)(type("Clashing", (Slotted,), annotated))
+    with pytest.raises(BadPlugin, match="Clashing has a setting facts, which is a name of Protocol"):
+        plan(drifting(), kind, ["majority"], [0])

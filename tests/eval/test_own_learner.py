@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from driftline.eval.abilities import bytes_of, stored_bytes
 from driftline.eval.answers import answers_by_scores, sure_answers
-from driftline.eval.learner import Learner, Needs
+from driftline.eval.learner import Learner, Needs, bytes_of
 from driftline.eval.learners.nap import Nap
 from driftline.eval.run import evaluate
 
@@ -111,4 +110,4 @@ def test_bytes_are_those_of_all_attributes_but_the_task() -> None:
     learner = Nap()
     learner.task, learner.rng = np.zeros(100), np.zeros(100)  # type: ignore[assignment]
     learner.extra_memory = [np.zeros(3), {"more": np.zeros(2)}]  # type: ignore[attr-defined]
-    assert stored_bytes(learner) == 8 * 5 == bytes_of([np.zeros(5)])
+    assert learner.stored_bytes() == 8 * 5 == bytes_of([np.zeros(5)])

@@ -1,0 +1,94 @@
+"""The name of a row is what ran: name, settings line, record, CSV and page say the value that trained."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from contracts.test_protocols import SMALL, pictures
+from contracts.test_settings import alternatives, stream
+from support.helpers import drifting
+
+from driftline.curate.core.errors import BadConfig
+from driftline.eval import run as run_module
+from driftline.eval.experiment.jobs import jobs_of, settings_text
+from driftline.eval.experiment.learner_spec import parsed
+from driftline.eval.experiment.settings import setting_names
+from driftline.eval.learners import LEARNERS
+from driftline.eval.reporting.report import results_of, write
+from driftline.eval.run import evaluate, plan
+
+STREAM = drifting()
+OURS = [name for name, kind in LEARNERS.items() if not (kind.needs.texts or kind.needs.images)]
+
+
+def runs_with(name: str, setting: str, of_name: Any, of_set: Any) -> list[Any]:
+    """The planned runs of a learner with one value in its name and another by --set, and of the learner itself."""
+    protocol = "seq-to-final" if LEARNERS[name].needs.all_steps else "clear-iid"
+    data = pictures() if protocol == "seq-to-final" else stream()
+    learners, given = [f"{name}({setting}={of_name})", name], {f"{name}.{setting}": of_set}
+    return jobs_of(data, protocol, learners, [0], SMALL.get(protocol, {}) | given, {}, None, "", False)[1]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_setting_in_a_name_counts_for_that_learner(name: str) -> None:
+    for setting in (key for key in setting_names(LEARNERS[name]) if key not in ("device", "weights", "name")):
+        default = LEARNERS[name]().settings()[setting]
+        values = [value for value in alternatives(name, setting, default) if value is not None]
+        of_name, of_set = values[0], values[-1] if len(values) > 1 else default
+        with suppress(BadConfig):  # a value that changes nothing
+            for run, given in zip(runs_with(name, setting, of_name, of_set), (of_name, of_set), strict=True):
+                learner, value = run.learner(), parsed(run.name)[1].get(setting, given)
+                assert (
+                    getattr(learner, setting) == learner.settings()[setting] == run.recorded(learner)[setting] == value
+                )
+                assert f"{setting} {value} (" in settings_text(learner.settings(), run.origin)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "setting", "values", "more"),
+    [
+        ("near-future", "er-online", "lr", (0.05, 0.005), {"shift": 20, "batch": 10, "prefix": 0}),
+        ("clear-iid", "finetune", "epochs", (2, 3), {}),
+        ("clear-streaming", "knn", "k", (1, 3), {}),
+    ],
+)
+def test_record_csv_and_page_have_the_value_that_trained(protocol, name, setting, values, more, tmp_path, monkeypatch):
+    trained: dict[str, Any] = {}
+    finish = run_module._finish
+
+    def noted(on: Any, grid: Any, run: Any, ran: Any) -> Any:
+        trained[run.identity["learner"]] = getattr(ran.learner, setting)
+        return finish(on, grid, run, ran)
+
+    monkeypatch.setattr(run_module, "_finish", noted)
+    learners, settings = [name, f"{name}({setting}={values[0]})"], more | {setting: values[1]}
+    said = plan(STREAM, protocol, learners, [0], settings).settings
+    found = evaluate(STREAM, protocol, learners, [0], settings, tmp_path / "runs")
+    expected = dict(zip(learners, reversed(values), strict=True))
+    assert trained == expected
+    assert {r["learner"]: r["settings"][setting] for r in found["results"]} == expected
+    records = [json.loads(path.read_text()) for path in (tmp_path / "runs").rglob("run.json")]
+    assert {about["learner"]: about["settings"][setting] for about in records} == expected
+    assert all(f"{setting} {value} (" in said[learner] for learner, value in expected.items())
+    write(results_of([tmp_path / "runs"]), tmp_path / "page", formats=("csv",))
+    table = pd.read_parquet(tmp_path / "page" / "scores.parquet")
+    assert {row.learner: json.loads(row.settings)[setting] for row in table.itertuples()} == expected
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert all(learner in page for learner in learners)
+
+
+def test_a_value_that_every_name_has_already_is_refused() -> None:
+    for option in ({"settings": {"k": 5}}, {"tune": {"k": [1, 5]}}, {"settings": {"knn.k": 5}}):
+        with pytest.raises(BadConfig, match=r"reaches no learner: k is set in the name of knn\(k=3\), which counts"):
+            plan(STREAM, "clear-iid", ["knn(k=3)", "majority"], [0], **option)
+    assert plan(STREAM, "clear-iid", ["knn(k=3)"], [0], {"knn.k": 3}).runs == 1, "the same value"
+
+
+def test_what_a_name_says_is_not_chosen(tmp_path: Path) -> None:
+    found = evaluate(STREAM, "clear-iid", ["knn", "knn(k=3)"], [0], tune={"k": [1, 5]}, out=tmp_path)["results"]
+    assert [result["settings"].get("tune") for result in found] == [{"k": [1, 5]}, None]
