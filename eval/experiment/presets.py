@@ -1,15 +1,15 @@
 """The papers' hyper-parameters by name, for the learners and protocols that they are about; --set overrides the preset.
 
-A new preset is one value here and one line in `PRESETS`.
+A preset is one entry of `PRESETS`: whose settings they are (names of learners or of protocols) → the settings, of which
+each takes those that it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
-from driftline.curate.core.registry import Registry
+from driftline.curate.core.errors import UnknownName, available, did_you_mean
 from driftline.eval.experiment.settings import setting_names
 
 STEPWISE = (  # trained step by step: CLEAR's methods, and ours beside them
@@ -19,112 +19,75 @@ STEPWISE = (  # trained step by step: CLEAR's methods, and ours beside them
 ONLINE = ("overadapt", "er-online", "fc-only", "ace", "acm", "cosine-fc")  # learn batch after batch
 BATCHWISE = ("finetune", "der", "der++", "agem", "ewc", "si", "lwf")  # of STEPWISE, those that can, too
 CORRECTED = ("online-linear", "static-linear", "knn-lm", *BATCHWISE)  # learn seed data, then corrections
+CLEAR = ("clear-iid", "clear-streaming")
 
-
-@dataclass(frozen=True)
-class Preset:
-    """Settings of a paper, and whose they are."""
-
-    learners: Sequence[str] = ()
-    """names of driftline's own learners that `settings` are for, as far as they have them"""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """of these learners; `NAME.setting` of one of them"""
-    protocols: Sequence[str] = ()
-    """names of driftline's own protocols that `rules` are for"""
-    rules: Mapping[str, Any] = field(default_factory=dict)
-    """settings of these protocols"""
-
-
-def _clear(code: bool, **settings: Any) -> Preset:
-    """code: with what CLEAR's published numbers come from."""
-    if not code:
-        return Preset(STEPWISE, settings)
-    same = {"scale": "none", "variant": "reference"}
-    return Preset(STEPWISE, settings | same, ("clear-iid", "clear-streaming"), {"splits": "random"})
-
-
-LINEAR: dict[str, Any] = {
-    "net": "linear",
-    "lr": 1.0,
-    "batch": 256,
-    "epochs": 100,
-    "decay_after": 60,
-}  # [CLEAR, suppl. 5]
-MLP: dict[str, Any] = LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
-RESNET18: dict[str, Any] = {  # [CLEAR, supplement 5]
-    "net": "resnet18",
-    "lr": 0.01,
-    "weight_decay": 1e-5,
-    "batch": 64,
-    "epochs": 70,
-    "decay_after": 30,
+LINEAR = {"net": "linear", "lr": 1.0, "batch": 256, "epochs": 100, "decay_after": 60}  # [CLEAR, supplement 5]
+MLP = LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
+RESNET18 = {  # [CLEAR, supplement 5]
+    "net": "resnet18", "lr": 0.01, "weight_decay": 1e-5, "batch": 64, "epochs": 70, "decay_after": 30,
     "augment": "flip+crop",
+}  # fmt: skip
+CODE = {"scale": "none", "variant": "reference"}  # with what CLEAR's published numbers come from
+RANDOM = {"splits": "random"}
+OCRR = {
+    "optimiser": "adamw", "lr": 0.01, "weight_decay": 1e-4, "batch": 256, "epochs": 30, "decay_after": 30,
+    "scale": "none", "correct_lr": 0.05,
+}  # fmt: skip
+ON_STREAMS = (*ONLINE, *BATCHWISE)
+DECAY = {
+    "weight_decay": 1e-4
+}  # the paper's learning rate, 0.005, is for networks on images: the first of lr=auto there
+
+Preset = Mapping[tuple[str, ...], Mapping[str, Any]]
+PRESETS: dict[str, Preset] = {
+    "clear-linear": {STEPWISE: LINEAR},
+    "clear-mlp": {STEPWISE: MLP},
+    "clear-resnet18": {STEPWISE: RESNET18},
+    "clear-linear-code": {STEPWISE: LINEAR | CODE, CLEAR: RANDOM},
+    "clear-mlp-code": {STEPWISE: MLP | CODE, CLEAR: RANDOM},
+    "clear-resnet18-code": {STEPWISE: RESNET18 | CODE, CLEAR: RANDOM},
+    "ocrr": {
+        CORRECTED: OCRR,
+        ("ewc",): {"strength": 1000.0},
+        ("agem",): {"memory": 1000, "sample": 64},
+        ("lwf",): {"weight": 1.0, "temperature": 2.0},
+    },
+    "seq-to-final": {("seq-to-final",): {"budget": "paper", "fidelity": "clean"}},
+    "seq-to-final-code": {("seq-to-final",): {"budget": "paper", "fidelity": "paper-code"}},
+    # [near-future accuracy, sec. 5: slow, fast]
+    "cglm": {ON_STREAMS: DECAY, ("near-future",): {"batch": 64, "shift": 256, "updates": 10}},
+    "cglm-fast": {ON_STREAMS: DECAY, ("near-future",): {"batch": 64, "shift": 256, "updates": 1}},
+    "cloc": {ON_STREAMS: DECAY, ("near-future",): {"batch": 128, "shift": 16_384, "updates": 5}},
+    "cloc-fast": {ON_STREAMS: DECAY, ("near-future",): {"batch": 128, "shift": 16_384, "updates": 1}},
 }
-CLEAR_LINEAR, CLEAR_LINEAR_CODE = _clear(False, **LINEAR), _clear(True, **LINEAR)
-CLEAR_MLP, CLEAR_MLP_CODE = _clear(False, **MLP), _clear(True, **MLP)
-CLEAR_RESNET18, CLEAR_RESNET18_CODE = _clear(False, **RESNET18), _clear(True, **RESNET18)
-
-
-def _near_future(batch: int, shift: int, updates: int) -> Preset:
-    """Its learning rate, 0.005, is for networks on images, where it is the first candidate of lr=auto."""
-    rules = {"batch": batch, "shift": shift, "updates": updates}
-    return Preset((*ONLINE, *BATCHWISE), {"weight_decay": 1e-4}, ("near-future",), rules)
-
-
-CGLM, CGLM_FAST = _near_future(64, 256, 10), _near_future(64, 256, 1)  # [near-future accuracy, sec. 5: slow, fast]
-CLOC, CLOC_FAST = _near_future(128, 16_384, 5), _near_future(128, 16_384, 1)
-OCRR = Preset(
-    CORRECTED,
-    {
-        "optimiser": "adamw",
-        "lr": 0.01,
-        "weight_decay": 1e-4,
-        "batch": 256,
-        "epochs": 30,
-        "decay_after": 30,
-        "scale": "none",
-        "correct_lr": 0.05,
-        "ewc.strength": 1000.0,
-        "agem.memory": 1000,
-        "agem.sample": 64,
-        "lwf.weight": 1.0,
-        "lwf.temperature": 2.0,
-    },
-)
-SEQ_TO_FINAL = Preset(protocols=("seq-to-final",), rules={"budget": "paper", "fidelity": "clean"})
-SEQ_TO_FINAL_CODE = Preset(protocols=("seq-to-final",), rules={"budget": "paper", "fidelity": "paper-code"})
-
-PRESETS = Registry(
-    "preset",
-    {
-        "clear-linear": "driftline.eval.experiment.presets:CLEAR_LINEAR",
-        "clear-mlp": "driftline.eval.experiment.presets:CLEAR_MLP",
-        "clear-resnet18": "driftline.eval.experiment.presets:CLEAR_RESNET18",
-        "clear-linear-code": "driftline.eval.experiment.presets:CLEAR_LINEAR_CODE",
-        "clear-mlp-code": "driftline.eval.experiment.presets:CLEAR_MLP_CODE",
-        "clear-resnet18-code": "driftline.eval.experiment.presets:CLEAR_RESNET18_CODE",
-        "ocrr": "driftline.eval.experiment.presets:OCRR",
-        "seq-to-final": "driftline.eval.experiment.presets:SEQ_TO_FINAL",
-        "seq-to-final-code": "driftline.eval.experiment.presets:SEQ_TO_FINAL_CODE",
-        "cglm": "driftline.eval.experiment.presets:CGLM",
-        "cglm-fast": "driftline.eval.experiment.presets:CGLM_FAST",
-        "cloc": "driftline.eval.experiment.presets:CLOC",
-        "cloc-fast": "driftline.eval.experiment.presets:CLOC_FAST",
-    },
-)
 
 
 def fitting(preset: str, kinds: Mapping[str, type]) -> dict[str, dict[str, Any]]:
     """What a preset gives to each of some learners and protocols (name → class): name → settings. It gives nothing to
-    those that it does not name, and a learner gets what it has: the blind classifier has no learning rate."""
-    chosen: Preset = PRESETS[preset]
+    those that it does not name, and a learner gets what it has: the blind classifier has no learning rate. Raises
+    UnknownName."""
+    if preset not in PRESETS:
+        problem = f"Unknown preset {preset!r}."
+        raise UnknownName(
+            problem, did_you_mean(preset, PRESETS), available(preset, [*PRESETS], "driftline list presets")
+        )
     of_each: dict[str, dict[str, Any]] = {}
     for name, kind in kinds.items():
-        settings = chosen.settings if name in chosen.learners else chosen.rules if name in chosen.protocols else {}
-        if not kind.__module__.startswith("driftline.eval."):  # a stranger's, of the same name
-            settings = {}
-        of_one = {key: value for key, value in settings.items() if "." not in key}
-        of_one |= {key.partition(".")[2]: value for key, value in settings.items() if key.startswith(f"{name}.")}
+        ours = kind.__module__.startswith("driftline.eval.")  # not a stranger's, of the same name
+        groups = [settings for owners, settings in PRESETS[preset].items() if ours and name in owners]
         own = setting_names(kind)
-        of_each[name] = {key: value for key, value in of_one.items() if key in own}
+        of_each[name] = {key: value for settings in groups for key, value in settings.items() if key in own}
     return of_each
+
+
+def text_of(preset: Preset) -> str:
+    """A preset in a list of them.
+
+    >>> text_of({("er", "nap"): {"lr": 1.0, "epochs": 5}, ("clear-iid",): {"splits": "random"}})
+    'er, nap: lr=1.0, epochs=5; clear-iid: splits=random.'
+    """
+    groups = [
+        f"{', '.join(owners)}: {', '.join(f'{key}={value}' for key, value in settings.items())}"
+        for owners, settings in preset.items()
+    ]
+    return "; ".join(groups) + "."

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from driftline.curate.core.errors import BadConfig, BadPlugin, explained
-from driftline.curate.core.registry import HOME, Registry, first_sentence
+from driftline.curate.core.registry import HOME, Registry
 from driftline.pipelines.cli.common import Json, command, show
 
 list_app = typer.Typer()
@@ -179,17 +179,15 @@ def list_registered(kind: str) -> list[dict[str, str]]:
     """
     registry = _things(kind)
     if not isinstance(registry, Registry):
-        target = KINDS[kind][0]
-        texts = {name: ", ".join(thing) if isinstance(thing, tuple) else f"Results on the stream {name}."
-                 for name, thing in registry.items()}  # fmt: skip
-        return [{"name": n, "summary": text, "origin": HOME, "target": target} for n, text in texts.items()]
-    rows = _build_presets() if kind == "presets" else []
+        texts = {name: _text(kind, name, thing) for name, thing in registry.items()}
+        own = [{"name": n, "summary": t, "origin": HOME, "target": KINDS[kind][0]} for n, t in texts.items()]
+        return [*_build_presets(), *own] if kind == "presets" else own
+    rows = []
     for name in registry:
         try:
-            summary = registry.problem(name) or _summary(registry[name])
+            summary = registry.summary(name)
         except ModuleNotFoundError as error:  # of our own, as a network without torch
             summary = str(explained(error))
-        summary = f"eval --preset: {summary}" if kind == "presets" else summary
         try:
             entry = registry.entry(name)
             origin, target = entry.origin, entry.target
@@ -213,18 +211,13 @@ def _build_presets() -> list[dict[str, str]]:
     ]
 
 
-def _summary(thing: Any) -> str:
-    """First sentence of the docstring of code; the values of plain data."""
-    if callable(thing):
-        return first_sentence(thing.__doc__)
-    values = thing if isinstance(thing, Mapping) else vars(thing)
-    plain = {key: value for key, value in values.items() if not isinstance(value, tuple | Mapping)}
-    groups = [f"{key}: {_values(value)}" for key, value in values.items() if key not in plain and value]
-    return f"{'; '.join([*([_values(plain)] if plain else []), *groups])}."
+def _text(kind: str, name: str, thing: Any) -> str:
+    """What is listed of an entry of a table."""
+    if kind == "presets":
+        from driftline.eval.experiment.presets import text_of
 
-
-def _values(group: Any) -> str:
-    return ", ".join([f"{key}={value}" for key, value in group.items()] if isinstance(group, Mapping) else group)
+        return f"eval --preset: {text_of(thing)}"
+    return ", ".join(thing) if isinstance(thing, tuple) else f"Results on the stream {name}."
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

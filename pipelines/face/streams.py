@@ -194,7 +194,8 @@ def evaluate(
     chosen = several(learners)
     specs = [spec_of(one) for one in chosen]
     where = place(device)
-    own = [spec.name.partition("(")[0] for spec in specs if "device" in spec.settings and spec.instance is None]
+    mine = [spec for spec in specs if "device" in spec.settings and spec.instance is None]
+    own = [spec.name.partition("(")[0] for spec in mine if "device" not in spec.with_name]
     of_device = {f"{name}.device": where for name in own}
     more: dict[str, Any] = {"out": out, "preset": preset, "tune": tune, "reuse": reuse}
     more["executor"] = Executor(engine, workers) if workers > 1 or engine != "local" else None

@@ -18,12 +18,9 @@ from driftline.eval.engine.deep import SCALE, SHIFT, Deep, added, halving, plane
 from driftline.eval.engine.linear import Rule, step
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.experiment.presets import PRESETS, fitting
-from driftline.eval.experiment.settings import setting_names
 from driftline.eval.learner import Task
-from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.cwr import Cwr
 from driftline.eval.learners.finetune import Finetune
-from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -284,10 +281,7 @@ def test_weights_of_a_network_are_not_ignored_by_a_linear_head() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("clear-")])
-def test_a_preset_is_settings_that_learners_or_the_protocol_have(name: str) -> None:
-    owners = [*LEARNERS.values(), PROTOCOLS["clear-iid"]]
-    every = {field for kind in owners for field in setting_names(kind)}
-    assert {*PRESETS[name].settings, *PRESETS[name].rules} <= every
+def test_a_preset_names_the_network_of_its_learners(name: str) -> None:
     learner = Finetune(**fitting(name, {"finetune": Finetune})["finetune"])
     assert learner.net in name.replace("clear-", "")
 

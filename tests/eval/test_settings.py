@@ -111,17 +111,13 @@ def test_an_annotation_that_cannot_be_resolved_allows_every_value() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_has_values_that_its_learners_and_protocols_take(name: str) -> None:
-    preset = PRESETS[name]
-    for owners, registry, settings in (
-        (preset.learners, LEARNERS, preset.settings),
-        (preset.protocols, PROTOCOLS, preset.rules),
-    ):
+    for owners, settings in PRESETS[name].items():
+        kinds = [PROTOCOLS[owner] if owner in PROTOCOLS else LEARNERS[owner] for owner in owners]
         for key, value in settings.items():
-            owner, _, setting = key.rpartition(".")
-            takers = [n for n in owners if owner in ("", n) and setting in setting_names(registry[n])]
+            takers = [kind for kind in kinds if key in setting_names(kind)]
             assert takers, key
             for taker in takers:
-                check_settings(registry[taker], {setting: value})
+                check_settings(taker, {key: value})
 
 
 def test_settings_are_described_by_the_docstrings_below_their_fields() -> None:
