@@ -195,13 +195,15 @@ def fit(
     rng: np.random.Generator,
     memory: tuple[npt.NDArray[Any], Labels] | None = None,
     rule: Rule | None = None,
+    groups: Sequence[int] = (),
 ) -> int:
     """Train `head` in place on x (N, D) float32, or (N, H, W, 3) uint8 for a network on images, and y (N,); returns
     the number of gradient steps.
 
     memory: replayed samples; each step takes `batch` of x and as many of the memory (drawn without repetition until all
-    were used, then shuffled again) [Chaudhry et al. 2019; Avalanche's Replay]. rule: additions of a method. Raises
-    Diverged if the weights are not finite.
+    were used, then shuffled again) [Chaudhry et al. 2019; Avalanche's Replay]. groups: sizes of its parts; then x and
+    each part have an equal share of `batch`. rule: additions of a method. Raises Diverged if the weights are not
+    finite.
     """
     import torch
 
@@ -209,7 +211,7 @@ def fit(
         both = [(x, y)] if memory is None else [(x, y), memory]
         # In bfloat16 there are half the bytes to gather, too.
         data = [on(inputs, head).bfloat16() if head.half else on(inputs, head) for inputs, _ in both]
-        drawn = batches([len(labels) for _, labels in both], settings, rng)
+        drawn = batches([len(labels) for _, labels in both], settings, rng, groups)
         for velocity in head.velocity:  # start without momentum, like a new optimiser
             velocity.zero_()
         simple = rule is None and settings.optimiser == "sgd" and isinstance(head, Head)
@@ -226,20 +228,29 @@ def fit(
 
 
 def batches(
-    sizes: Sequence[int], settings: LinearSettings, rng: np.random.Generator
+    sizes: Sequence[int], settings: LinearSettings, rng: np.random.Generator, groups: Sequence[int] = ()
 ) -> Iterator[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Learning rate, rows of the data and rows of the memory of each step. sizes: of the data, and of the memory."""
-    queue: list[int] = []
-    stored = sizes[1] if len(sizes) > 1 else 0
-    replayed = min(settings.batch, stored)
+    """Learning rate, rows of the data and rows of the memory of each step. sizes: of the data, and of the memory.
+    groups: as in `fit`."""
+    parts = groups or sizes[1:]
+    shares = [settings.batch] * (1 + len(parts))
+    if groups:
+        share, more = divmod(settings.batch, len(shares))
+        shares = [max(1, share + (i < more)) for i in range(len(shares))]
+    starts = np.cumsum([0, *parts]).tolist()
+    replayed = [min(share, size) for share, size in zip(shares[1:], parts, strict=True)]
+    queues: list[list[int]] = [[] for _ in parts]
     for epoch in range(settings.epochs):
         lr = settings.lr * settings.decay ** (epoch // settings.decay_after)
         order = rng.permutation(sizes[0])
-        for start in range(0, sizes[0], settings.batch):
-            while len(queue) < replayed:
-                queue += rng.permutation(stored).tolist()
-            yield lr, order[start : start + settings.batch], np.array(queue[:replayed], np.int64)
-            del queue[:replayed]
+        for low in range(0, sizes[0], shares[0]):
+            rows: list[int] = []
+            for queue, start, size, n in zip(queues, starts, parts, replayed, strict=False):
+                while len(queue) < n:
+                    queue += (start + rng.permutation(size)).tolist()
+                rows += queue[:n]
+                del queue[:n]
+            yield lr, order[low : low + shares[0]], np.array(rows, np.int64)
 
 
 def _train(

@@ -22,13 +22,14 @@ CORRECTED = ("online-linear", "static-linear", "knn-lm", *BATCHWISE)  # learn se
 CLEAR = ("clear-iid", "clear-streaming")
 
 LINEAR = {"net": "linear", "lr": 1.0, "batch": 256, "epochs": 100, "decay_after": 60}  # [CLEAR, supplement 5]
+IMAGENET = LINEAR | {"lr": 0.1}  # on features of supervised ImageNet [CLEAR, supplement 6]
 MLP = LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
 RESNET18 = {  # [CLEAR, supplement 5]
     "net": "resnet18", "lr": 0.01, "weight_decay": 1e-5, "batch": 64, "epochs": 70, "decay_after": 30,
     "augment": "flip+crop",
 }  # fmt: skip
 CODE = {"scale": "none", "variant": "reference"}  # with what CLEAR's published numbers come from
-RANDOM = {"splits": "random"}
+OF_CODE = {CLEAR: {"splits": "random"}, ("agem",): {"sample": "step"}}
 OCRR = {
     "optimiser": "adamw", "lr": 0.01, "weight_decay": 1e-4, "batch": 256, "epochs": 30, "decay_after": 30,
     "scale": "none", "correct_lr": 0.05,
@@ -41,11 +42,13 @@ DECAY = {
 Preset = Mapping[tuple[str, ...], Mapping[str, Any]]
 PRESETS: dict[str, Preset] = {
     "clear-linear": {STEPWISE: LINEAR},
+    "clear-linear-imagenet": {STEPWISE: IMAGENET},
     "clear-mlp": {STEPWISE: MLP},
     "clear-resnet18": {STEPWISE: RESNET18},
-    "clear-linear-code": {STEPWISE: LINEAR | CODE, CLEAR: RANDOM},
-    "clear-mlp-code": {STEPWISE: MLP | CODE, CLEAR: RANDOM},
-    "clear-resnet18-code": {STEPWISE: RESNET18 | CODE, CLEAR: RANDOM},
+    "clear-linear-code": {STEPWISE: LINEAR | CODE, **OF_CODE},
+    "clear-linear-imagenet-code": {STEPWISE: IMAGENET | CODE, **OF_CODE},
+    "clear-mlp-code": {STEPWISE: MLP | CODE, **OF_CODE},
+    "clear-resnet18-code": {STEPWISE: RESNET18 | CODE, **OF_CODE},
     "ocrr": {
         CORRECTED: OCRR,
         ("ewc",): {"strength": 1000.0},

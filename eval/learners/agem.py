@@ -52,8 +52,9 @@ class Agem(NetLearner):
     memory: NonNegativeInt = 0
     """samples in all, shared evenly by past steps; 0: as many as the first step has (one bucket), 500 on streams of
     batches, where they are a uniform sample of the past"""
-    sample: NonNegativeInt = 0
-    """samples of the memory that an update uses; 0: 256, on streams of batches as many as a batch has"""
+    sample: NonNegativeInt | Literal["step"] = 0
+    """samples of the memory that an update uses; `step`: as many as the first step has, as in CLEAR; 0: 256, on streams
+    of batches as many as a batch has"""
     variant: Literal["paper", "reference"] = "paper"
     """`reference` keeps `memory` samples of *every* step and uses equal numbers of each, as Avalanche does"""
     cost = 2.0  # two gradients: on the data, and on as many samples of the memory
@@ -62,7 +63,7 @@ class Agem(NetLearner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)
         self.limit = self.memory
-        self.used = self.sample or task.batch or SAMPLE
+        self.used = (0 if self.sample == "step" else self.sample) or task.batch or SAMPLE
         self.cost = 1 + (self.used / task.batch if task.batch else 1)
         self.shares: list[Share] = []
         self.past = Uniform(self.rng, self.memory or ON_STREAMS)
@@ -96,6 +97,8 @@ class Agem(NetLearner):
 
     def learn(self, x: Array, y: Labels) -> None:
         self.limit = self.limit or len(y)
+        if self.sample == "step" and not self.shares:
+            self.used = len(y)
         parts = [len(labels) for _, labels in self.shares] if self.variant == "reference" else []
         self.train(x, y, rule=self._constraint(parts))
         limit = self.limit * (len(self.shares) + 1 if self.variant == "reference" else 1)

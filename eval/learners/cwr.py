@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,12 +31,17 @@ class Cwr(NetLearner):
     Steps that lack classes are treated as in Avalanche.
     """
 
+    variant: Literal["paper", "reference"] = "paper"
+    """`reference` does not count a class's first step, so that its second one replaces its weights, as in CLEAR's code
+    (Avalanche, pull request 1008)"""
+
     needs = Needs(whole_steps="it consolidates after a whole step")
     guide = Guide("regularised", "Lomonaco et al. 2020", "E n D C", "classes that come in few steps only")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)
-        self.past = np.zeros(task.n_classes)
+        self.past = np.zeros(task.n_classes)  # counted samples of each class
+        self.known = np.zeros(task.n_classes, bool)
         (self.consolidated,) = zeros(self.head.params[-2:-1])
 
     def learn(self, x: Array, y: Labels) -> None:
@@ -46,7 +51,7 @@ class Cwr(NetLearner):
         rows = on(seen, self.head)
         weights.zero_()
         weights[rows] = self.consolidated[rows]
-        below = self.past.any() and len(self.head.params) > 2
+        below = self.known.any() and len(self.head.params) > 2
         if below and isinstance(self.head, Deep):
             self.head.frozen = True  # freezes statistics of batch normalisation, too
         self.train(x, y, rule=Frozen() if below else None)
@@ -54,6 +59,7 @@ class Cwr(NetLearner):
         ratio = np.sqrt(self.past[seen] / current[seen])[:, None]
         past = on(ratio.astype(np.float32), self.head)
         self.consolidated[rows] = (self.consolidated[rows] * past + trained) / (past + 1)
-        self.past += current
-        learned = on(np.flatnonzero(self.past), self.head)
+        self.past += current * (self.known if self.variant == "reference" else 1)
+        self.known[seen] = True
+        learned = on(np.flatnonzero(self.known), self.head)
         weights[learned] = self.consolidated[learned]

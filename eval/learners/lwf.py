@@ -67,7 +67,7 @@ class Lwf(NetLearner):
     weight: NonNegativeFloat = 2.0
     """α at the last of `ramp` steps; it grows linearly from 0 at the first (CLEAR: 0 to 2 over 10)"""
     ramp: PositiveInt = 10
-    """steps over which the weight grows"""
+    """steps over which the weight grows (CLEAR's code: 10, its text: 12)"""
     temperature: PositiveFloat = 1.0
     """temperature T of the distillation"""
     cost = 4 / 3  # the teacher's forward pass

@@ -201,11 +201,12 @@ class NetLearner(NetworkLearner):
         self.train(x, y)
 
     def train(
-        self, x: Array | list[Array], y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None
-    ) -> int:
+        self, x: Array | list[Array], y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None,
+        groups: Sequence[int] = (),
+    ) -> int:  # fmt: skip
         """One training run over (x, y) with a new optimiser; under a budget, as many updates on all of (x, y) as it
-        allows. x: all samples, or parts of them in the order of y. rule: what the method adds to plain SGD. Returns
-        the number of updates."""
+        allows. x: all samples, or parts of them in the order of y. memory, groups: as in `engine.linear.fit`. rule:
+        what the method adds to plain SGD. Returns the number of updates."""
         updates = self.budget.take(self.cost, self.batch_cost)
         if updates == 0:
             return 0
@@ -222,7 +223,8 @@ class NetLearner(NetworkLearner):
             optimiser=self.optimiser,
         )
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
-        done = fit(self.head, self.joined(parts), np.asarray(y, np.int64), settings, self.rng, replay, rule=rule)
+        labels = np.asarray(y, np.int64)
+        done = fit(self.head, self.joined(parts), labels, settings, self.rng, replay, rule, groups)
         self.gradient_steps += done
         return done
 

@@ -12,7 +12,7 @@ from support.helpers import drifting, hinted
 
 from driftline.curate.core.errors import BadConfig, UnknownName
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.engine.linear import Head, LinearSettings, Net, fit, zeros
+from driftline.eval.engine.linear import Head, LinearSettings, Net, batches, fit, zeros
 from driftline.eval.engine.mlp import Mlp
 from driftline.eval.experiment.presets import fitting
 from driftline.eval.learner import Task
@@ -285,6 +285,15 @@ class TestAgem:
         assert close(Project(*batch, sample=N, rng=rng_for(0)).gradient(now, grads, *batch), grads)
 
 
+def test_agem_may_use_as_many_samples_of_the_memory_as_a_step_has() -> None:
+    """CLEAR: 2,310 under one protocol, 3,300 under the other."""
+    learner = LEARNERS["agem"](sample="step", epochs=1)
+    learner.begin(Task(C, (D,)), rng_for(0))
+    for n in (30, 40):
+        learner.learn(rng_for(n, "agem").normal(size=(n, D)).astype(np.float32), np.arange(n) % C)
+    assert learner.used == 30
+
+
 def test_cwr_star_merges_by_how_often_a_class_was_seen() -> None:
     learner = Cwr(epochs=3)
     learner.begin(Task(2, (1,)), rng_for(0))
@@ -295,6 +304,40 @@ def test_cwr_star_merges_by_how_often_a_class_was_seen() -> None:
     learner.learn(x[:1].repeat(8, 0), np.zeros(8, np.int64))
     assert torch.equal(learner.consolidated[1], first[1]), "a class that is not there keeps its weights"
     assert learner.past.tolist() == [10, 2]
+
+
+def test_the_references_cwr_star_replaces_what_the_first_step_learned() -> None:
+    """Avalanche's pull request 1008: a class's first step is not counted."""
+    found = {}
+    for variant in ("paper", "reference"):
+        learner = Cwr(epochs=1, variant=variant)  # type: ignore[arg-type]
+        learner.begin(Task(C, (D,)), rng_for(0))
+        for t in range(3):
+            rng = rng_for(t, "cwr")
+            learner.learn(rng.normal(size=(N, D)).astype(np.float32), np.arange(N) % C)
+            if t == 1:
+                merged = learner.consolidated.clone()
+        found[variant] = int(learner.past.sum()), merged
+    assert [past for past, _ in found.values()] == [3 * N, 2 * N]
+    assert not torch.equal(found["paper"][1], found["reference"][1])
+
+
+def test_the_references_er_divides_a_batch_evenly_among_steps() -> None:
+    """CLEAR's code: 497 updates in one epoch over ten steps of 2,310 samples, in batches of 256; ours 100."""
+    settings = LinearSettings(epochs=1, batch=256)
+    groups = [[2310 // t] * t for t in range(1, 10)]
+    drawn = [list(batches([2310, sum(sizes)], settings, rng_for(0), sizes)) for sizes in groups]
+    assert 10 + sum(map(len, drawn)) == 497
+    _, own, replayed = drawn[-1][0]
+    assert np.bincount(replayed // (2310 // 9)).tolist() == [26] * 5 + [25] * 4
+    assert len(own) == 26
+    from driftline.eval.learners.er import Er
+
+    er = Er(epochs=1, batch=16, variant="reference")
+    er.begin(Task(C, (D,)), rng_for(0))
+    for t in range(3):
+        er.learn(rng_for(t, "er").normal(size=(N, D)).astype(np.float32), np.arange(N) % C)
+    assert er.gradient_steps == sum(-(-N // share) for share in (16, 8, 6))
 
 
 def test_cwr_star_trains_a_class_that_is_not_there_from_zero_and_gives_it_its_weights_back() -> None:

@@ -28,7 +28,7 @@ from driftline.eval.plotting.colours import colour, ink
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate, plan
-from driftline.eval.scoring.published_values import BUCKET, OTHERWISE, SCORES, beside, values
+from driftline.eval.scoring.published_values import SCORES, beside, values
 from driftline.stream_builder.stream import Stream
 
 
@@ -301,31 +301,51 @@ class TestPublishedValues:
     def test_do_not_stand_beside_other_streams(self, stream: Stream) -> None:
         assert "published" not in evaluate(stream, "clear-iid", ["ewc"], settings=SAME)["results"][0]
 
-    @pytest.mark.parametrize("network", ["linear", "mlp", "resnet18"])
+    def about(self, name: str, features: str, network: str, preset: str, protocol: str = "clear-iid") -> dict[str, Any]:
+        """A stored run with a preset's settings: nothing is trained."""
+        spec, kind = spec_of(name), PROTOCOLS[protocol]
+        base = name.partition("(")[0]
+        given = fitting(preset, {base: spec.kind, protocol: kind})
+        return {
+            "learner": name, "protocol": protocol, "published": f"clear10/{features}",
+            "settings": json.loads(json.dumps(spec(**given[base]).settings())),
+            "protocol_settings": asdict(kind(**given[protocol])),
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("network", "features", "preset"),
+        [
+            ("linear", "clip", "clear-linear-code"), ("linear", "imagenet", "clear-linear-imagenet-code"),
+            ("mlp", "imagenet", "clear-mlp-code"), ("resnet18", "images", "clear-resnet18-code"),
+        ],
+    )  # fmt: skip
     @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming"])
-    def test_the_preset_of_each_network_is_what_they_stand_beside(self, network: str, protocol: str) -> None:
-        """As stored runs: nothing is trained."""
-        preset, kind = f"clear-{network}-code", PROTOCOLS[protocol]
-        features = "images" if network == "resnet18" else "clip"
+    def test_the_preset_of_each_network_is_what_they_stand_beside(self, network, features, preset, protocol):
         for name in TABLE_1 if network == "resnet18" else TABLE_4:
-            spec = spec_of(name)
-            base = name.partition("(")[0]
-            of_preset = fitting(preset, {base: spec.kind, protocol: kind})
-            of_preset[base] |= {"sample": BUCKET[protocol]} if base == "agem" else {}
-            settings, of_protocol = spec(**of_preset[base]).settings(), of_preset[protocol]
-            about = {
-                "learner": name, "protocol": protocol, "published": f"clear10/{features}",
-                "settings": json.loads(json.dumps(settings)), "protocol_settings": asdict(kind(**of_protocol)),
-            }  # fmt: skip
-            if base in OTHERWISE:
-                assert beside(about) == {}
-                continue
+            about = self.about(name, features, network, preset, protocol)
             assert beside(about) == values(f"clear10/{features}", protocol, name, network) != {}
-            assert beside(about | {"settings": settings | {"momentum": 0.5}}) == {}
+            assert beside(about | {"settings": about["settings"] | {"momentum": 0.5}}) == {}
             if protocol == "clear-iid":
                 for splits, shown in (("published", True), ("seeded", False), ("stream", False)):
                     drawn = about | {"protocol_settings": about["protocol_settings"] | {"splits": splits}}
                     assert bool(beside(drawn)) == shown, splits
+
+    def test_imagenets_features_have_the_rate_of_supplement_6(self) -> None:
+        for features, rate in (("imagenet", 0.1), ("moco-imagenet", 1.0)):
+            about = self.about("nap", features, "linear", "clear-linear-code")
+            for lr in (0.1, 1.0):
+                run = about | {"settings": about["settings"] | {"lr": lr}}
+                assert bool(beside(run)) == (lr == rate), (features, lr)
+
+    def test_they_are_found_by_settings_and_not_by_name(self) -> None:
+        printed = self.about("reservoir(alpha=dynamic:0.5,start=scratch)", "clip", "linear", "clear-linear-code")
+        for name in ("reservoir", "reservoir(start=scratch, alpha=dynamic:0.5)"):
+            assert beside(printed | {"learner": name}) == beside(printed) != {}
+        assert beside(printed | {"learner": "er"}) == {}
+
+    def test_offline_training_has_its_one_number(self) -> None:
+        about = self.about("joint", "images", "resnet18", "clear-resnet18-code")
+        assert beside(about) == {"in_domain": {"mean": 0.811}}
 
     @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming"])
     def test_every_row_of_the_papers_tables_is_there(self, protocol: str) -> None:

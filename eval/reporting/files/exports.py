@@ -132,7 +132,10 @@ def scores_tex(documents: Sequence[Document]) -> str:
             lines.append(" & ".join([latex(place.shown), *cells]) + r" \\")
             if printed := result.get(PUBLISHED):
                 pairs = [printed.get(score.name) for score in scores]
-                theirs = [rf"${100 * p['mean']:.1f} \pm {100 * p['sd']:.1f}$" if p else "--" for p in pairs]
+                printed_sd = [rf" \pm {100 * p['sd']:.1f}" if p and "sd" in p else "" for p in pairs]
+                theirs = [
+                    f"${100 * p['mean']:.1f}{sd}$" if p else "--" for p, sd in zip(pairs, printed_sd, strict=True)
+                ]
                 lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")
         tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(tables) + "\n"
