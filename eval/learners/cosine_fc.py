@@ -16,9 +16,7 @@ class CosineFc(OnlineLearner):
     guide = Guide("online", "Hou et al. 2019", "n D C", "frequent classes dominate")
 
     def unused(self, task: Task) -> dict[str, str]:
-        """What angles, plain steps and a single layer have no use for."""
-        return super().unused(task) | {
-            "scale": "an angle does not depend on the length of a sample",
-            "momentum": "it takes plain steps",
-            "hidden": "it has no hidden layer",
-        }
+        """What angles and a single layer have no use for."""
+        plain = {"momentum": "on vectors it takes plain steps"} if self.net == "linear" else {}
+        scale = {"scale": "an angle does not depend on the length of a sample"}
+        return super().unused(task) | plain | scale | {"hidden": "it has no hidden layer"}
