@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,16 @@ from torch.nn.utils import parametrize
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.engine.seeded import seeded
 from driftline.eval.finetuning.fit import Hyper
+from driftline.eval.finetuning.layers import check_blocks
+from driftline.eval.finetuning.modes import groups_of
 from driftline.eval.finetuning.regularisers import Pull
 from driftline.eval.nets.chain import HEAD, STEM, Net
 
 
-def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
-    """A copy in which each block between stem and classifier has one more part, a new side module, and stem and
-    classifier are new; only the new parts learn [spec, section 3, ST]. kind: "side-1" (one layer) or "side-b" (a whole
-    block). Raises IncompatibleStream for a network without such blocks."""
+def with_sides(net: Net, kind: str, rng: np.random.Generator, new_ends: bool = True) -> Net:
+    """A copy in which each block between stem and classifier has one more part, a new side module; only the new parts
+    learn [spec, section 3, ST]. kind: "side-1" (one layer) or "side-b" (a whole block). new_ends: stem and classifier
+    are replaced; else they have a side module, too. Raises IncompatibleStream for a network without such blocks."""
     if not set(net.names) - {STEM, HEAD}:
         raise IncompatibleStream(
             "The network has no blocks between its first and its last layer, as side modules need.",
@@ -33,47 +34,77 @@ def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
         for name in out.names:
             out.parts[name].append(_module(out, name, kind))
             newest = len(out.parts[name]) - 1
-            out.used[name] = [[newest]] if name in (STEM, HEAD) else [[*out.used[name][-1], newest]]
-    out.additions.append({"sides": kind})
+            replaced = new_ends and name in (STEM, HEAD)
+            out.used[name] = [[newest]] if replaced else [[*out.used[name][-1], newest]]
+    out.additions.append({"sides": kind} | ({} if new_ends else {"ends": "side"}))
     out.only(out.names)
     return out.to(net.device)
 
 
 def ends_to_old(net: Net, hyper: Hyper) -> Sequence[Pull]:
     """λ‖Δ‖² between the new stem and classifier and the previous ones."""
-    return _pulls([net.parts[name][-2:] for name in net.names if name in (STEM, HEAD)], hyper)
+    ends = (net.parts[name][-2:] for name in net.names if name in (STEM, HEAD))
+    return [Pull([pair for old, new in ends for pair in _pairs(old, new)], hyper.adjacent)]
 
 
-def over_times(net: Net, times: int, kind: str, shared: Sequence[str], rng: np.random.Generator) -> Net:
+def over_times(
+    net: Net, times: int, kind: str, shared: Sequence[str], rng: np.random.Generator, new_ends: bool = False
+) -> Net:  # fmt: skip
     """One model for each time in one network, each part with its own random weights. kind: "all" (separate modules; the
-    joint model), "side-1" or "side-b" (time t sums the first module and t side modules, also of stem and classifier).
-    shared: blocks that all times share. The first time keeps the weights of `net`."""
-    if unknown := [name for name in shared if name not in net.names]:
-        raise IncompatibleStream(f"The network has no block {unknown[0]!r}.", f"It has {', '.join(net.names)}.")
+    joint model), "side-1" or "side-b" (time t sums the first module and t side modules, also of stem and classifier
+    unless new_ends). shared: blocks that times share, as in `groups_of`. The first time keeps the weights of `net`."""
+    groups = groups_of(shared, times)
+    check_blocks(list(groups), net.names)
     out = net.copy()
     with seeded(rng):
         for name in out.names:
-            if name in shared:
-                out.used[name] = [[0]] * times
-                continue
-            for _ in range(times - 1):
-                whole = kind == "all" or name in (STEM, HEAD)
-                out.parts[name].append(out.blocks.make[name]() if whole else _module(out, name, kind))
-            out.used[name] = [[t] if kind == "all" else list(range(t + 1)) for t in range(times)]
-    out.additions.append({"times": times, "kind": kind, "shared": list(shared)})
+            whole, own = kind == "all" or name in (STEM, HEAD), [0]
+            for t, first in enumerate(groups.get(name, range(times))):
+                if t and first == t:
+                    out.parts[name].append(out.blocks.make[name]() if whole else _module(out, name, kind))
+                    own.append(len(out.parts[name]) - 1)
+                elif t:
+                    own.append(own[first])
+            alone = kind == "all" or (new_ends and name in (STEM, HEAD))
+            out.used[name] = [[own[t]] if alone else list(dict.fromkeys(own[: t + 1])) for t in range(times)]
+    ends = {"ends": "new"} if new_ends else {}
+    out.additions.append({"times": times, "kind": kind, "shared": list(shared)} | ends)
     out.requires_grad_(True)
     return out.to(net.device)
 
 
-def adjacent(net: Net, hyper: Hyper) -> Sequence[Pull]:
-    """λ Σ_t ‖w_t − w_{t−1}‖² over all parameters, normalisation included [spec, section 3, JM]."""
-    return _pulls([pair for name in net.names for pair in pairwise(net.parts[name])], hyper)
+def beside_frozen(net: Net, start: Net) -> Net:
+    """A joint model of two times: the first is `net` and does not learn, the second starts from the weights of `start`
+    [paper, table 15]."""
+    out = over_times(net, 2, "all", (), np.random.default_rng(0))
+    for name in out.names:
+        out.parts[name][1].load_state_dict(start.parts[name][-1].state_dict())
+    out.only(out.names)
+    return out
 
 
-def _pulls(modules: Iterable[Any], hyper: Hyper) -> Sequence[Pull]:
-    """The pull between the parameters of pairs of modules (old, new)."""
-    pairs = [pair for old, new in modules for pair in zip(new.parameters(), old.parameters(), strict=True)]
-    return [Pull(pairs, hyper.adjacent)]
+Importance = Callable[[int], Mapping[int, Any]]  # time → id of a parameter of its model → tensor
+
+
+def between_times(
+    net: Net, hyper: Hyper, kind: str = "previous-l2", importance: Importance | None = None
+) -> list[Pull]:  # fmt: skip
+    """λ Σ importance · |w_t − w_s|ᵖ over all parameters, normalisation included [spec, section 3, JM]. kind: names what
+    s is (the time before, or with "all" each earlier one) and p ("l1": 1, else 2)."""
+    pulls = []
+    for t in range(1, net.times):
+        for s in range(t) if "all" in kind else (t - 1,):
+            ends = [(net.used[name][s][-1], net.used[name][t][-1], net.parts[name]) for name in net.names]
+            pairs = [pair for old, new, parts in ends if old != new for pair in _pairs(parts[old], parts[new])]
+            of = importance(s) if importance else None
+            pulls.append(
+                Pull(pairs, hyper.adjacent, kind.endswith("l1"), [of[id(p)] for _, p in pairs] if of else None)
+            )
+    return pulls
+
+
+def _pairs(old: Any, new: Any) -> list[tuple[Any, Any]]:
+    return list(zip(new.parameters(), old.parameters(), strict=True))
 
 
 def with_low_rank(net: Net, kind: str, rank: int, rng: np.random.Generator) -> Net:
@@ -100,9 +131,9 @@ def remade(net: Net, additions: Sequence[Mapping[str, Any]]) -> Net:
     rng = np.random.default_rng(0)
     for added in additions:
         if "sides" in added:
-            net = with_sides(net, added["sides"], rng)
+            net = with_sides(net, added["sides"], rng, "ends" not in added)
         elif "times" in added:
-            net = over_times(net, added["times"], added["kind"], added["shared"], rng)
+            net = over_times(net, added["times"], added["kind"], added["shared"], rng, "ends" in added)
         else:
             net = with_low_rank(net, added["low rank"], added["rank"], rng)
     return net

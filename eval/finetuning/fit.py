@@ -1,8 +1,8 @@
-"""A fit: Adam from given weights on given data, best epoch by validation accuracy, early stopping, resumable."""
+"""A fit: Adam from given weights on given data, best epoch by validation accuracy, early stopping."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.finetuning.objectives import OBJECTIVES
+from driftline.eval.finetuning.modes import OBJECTIVES
+from driftline.eval.finetuning.objectives import joint
 from driftline.eval.finetuning.regularisers import Pull
 from driftline.eval.finetuning.samples import Samples, batches, shown
 from driftline.eval.nets.chain import Net, weights_of
@@ -81,7 +82,7 @@ class Fitted:
 
 @dataclass
 class Fit:
-    """A fit that can be stopped after any epoch."""
+    """A fit that can pause after any epoch."""
 
     net: Net
     """starts with its current weights and is changed; only trainable parts learn (see `net.only`)"""
@@ -96,9 +97,13 @@ class Fit:
     seed: int
     """of order, augmentation and dropout"""
     objective: str = "erm"
-    """name in OBJECTIVES"""
+    """name in OBJECTIVES, or joint"""
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    """further arguments of the objective"""
     pulls_of: Callable[[Net], Sequence[Pull]] = lambda net: ()
     """the network → its pulls"""
+    renews: bool = False
+    """whether the pulls are computed again before each epoch"""
     decays: str = "l2"
     """`hyper.decay` is a factor of Σw² (l2), of Σ|w| (l1), or of the pulls only (pulls)"""
     compiled: bool = False
@@ -129,11 +134,15 @@ class Fit:
             {"params": [p for p in params if id(p) not in decayed], "weight_decay": 0.0},
         ]
         self.optimiser = torch.optim.Adam([g for g in groups if g["params"]], lr=self.hyper.lr, fused=True)
-        self.pulls = list(self.pulls_of(self.net))
+        self.pulls = self._pulls()
+        self._judge()
+
+    def _pulls(self) -> list[Pull]:
+        pulls = list(self.pulls_of(self.net))
         if self.decays == "l1":
             zeros = [(p, torch.zeros_like(p)) for p in weights_of(self.net) if p.requires_grad]
-            self.pulls.append(Pull(zeros, self.hyper.decay, l1=True))
-        self._judge()
+            pulls.append(Pull(zeros, self.hyper.decay, l1=True))
+        return pulls
 
     def run(self, until: int | None = None) -> Fit:
         """Run epochs up to `until`, or to the end. Raises Diverged if a loss is not finite."""
@@ -150,23 +159,6 @@ class Fit:
         accuracy = self.curve[self.best_epoch]
         return Fitted(self.best, accuracy, self.best_epoch, list(self.curve), self.steps, self.hyper)
 
-    def keep(self) -> dict[str, Any]:
-        """The state that `take` needs to continue with identical results."""
-        return {
-            "net": {k: v.clone() for k, v in self.net.state_dict().items()},
-            "optimiser": self.optimiser.state_dict(),
-            "rng": self.rng.bit_generator.state,
-            **{name: getattr(self, name) for name in ("epoch", "steps", "curve", "best", "best_epoch", "over")},
-        }
-
-    def take(self, state: dict[str, Any]) -> None:
-        """Continue from a state of `keep`."""
-        self.net.load_state_dict(state["net"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.rng.bit_generator.state = state["rng"]
-        for name in ("epoch", "steps", "curve", "best", "best_epoch", "over"):
-            setattr(self, name, state[name])
-
     def _mask(self, x: Any, p: float) -> Any:
         """Zeros with probability p (in units of 1/256), else 1/(1 − p); drawn on the CPU, the same on every device."""
         drawn = np.frombuffer(self.rng.bytes(x.numel()), np.uint8)
@@ -177,8 +169,10 @@ class Fit:
         return mask.view(n, height, width, channels).permute(0, 3, 1, 2)
 
     def _epoch(self) -> None:
+        if self.renews and self.epoch:
+            self.pulls = self._pulls()
         net, rule = self.net.train(), self.rule
-        loss_of = OBJECTIVES[self.objective]
+        loss_of = joint if self.objective == "joint" else OBJECTIVES.resolve(self.objective)
         total = torch.zeros((), device=self.train[0].y.device)
         for step in batches([len(domain) for domain in self.train], rule.batch, self.rng):
             domains = []
@@ -188,7 +182,7 @@ class Fit:
                 domains.append((x, domain.y[index], None if domain.weight is None else domain.weight[index]))
             with torch.enable_grad():
                 with torch.autocast(domains[0][1].device.type, torch.bfloat16, enabled=rule.half):
-                    loss = loss_of(net, domains, self.rng)
+                    loss = loss_of(net, domains, self.rng, **self.terms)
                 self.optimiser.zero_grad()
                 loss.backward()
             for pull in self.pulls:

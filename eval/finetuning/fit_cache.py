@@ -17,7 +17,6 @@ from typing import Any
 from driftline.curate.core.atomic_io import check_format, read_object, write_bytes, write_json
 from driftline.curate.core.errors import BadInput, reason
 from driftline.curate.core.system.calls import lock
-from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.finetuning.fit import Fitted, Hyper
 
 FORMAT = 1
@@ -29,7 +28,7 @@ FITTED = {
     "hyper": dict,
     "seconds": (int, float),
 }
-STATE, WEIGHTS = "state.safetensors", "best.safetensors"  # of an unfinished fit, of a finished one
+WEIGHTS = "best.safetensors"
 
 
 @dataclass
@@ -84,7 +83,6 @@ class Store:
             about |= {name: getattr(fitted, name) for name in ("accuracy", "best_epoch", "curve", "steps")}
             about["hyper"] = asdict(fitted.hyper)
         write_json(place / "fit.json", about)
-        Checkpoint(place / STATE).keep(final=True)
 
     def thin(self) -> int:
         """Delete the weights of all finished fits in the folder; returns their bytes. What the fits found stays, and
@@ -101,10 +99,6 @@ class Store:
         """The fit's folder."""
         assert self.folder is not None
         return self.folder / key[:2] / key
-
-    def state(self, key: str) -> Checkpoint | None:
-        """Checkpoint of an unfinished fit, written once a minute; None without a folder."""
-        return None if self.folder is None else Checkpoint(self.place(key) / STATE)
 
     @contextmanager
     def claim(self, key: str, wait: bool) -> Iterator[bool]:

@@ -8,17 +8,28 @@ from typing import Any
 import torch
 from torch import nn
 
+from driftline.curate.core.errors import IncompatibleStream
+from driftline.eval.finetuning.modes import FROZEN_JOINT
 from driftline.eval.finetuning.samples import Samples, shown
 from driftline.eval.nets.chain import HEAD, Net
 
 
+def check_blocks(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Raise IncompatibleStream for a block that the network does not have."""
+    if unknown := [name for name in wanted if name not in names]:
+        raise IncompatibleStream(f"The network has no block {unknown[0]!r}.", f"It has {', '.join(names)}.")
+
+
 def phases(mode: str, names: Sequence[str]) -> list[list[str]]:
-    """Blocks that learn in each phase; a phase starts from the best model of the one before.
+    """Blocks that learn in each phase; a phase starts from the best model of the one before. mode: also the blocks'
+    names, joined by +. Raises IncompatibleStream for a block that the network does not have.
 
     >>> phases("fc-all", ["stem", "1", "fc"])
     [['fc'], ['stem', '1', 'fc']]
     >>> phases("unfreeze-last", ["stem", "1", "fc"])
     [['fc'], ['1', 'fc'], ['stem', '1', 'fc']]
+    >>> phases("fc+stem", ["stem", "1", "fc"])
+    [['stem', 'fc']]
     """
     every = list(names)
     if mode == "fc":
@@ -29,7 +40,10 @@ def phases(mode: str, names: Sequence[str]) -> list[list[str]]:
         return [every[k:] for k in range(len(every) - 1, -1, -1)]
     if mode == "unfreeze-first":
         return [every[: k + 1] for k in range(len(every))]
-    return [every]
+    if mode in ("all", FROZEN_JOINT):
+        return [every]
+    check_blocks(named := mode.split("+"), every)
+    return [[name for name in every if name in named]]
 
 
 def surgical(net: Net, data: Samples, metric: str, normalise: bool, batch: int) -> list[str]:

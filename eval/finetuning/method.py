@@ -1,27 +1,23 @@
 """A method is a history mode and a final mode; shared parts are written once, here [paper, Table 1; spec, section 3].
 
-| history \\ final | pooled | all | fc-all | side-1, side-b |
-|---|---|---|---|---|
-| none | | baseline, oracle | | |
-| erm, irm, dro | erm, irm, dro | ft, i-ft, d-ft | lp-ft | st-1, st-b |
-| each | | sft, seq-ewc | | sst-1, sst-b |
-| joint | | jm | | jst-1, jst-b |
+`driftline.eval.learners.seq_to_final` has the table of the paper's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.finetuning import adapters, layers
+from driftline.eval.finetuning import adapters, layers, objectives
 from driftline.eval.finetuning.fit import Fitted, Hyper, scores_of
 from driftline.eval.finetuning.fit_cache import digest_of
-from driftline.eval.finetuning.modes import LOW_RANK, SEARCHES, SIDES, Method
+from driftline.eval.finetuning.modes import FROZEN_JOINT, LOW_RANK, SEARCHES, SIDES, Method
 from driftline.eval.finetuning.regularisers import Pull, fisher
 from driftline.eval.finetuning.samples import Samples, decoded, pooled
 from driftline.eval.finetuning.stage import Work
@@ -58,11 +54,11 @@ def run(method: Method, data: Data, work: Work, n_classes: int, x_shape: tuple[i
     if method.final == "pooled":
         return _pooled(method, data, work, start, len(data.train), "all steps")[0]
     if method.history == "none":
-        return adapt(method, work, start, data, len(data.train) - 1, [])[0]
+        return adapt(method, work, start, data, len(data.train) - 1, [], start)[0]
     steps = len(data.train) if method.sees_final else len(data.train) - 1
     net, _ = _pooled(method, data, work, start, steps, "history")
     earlier = [(net, pooled(data.train[:-1]))]
-    return adapt(method, work, net, data, len(data.train) - 1, earlier)[0]
+    return adapt(method, work, net, data, len(data.train) - 1, earlier, start)[0]
 
 
 def _rng(work: Work, *names: str | int) -> np.random.Generator:
@@ -73,12 +69,14 @@ def _pooled(method: Method, data: Data, work: Work, start: Net, steps: int, stag
     """ERM on the pooled first steps, or IRM or DRO with one domain per step. Selected on the last step's validation
     data if the last step is one of them, else on the validation data of all of them."""
     train = list(data.train[:steps])
-    if method.weights == "increasing":
-        train = [samples.weighted(1 / (steps - t)) for t, samples in enumerate(train)]
+    if (weights := method.step_weights(len(data.train), steps)) is not None:
+        train = [samples.weighted(weight) for samples, weight in zip(train, weights, strict=True)]
     domains = [pooled(train)] if method.history == "erm" else train
     whole = steps == len(data.train) and method.final == "pooled"
     val = data.val[-1] if whole else pooled(data.val[: min(steps, len(data.val) - 1)])
-    return work.tuned(stage, start, domains, val, work.grid("base"), method.history, decays=_decays(method))
+    terms = {"penalty": method.irm_penalty} if method.irm_penalty != 1 else {}
+    grid = work.grid("base")
+    return work.tuned(stage, start, domains, val, grid, method.history, decays=_decays(method), terms=terms)
 
 
 def _decays(method: Method) -> str:
@@ -89,24 +87,36 @@ Earlier = list[tuple[Net, Samples]]  # models of earlier steps and their trainin
 
 
 def adapt(
-    method: Method, work: Work, net: Net, data: Data, t: int, earlier: Earlier, lr: float | None = None
+    method: Method, work: Work, net: Net, data: Data, t: int, earlier: Earlier, first: Net, lr: float | None = None
 ) -> tuple[Net, Fitted]:
-    """The network, adapted to step t by the final mode. lr: instead of the grid's learning rates."""
+    """The network, adapted to step t by the final mode. first: the untrained network. lr: instead of the grid's
+    learning rates."""
     stage, train, val = f"step {t}", [data.train[t]], data.val[t]
     if method.final in SIDES:
-        sided = adapters.with_sides(net, method.final, _rng(work, "sides", method.final, t))
-        return work.tuned(stage, sided, train, val, work.grid("side"), pulled=("ends", adapters.ends_to_old))
+        rng = _rng(work, "sides", method.final, t)
+        sided = adapters.with_sides(net, method.final, rng, method.new_ends)
+        pulled: Pulled = ("ends", adapters.ends_to_old) if method.new_ends else None
+        return work.tuned(stage, sided, train, val, work.grid("side" if pulled else "base"), pulled=pulled)
     if method.final in LOW_RANK:
         low = adapters.with_low_rank(net, method.final, method.rank, _rng(work, "low rank", method.final, t))
         return work.tuned(stage, low, train, val, work.grid("base", lr))
     pulled, decays = _regular(method, work, net, earlier)
+    net = first if method.start == "new" else net
     if method.final in SEARCHES:
         return _searched(method, work, net, data, t, lr, pulled=pulled, decays=decays)[0]
+    objective, terms = "erm", {}
+    if method.final == FROZEN_JOINT:
+        net = adapters.beside_frozen(earlier[-1][0], net)
+        objective, train = "joint", [earlier[-1][1], *train]
+        terms = {"weights": [1.0, 2.0]}  # of two: the last step's loss counts as alone
     for names in layers.phases(method.final, net.names):
         net = net.copy()
         net.only(names)
         grid = _strong(method, work, decays, work.grid("base", lr))
-        net, fitted = work.tuned(f"{stage}, {'+'.join(names)}", net, train, val, grid, pulled=pulled, decays=decays)
+        stage_names = f"{stage}, {'+'.join(names)}"
+        net, fitted = work.tuned(
+            stage_names, net, train, val, grid, objective, pulled=pulled, decays=decays, terms=terms
+        )
     return net, fitted
 
 
@@ -147,12 +157,11 @@ def _regular(method: Method, work: Work, net: Net, earlier: Earlier) -> tuple[Pu
     models = earlier if "all" in kind else earlier[-1:]
     targets, importance = [], []
     for model, seen in models:
-        params = [p for _, p in model.named_parameters()]
-        targets.append([p.detach().clone() for p in params])
+        targets.append([p.detach().clone() for p in model.newest()])
         if "fisher" in kind:
             copy = model.copy()
             copy.requires_grad_(True)
-            importance.append(fisher(copy, seen, list(copy.parameters()), rule.normalise, rule.batch, rule.whole))
+            importance.append(fisher(copy, seen, copy.newest(), rule.normalise, rule.batch, rule.whole))
     description = (
         f"{kind} {[digest_of(model.state_dict()) for model, _ in models]} {[seen.digest for _, seen in models]}"
     )
@@ -161,7 +170,7 @@ def _regular(method: Method, work: Work, net: Net, earlier: Earlier) -> tuple[Pu
         result = []
         for k, target in enumerate(targets):
             pairs, weights = [], []
-            for i, (p, other) in enumerate(zip(trained.parameters(), target, strict=True)):
+            for i, (p, other) in enumerate(zip(trained.newest(), target, strict=True)):
                 if p.requires_grad:
                     pairs.append((p, other))
                     weights.append(importance[k][i] if importance else None)
@@ -206,7 +215,8 @@ def stages_of(method: Method, steps: int, names: Sequence[str]) -> int:
     if method.final in SEARCHES:
         each = len(names) + (method.final == "search")
     else:
-        each = len(layers.phases(method.final, names))
+        added = method.final in (*SIDES, *LOW_RANK)
+        each = 1 if added else len(layers.phases(method.final, names))
     if method.history != "each":
         return each + (method.history != "none")
     searched = method.beam if method.final in SEARCHES else 1
@@ -223,26 +233,54 @@ def _step_by_step(
     for t in range(1, len(data.train)):
         if method.final in SEARCHES:
             pulled, decays = _regular(method, work, beam[0][0], earlier)
-            grown = [
-                p
-                for net, _ in beam
-                for p in _searched(method, work, net, data, t, lrs[t], pulled=pulled, decays=decays)
-            ]
+            more: Any = {"pulled": pulled, "decays": decays}
+            begins = [start if method.start == "new" else net for net, _ in beam]
+            grown = [p for net in begins for p in _searched(method, work, net, data, t, lrs[t], **more)]
             beam = sorted(grown, key=lambda pair: -pair[1].accuracy)[: method.beam]
         else:
-            beam = [adapt(method, work, beam[0][0], data, t, earlier, lr=lrs[t])]
+            beam = [adapt(method, work, beam[0][0], data, t, earlier, start, lr=lrs[t])]
         earlier.append((beam[0][0], data.train[t]))
     return beam[0]
 
 
 def _joint(method: Method, data: Data, work: Work, start: Net) -> Net:
     """All times at once; selected on the last step's validation data."""
-    times = len(data.train)
-    net = adapters.over_times(start, times, method.final, method.shared, _rng(work, "times", method.final))
-    kind = "joint" if method.final == "all" else "joint-side"
+    times, whole = len(data.train), method.final == "all"
+    rng = _rng(work, "times", method.final)
+    net = adapters.over_times(start, times, method.final, method.shared, rng, not whole and method.new_ends)
+    kind = "joint" if whole else "joint-side"
     grid = work.grid(kind, least=len({point.adjacent for point in work.rules.grids[kind]}))
-    pulled: Pulled = ("adjacent", adapters.adjacent) if method.final == "all" else None
-    return work.tuned("all times", net, data.train, data.val[-1], grid, "joint", pulled=pulled)[0]
+    plain = method.regulariser in ("l2", "l1")
+    decays = _decays(method) if plain else "pulls"
+    weights = method.step_weights(times, times)
+    terms = {}
+    if weights is not None or method.last_weight != objectives.LAST_WEIGHT:
+        of = weights or [1.0] * times
+        terms = {"weights": [*of[:-1], of[-1] * method.last_weight]}
+    pulled: Pulled = None
+    if whole and plain:
+        pulled = "adjacent", adapters.between_times
+    elif whole:
+        pulled = method.regulariser, partial(_between, method, data, work)
+    by_information = "fisher" in method.regulariser
+    if by_information and not work.rules.paper:
+        grid = [replace(point, adjacent=FISHER * point.adjacent) for point in grid]
+    more: Any = {"pulled": pulled, "decays": decays, "terms": terms, "renews": by_information}
+    return work.tuned("all times", net, data.train, data.val[-1], grid, "joint", **more)[0]
+
+
+def _between(method: Method, data: Data, work: Work, net: Net, hyper: Hyper) -> Sequence[Pull]:
+    """The pulls between times, by Fisher information of the earlier time's model on its own step where asked."""
+    rule = work.rules.rule
+
+    @cache
+    def importance(time: int) -> dict[int, Any]:
+        params = net.newest(time)
+        of = fisher(net, data.train[time], params, rule.normalise, rule.batch, rule.whole, time)
+        return {id(p): each for p, each in zip(params, of, strict=True)}
+
+    by_information = importance if "fisher" in method.regulariser else None
+    return adapters.between_times(net, hyper, method.regulariser, by_information)
 
 
 def scores(net: Net, x: Any, work: Work) -> Any:

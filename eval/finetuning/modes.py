@@ -2,71 +2,154 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from driftline.curate.core.errors import BadConfig
+from pydantic import AfterValidator, Field, PositiveInt
+
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
+from driftline.curate.core.registry import Registry
 
 SIDES, LOW_RANK = ("side-1", "side-b"), ("lowrank-add", "lowrank-mul")
 SEARCHES = ("search", "surgical-rgn", "surgical-snr")
-History = Literal["none", "erm", "irm", "dro", "each", "joint"]
-Phased = Literal["all", "fc", "fc-all", "unfreeze-last", "unfreeze-first"]
-Added = Literal["side-1", "side-b", "lowrank-add", "lowrank-mul"]
-Final = Literal["pooled", Phased, Added, "search", "surgical-rgn", "surgical-snr"]
+FROZEN_JOINT = "frozen-joint"
+OBJECTIVES = Registry(
+    "objective",
+    {name: f"driftline.eval.finetuning.objectives:{name}" for name in ("erm", "irm", "dro")},
+    group="objectives",
+)
+WITHOUT_POOL = ("none", "each", "joint")  # the other histories: one objective for the pooled steps
+
+
+def _history(name: str) -> str:
+    if name not in WITHOUT_POOL:
+        OBJECTIVES.resolve(name)
+    return name
+
+
+def _weights(text: Any) -> Any:
+    if text not in ("equal", "increasing") and not _numbers(text):
+        raise ValueError("equal, increasing, or a number above 0 for each step, joined by /")
+    return text
+
+
+def _numbers(text: Any) -> list[float]:
+    """`1/1/3` → numbers; [] for anything else."""
+    try:
+        numbers = [float(part) for part in str(text).split("/")]
+    except ValueError:
+        return []
+    return numbers if all(0 < number < float("inf") for number in numbers) else []
+
+
+History = Annotated[str, AfterValidator(_history)]
+Mode = Literal["pooled", "all", "fc", "fc-all", "unfreeze-last", "unfreeze-first", "side-1", "side-b", "lowrank-add",
+               "lowrank-mul", "search", "surgical-rgn", "surgical-snr", "frozen-joint", "stem"]  # fmt: skip
+Final = Mode | PositiveInt | Annotated[str, Field(pattern=r"^[\w.-]+(\+[\w.-]+)+$")]
 Regulariser = Literal["l2", "l1", "previous-l2", "previous-l1", "previous-all-l2", "fisher", "fisher-all"]
 Schedule = Literal["none", "linear", "exponential"]
-Weights = Literal["equal", "increasing"]
+Weights = Annotated[str | float, AfterValidator(_weights)]
+Start = Literal["previous", "new"]
+Ends = Literal["auto", "new", "side"]
 
 
 @dataclass(frozen=True)
 class Method:
-    """What a method does with earlier steps and with the last one."""
+    """What a method does with earlier steps and with the last one; `ToFinal` says what each setting means."""
 
-    history: History = "none"
-    """how the steps before the last are learned"""
-    final: Final = "all"
-    """what is done at the last step (history `each`: at every step after the first; `joint`: how times differ)"""
+    history: str = "none"
+    final: str = "all"
     regulariser: Regulariser = "l2"
-    """penalty of training from earlier weights; l2 and l1 pull towards zero"""
     schedule: Schedule = "none"
-    """schedule of learning rates over steps"""
-    weights: Weights = "equal"
-    """weights of pooled steps' losses; increasing: 1/(T − t + 1)"""
+    weights: str | float = "equal"
+    last_weight: float = 3.0
+    irm_penalty: float = 1.0
+    start: Start = "previous"
+    ends: Ends = "auto"
     sees_final: bool = False
-    """whether the history includes the last step's training data, a defect of the paper's code"""
     rank: int = 4
-    """rank of low-rank adapters"""
     shared: tuple[str, ...] = ()
-    """blocks that all times of a joint model share"""
     beam: int = 1
-    """models that a search over steps keeps"""
     resets: bool = True
-    """whether each schedule starts from the first weights; in the paper's code it does not"""
 
     def __post_init__(self) -> None:
         if self.history in ("none", "each") and self.final == "pooled":
             raise BadConfig(f"final is pooled and history {self.history}.", "Expected history erm, irm or dro.")
         if self.history == "joint" and self.final not in ("all", *SIDES):
             raise BadConfig(f"final is {self.final!r} and history joint.", "Expected all, side-1 or side-b.")
+        if self.final == FROZEN_JOINT and not self.pools:
+            raise BadConfig(f"final is {FROZEN_JOINT} and history {self.history}.", "Expected history erm, irm or dro.")
         if self.schedule != "none" and (self.history != "each" or self.final in SIDES):
             problem = f"schedule is {self.schedule!r}, history {self.history} and final {self.final}."
             raise BadConfig(problem, "Expected history each and no side modules.")
 
+    @property
+    def pools(self) -> bool:
+        """Whether one model learns several steps at once."""
+        return self.history not in WITHOUT_POOL
+
+    @property
+    def new_ends(self) -> bool:
+        """Whether stem and classifier are replaced, where the other blocks get side modules."""
+        return self.ends == "new" or (self.ends == "auto" and self.history != "joint")
+
+    def step_weights(self, steps: int, used: int) -> list[float] | None:
+        """Weight of each of the first `used` of `steps` steps; None: all equal. Raises IncompatibleStream for another
+        number of weights."""
+        if self.weights == "equal":
+            return None
+        if self.weights == "increasing":
+            return [1 / (used - t) for t in range(used)]
+        if len(numbers := _numbers(self.weights)) != steps:
+            problem = f"weights has {len(numbers)} numbers, and the stream {steps} steps."
+            raise IncompatibleStream(problem, "Expected one for each step.")
+        return numbers[:used]
+
     def unused(self) -> dict[str, str]:
         """Setting that changes nothing beside the others → why."""
-        pools = self.history in ("erm", "irm", "dro")
         adapts = self.final not in ("pooled", *SIDES, *LOW_RANK) and self.history != "joint"
         pulls = adapts and self.history != "none"
+        plain = self.regulariser in ("l2", "l1")
+        sided = self.final in SIDES
         never = {
             "rank": (self.final not in LOW_RANK, "final adds no low-rank adapters"),
             "shared": (self.history != "joint", "history is not joint"),
+            "last_weight": (self.history != "joint", "history is not joint"),
+            "irm_penalty": (self.history != "irm", "history is not irm"),
+            "ends": (not sided, "final adds no side modules"),
             "beam": (self.final not in SEARCHES or self.history != "each", "no search follows another"),
             "resets": (self.schedule == "none", "there is no schedule"),
-            "sees_final": (not pools or self.final == "pooled", "there is no history apart from the last step"),
-            "weights": (self.history != "erm", "only a pool of steps weighs them"),
+            "sees_final": (not self.pools or self.final == "pooled", "there is no history apart from the last step"),
+            "weights": (self.history not in ("erm", "joint"), "only a pool or a joint model weighs steps"),
+            "start": (
+                not pulls or (plain and self.final != FROZEN_JOINT),
+                "nothing would be left of the history",
+            ),
             "regulariser": (
-                self.history == "joint" or (self.regulariser not in ("l1", "l2") and not pulls),
-                "no step is trained whole after an earlier one",
+                not plain and (sided if self.history == "joint" else not pulls),
+                "no step is trained whole beside an earlier one",
             ),
         }
         return {name: why for name, (dead, why) in never.items() if dead}
+
+
+def groups_of(shared: Sequence[str], times: int) -> dict[str, list[int]]:
+    """Block → for each time, the first time with which it shares the block. shared: `stem` at all times, `fc:1-3` at
+    times 1 to 3, `fc:0/2` at times 0 and 2. Raises BadConfig for anything else.
+
+    >>> groups_of(["stem", "fc:1-2"], 4)
+    {'stem': [0, 0, 0, 0], 'fc': [0, 1, 1, 3]}
+    """
+    first: dict[str, list[int]] = {}
+    for text in shared:
+        name, colon, named = text.partition(":")
+        ends = [part.split("-") for part in named.split("/")] if colon else [["0", str(times - 1)]]
+        if not all(len(pair) < 3 and all(end.isdecimal() and int(end) < times for end in pair) for pair in ends):
+            expected = f"Expected steps from 0 to {times - 1}, as in {name}:1-2 or {name}:0/2."
+            raise BadConfig(f"shared is {text!r}.", expected)
+        members = sorted({t for pair in ends for t in range(int(pair[0]), int(pair[-1]) + 1)})
+        of = first.setdefault(name, list(range(times)))
+        for t in members:
+            of[t] = members[0]
+    return first

@@ -1,6 +1,7 @@
 """Losses of a network on one batch per domain: ERM, IRM, DRO, and the joint model's weighted sum [spec, section 3].
 
-A new objective is one function here and one line in `OBJECTIVES`.
+One of your own is a function `(net, domains, rng) → loss` under the entry point `driftline.objectives`, or
+`history=package.module:name`: net(x) gives scores, a domain is one step's batch.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from torch.nn.functional import cross_entropy, softmax
 from driftline.eval.nets.chain import widened
 
 Batch = tuple[Any, Any, Any]  # inputs of the network, labels, weight of each loss or None
-Objective = Callable[[Any, Sequence[Batch], Any], Any]
+Objective = Callable[..., Any]
 
-IRM_STRENGTH = 1.0  # λ, fixed in the paper's code
 LAST_WEIGHT = 3.0  # weight of the final step's loss in the joint model [paper, appendix D.1]
 
 
-def erm(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
+def erm(net: Any, domains: Sequence[Batch], rng: Any) -> Any:
     """Mean cross-entropy of one pooled domain, weighted if samples have weights."""
     ((x, y, weight),) = domains
     if weight is None:
@@ -28,19 +28,19 @@ def erm(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
     return (cross_entropy(widened(net(x)), y, reduction="none") * weight).sum() / weight.sum()
 
 
-def irm(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
+def irm(net: Any, domains: Sequence[Batch], rng: Any, penalty: float = 1.0) -> Any:
     """Σ over domains of the mean cross-entropy and λ g₁·g₂, where g are gradients of the losses of two random halves
-    in a vector of ones that multiplies the scores [Arjovsky et al. 2019, appendix D; the paper's code]. A batch of one
-    sample has no halves, and no penalty."""
+    in a vector of ones that multiplies the scores [Arjovsky et al. 2019, appendix D; the paper's code, with λ = 1]. A
+    batch of one sample has no halves, and no penalty. penalty: λ."""
     total: Any = 0.0
     for x, y, _ in domains:
         scores = widened(net(x))
-        order = torch.from_numpy(halves.permutation(len(y))).to(y.device)
+        order = torch.from_numpy(rng.permutation(len(y))).to(y.device)
         first, second = order[: len(y) // 2], order[len(y) // 2 :]
         total = total + cross_entropy(scores, y)
         if len(first):
-            penalty = (scale_gradient(scores[first], y[first]) * scale_gradient(scores[second], y[second])).sum()
-            total = total + IRM_STRENGTH * penalty
+            slopes = [scale_gradient(scores[half], y[half]) for half in (first, second)]
+            total = total + penalty * (slopes[0] * slopes[1]).sum()
     return total
 
 
@@ -51,18 +51,15 @@ def scale_gradient(scores: Any, y: Any) -> Any:
     return (share * scores).mean(0)
 
 
-def dro(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
+def dro(net: Any, domains: Sequence[Batch], rng: Any) -> Any:
     """The largest of the domains' mean cross-entropies [paper, eq. 9]."""
     losses = [cross_entropy(widened(net(x)), y) for x, y, _ in domains]
     return max(losses, key=lambda loss: float(loss.detach()))
 
 
-def joint(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
-    """Σ_t c_t CE_t / (T + 1), each by the model of its time; c is 3 at the last time, else 1 [spec, section 3, JM]."""
-    last = len(domains) - 1
-    losses = [cross_entropy(widened(net(x, t)), y) * (LAST_WEIGHT if t == last else 1.0) for t, (x, y, _) in
-              enumerate(domains)]  # fmt: skip
+def joint(net: Any, domains: Sequence[Batch], rng: Any, weights: Sequence[float] = ()) -> Any:
+    """Σ_t c_t CE_t / (T + 1), each by the model of its time. weights: c; default: 3 at the last time, else 1 [paper,
+    eq. 11]."""
+    of = weights or [1.0] * (len(domains) - 1) + [LAST_WEIGHT]
+    losses = [cross_entropy(widened(net(x, t)), y) * of[t] for t, (x, y, _) in enumerate(domains)]
     return torch.stack(losses).sum() / len(domains)
-
-
-OBJECTIVES: dict[str, Objective] = {"erm": erm, "irm": irm, "dro": dro, "joint": joint}

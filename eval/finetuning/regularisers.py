@@ -39,8 +39,10 @@ class Pull:
                     param.grad.add_(slope, alpha=sign * self.strength)
 
 
-def fisher(net: Net, data: Samples, params: Sequence[Any], normalise: bool, batch: int, whole: bool) -> list[Any]:
-    """Diagonal of the Fisher information at the true labels, in eval mode.
+def fisher(
+    net: Net, data: Samples, params: Sequence[Any], normalise: bool, batch: int, whole: bool, time: int = -1
+) -> list[Any]:  # fmt: skip
+    """Diagonal of the Fisher information of the model of a time at the true labels, in eval mode.
 
     whole: Σ over batches of (gradient of the summed loss)² / N, as in the paper's code, which grows with the batch;
     else the mean over samples of the squared gradient of one sample.
@@ -50,7 +52,7 @@ def fisher(net: Net, data: Samples, params: Sequence[Any], normalise: bool, batc
     step = batch if whole else 1
     for low in range(0, len(data), step):
         with torch.enable_grad():
-            scores = net(shown(data.x[low : low + step], normalise, False)).float()
+            scores = net(shown(data.x[low : low + step], normalise, False), time).float()
             loss = nn.functional.cross_entropy(scores, data.y[low : low + step], reduction="sum")
         for total, slope in zip(totals, torch.autograd.grad(loss, list(params)), strict=True):
             total.addcmul_(slope, slope, value=1 / len(data))

@@ -109,17 +109,9 @@ def fitted_or_found(
             book.reused += 1
             return fitted
         clock = time.process_time()
-        checkpoint = store.state(key)
         result: Fitted | str
         try:
-            fit = job.make()
-            if checkpoint is not None and (state := checkpoint.load({})) is not None:
-                fit.take(state[0])
-            while not fit.over:
-                fit.run(fit.epoch + 1)
-                if checkpoint is not None and not fit.over:
-                    checkpoint.keep(fit.keep())
-            result = replace(fit.result(), seconds=time.process_time() - clock)
+            result = replace(job.make().run().result(), seconds=time.process_time() - clock)
         except Diverged as error:
             result = str(error)
         store.put(key, result, dict(job.identity), time.process_time() - clock)

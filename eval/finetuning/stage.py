@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from driftline.curate.core.system.own_code import HOME, code_of
 from driftline.eval.finetuning.fit import Fit, Fitted, Hyper, Rule
 from driftline.eval.finetuning.fit_cache import Store, digest_of
+from driftline.eval.finetuning.modes import OBJECTIVES
 from driftline.eval.finetuning.regularisers import Pull
 from driftline.eval.finetuning.samples import Samples
 from driftline.eval.finetuning.search import Book, Job, best_of
@@ -81,9 +83,11 @@ class Work:
         objective: str = "erm",
         pulled: tuple[str, Callable[[Net, Hyper], Sequence[Pull]]] | None = None,
         decays: str = "l2",
+        terms: Mapping[str, Any] | None = None,
+        renews: bool = False,
     ) -> tuple[Net, Fitted]:
         """The network with its best weights, and their fit. net: the start; its trainable parts learn. pulled: a
-        description that identifies the pulls, and a function that makes those of a copy. decays: as in `Fit`.
+        description that identifies the pulls, and a function that makes those of a copy. The others: as in `Fit`.
 
         Raises Diverged if every point does."""
         base: dict[str, Any] = {
@@ -100,6 +104,7 @@ class Work:
             "pulled": pulled[0] if pulled else "",
         }
         further = {"made": net.additions, "decays": decays if decays != "l2" else "", "compiled": self.rules.compiled}
+        further |= {"terms": dict(terms or {}), "code": _foreign(objective)}
         base |= {key: value for key, value in further.items() if value}  # absent unless used: old keys stay valid
 
         def job(hyper: Hyper) -> Job:
@@ -114,7 +119,9 @@ class Work:
                     rule,
                     self.seed,
                     objective=objective,
+                    terms=terms or {},
                     pulls_of=pulls,
+                    renews=renews,
                     decays=decays,
                     compiled=compiled,
                 )
@@ -126,3 +133,9 @@ class Work:
         best.load_state_dict(fitted.state)
         best.fits = [*net.fits, self.book.fits[-1]["fit"]]
         return best, fitted
+
+
+def _foreign(objective: str) -> str:
+    """The code of an objective of one's own, "" for ours: a changed one must not find its older fits."""
+    code = HOME if objective == "joint" else code_of(OBJECTIVES.resolve(objective))
+    return "" if code == HOME else code

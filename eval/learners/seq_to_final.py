@@ -7,11 +7,20 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
+from driftline.eval.finetuning.modes import (
+    Ends,
+    Final,
+    History,
+    Method,
+    Regulariser,
+    Schedule,
+    Start,
+    Weights,
+)
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.sgd_learner import Device, place
 from driftline.stream_builder.stream import Step
@@ -30,22 +39,35 @@ class ToFinal(Learner):
     """
 
     history: History = "erm"
-    """how the steps before the last are learned"""
+    """how the steps before the last are learned: none, pooled (erm, irm, dro, an objective of your own as
+    package.module:name), each, joint"""
     final: Final = "all"
-    """what is done at the last step"""
+    """what is done at the last step (history `each`: at every step after the first; `joint`: how times differ); also
+    names of blocks joined by +, which learn alone: stem+fc"""
     regulariser: Regulariser = "l2"
-    """penalty of training from earlier weights"""
+    """penalty of training from earlier weights, or between the models of a joint one; l2 and l1 pull towards zero"""
     schedule: Schedule = "none"
     """schedule of learning rates over steps"""
     weights: Weights = "equal"
-    """weights of pooled steps' losses"""
+    """weights of the steps' losses in a pool or a joint model: equal, increasing (1/(T − t + 1)), or a number for each
+    step, as in 1/1/2/3"""
+    last_weight: PositiveFloat = 3.0
+    """how many times as much the last step's loss counts in a joint model"""
+    irm_penalty: NonNegativeFloat = 1.0
+    """strength of IRM's penalty, λ"""
+    start: Start = "previous"
+    """weights that an adapted network starts from: those of before, or new random ones, for regularisers and a frozen
+    joint model [paper, table 15]"""
+    ends: Ends = "auto"
+    """stem and classifier beside side modules: replaced (new), or with side modules, too (side); auto: new, in a joint
+    model side"""
     sees_final: YesNo = "auto"
     """whether the history includes the last step's training data; auto: yes for IRM and DRO with fidelity=paper-code,
     as that code does"""
     rank: PositiveInt = 4
     """rank of low-rank adapters"""
     shared: str | int = ""
-    """blocks that all times of a joint model share, joined by +"""
+    """blocks that the times of a joint model share, joined by +: stem at all times, stem:0-2 at some"""
     beam: PositiveInt = 1
     """models that a search over steps keeps"""
     resets: YesNo = "auto"
@@ -77,7 +99,7 @@ class ToFinal(Learner):
         shared = tuple(name for name in str(self.shared).split("+") if name)
         settings = {field.name: getattr(self, field.name) for field in fields(Method)}
         settings |= {"sees_final": sees_final, "shared": shared, "resets": yes(self.resets, not paper)}
-        return Method(**settings)
+        return Method(**settings | {"final": str(self.final)})
 
     def unused(self, task: Task) -> dict[str, str]:
         """What history and final mode leave without effect."""
@@ -134,51 +156,55 @@ def yes(setting: YesNo, auto: bool) -> bool:
     return auto if setting == "auto" else setting in (True, "yes")
 
 
-def _method(name: str, summary: str, use: str, source: str = OF_ALL_STEPS.source, **defaults: Any) -> Any:
+def _method(name: str, summary: str, use: str, source: str, defaults: dict[str, str]) -> Any:
     """A method of the paper: other defaults, the same settings."""
     types = {setting: ToFinal.__annotations__[setting] for setting in defaults}
     kind: Any = dataclass(type(name, (ToFinal,), {"__annotations__": types, **defaults}))
     kind.__doc__, kind.__module__ = summary, __name__
-    kind.guide = replace(OF_ALL_STEPS, source=source, use=use)
+    cost = "E n D C" if defaults is NONE else OF_ALL_STEPS.cost
+    kind.guide = replace(OF_ALL_STEPS, source=source or OF_ALL_STEPS.source, use=use, cost=cost)
     return kind
 
 
-Baseline = _method("Baseline", "ERM on the last step only.", "the last step alone", history="none")
-Oracle = _method("Oracle", "ERM on as much data of the last distribution as the whole sequence has.",
-                 "an upper bound with data of the last step's distribution", history="none")  # fmt: skip
+SIDE_1, SIDE_B = {"final": "side-1"}, {"final": "side-b"}
+NONE, EACH, JOINT = {"history": "none"}, {"history": "each"}, {"history": "joint"}
+METHODS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (  # class, summary, use, source, settings
+    ("Baseline", "ERM on the last step only.", "the last step alone", "", NONE),
+    ("Oracle", "ERM on as much data of the last distribution as the whole sequence has.",
+     "an upper bound with data of the last step's distribution", "", NONE),
+    ("Erm", "ERM on all steps pooled.", "all steps as one", "", {"final": "pooled"}),
+    ("Irm", "Invariant risk minimisation over all steps.", "what holds in every step", "Arjovsky et al. 2019",
+     {"history": "irm", "final": "pooled"}),
+    ("Dro", "Minimises the largest loss among all steps (group DRO).", "the worst step counts", "Sagawa et al. 2020",
+     {"history": "dro", "final": "pooled"}),
+    ("Ft", "ERM on history, then fine-tuning of all layers on the last step.", "pooled history, then fine-tuning", "",
+     {}),
+    ("LpFt", "ERM on history, then the classifier, then all layers on the last step.", "as ft, the head first",
+     "Kumar et al. 2022", {"final": "fc-all"}),
+    ("IFt", "IRM on history, then fine-tuning of all layers on the last step.", "invariant history, then fine-tuning",
+     "", {"history": "irm"}),
+    ("DFt", "DRO on history, then fine-tuning of all layers on the last step.", "robust history, then fine-tuning", "",
+     {"history": "dro"}),
+    ("St1", "ERM on history, then one-layer side modules on the last step.", "side tuning of one module", "", SIDE_1),
+    ("StB", "ERM on history, then side blocks on the last step.", "side tuning of every block", "", SIDE_B),
+    ("Sft", "Fine-tuning step after step.", "sequential fine-tuning, one rate", "", EACH),
+    ("SftLinear", "Fine-tuning step after step; learning rates fall linearly.", "as sft, rates that fall linearly", "",
+     EACH | {"schedule": "linear"}),
+    ("SftExponential", "Fine-tuning step after step; learning rates fall exponentially.",
+     "as sft, rates that fall exponentially", "", EACH | {"schedule": "exponential"}),
+    ("SeqEwc", "Fine-tuning step after step, pulled towards all earlier models by Fisher information.",
+     "sequential fine-tuning with a penalty", "", EACH | {"regulariser": "fisher-all"}),
+    ("Sst1", "One-layer side modules, step after step.", "sequential side tuning of one module", "", EACH | SIDE_1),
+    ("SstB", "Side blocks, step after step.", "sequential side tuning of every block", "", EACH | SIDE_B),
+    ("Jm", "One model per step, trained jointly; adjacent models are pulled to each other.",
+     "one model with weights for each step", "", JOINT),
+    ("Jst1", "One-layer side modules per step, trained jointly.", "joint side tuning of one module", "",
+     JOINT | SIDE_1),
+    ("JstB", "Side blocks per step, trained jointly.", "joint side tuning of every block", "", JOINT | SIDE_B),
+)  # fmt: skip
+(
+    Baseline, Oracle, Erm, Irm, Dro, Ft, LpFt, IFt, DFt, St1, StB, Sft, SftLinear, SftExponential, SeqEwc, Sst1, SstB,
+    Jm, Jst1, JstB,
+) = (_method(*row) for row in METHODS)  # fmt: skip
 Oracle.needs = replace(ToFinal.needs, oracle=True)
-Oracle.guide = replace(Oracle.guide, family="references", cost="E n D C")
-Baseline.guide = replace(Baseline.guide, cost="E n D C")
-Erm = _method("Erm", "ERM on all steps pooled.", "all steps as one", final="pooled")
-Irm = _method("Irm", "Invariant risk minimisation over all steps.", "what holds in every step", "Arjovsky et al. 2019",
-              history="irm", final="pooled")  # fmt: skip
-Dro = _method("Dro", "Minimises the largest loss among all steps (group DRO).", "the worst step counts",
-              "Sagawa et al. 2020", history="dro", final="pooled")  # fmt: skip
-Ft = _method("Ft", "ERM on history, then fine-tuning of all layers on the last step.",
-             "pooled history, then fine-tuning")  # fmt: skip
-LpFt = _method("LpFt", "ERM on history, then the classifier, then all layers on the last step.",
-               "as ft, the head first", "Kumar et al. 2022", final="fc-all")  # fmt: skip
-IFt = _method("IFt", "IRM on history, then fine-tuning of all layers on the last step.",
-              "invariant history, then fine-tuning", history="irm")  # fmt: skip
-DFt = _method("DFt", "DRO on history, then fine-tuning of all layers on the last step.",
-              "robust history, then fine-tuning", history="dro")  # fmt: skip
-St1 = _method("St1", "ERM on history, then one-layer side modules on the last step.", "side tuning of one module",
-              final="side-1")  # fmt: skip
-StB = _method("StB", "ERM on history, then side blocks on the last step.", "side tuning of every block", final="side-b")
-Sft = _method("Sft", "Fine-tuning step after step.", "sequential fine-tuning, one rate", history="each")
-SftLinear = _method("SftLinear", "Fine-tuning step after step; learning rates fall linearly.",
-                    "as sft, rates that fall linearly", history="each", schedule="linear")  # fmt: skip
-SftExponential = _method("SftExponential", "Fine-tuning step after step; learning rates fall exponentially.",
-                         "as sft, rates that fall exponentially", history="each", schedule="exponential")  # fmt: skip
-SeqEwc = _method("SeqEwc", "Fine-tuning step after step, pulled towards all earlier models by Fisher information.",
-                 "sequential fine-tuning with a penalty", history="each", regulariser="fisher-all")  # fmt: skip
-Sst1 = _method("Sst1", "One-layer side modules, step after step.", "sequential side tuning of one module",
-               history="each", final="side-1")  # fmt: skip
-SstB = _method("SstB", "Side blocks, step after step.", "sequential side tuning of every block", history="each",
-               final="side-b")  # fmt: skip
-Jm = _method("Jm", "One model per step, trained jointly; adjacent models are pulled to each other.",
-             "one model with weights for each step", history="joint")  # fmt: skip
-Jst1 = _method("Jst1", "One-layer side modules per step, trained jointly.", "joint side tuning of one module",
-               history="joint", final="side-1")  # fmt: skip
-JstB = _method("JstB", "Side blocks per step, trained jointly.", "joint side tuning of every block", history="joint",
-               final="side-b")  # fmt: skip
+Oracle.guide = replace(Oracle.guide, family="references")

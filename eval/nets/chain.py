@@ -98,6 +98,10 @@ class Net(nn.Module):
         """All parts of all blocks."""
         return [part for parts in self.parts.values() for part in parts]
 
+    def newest(self, time: int = -1) -> list[Any]:
+        """Parameters of each block's newest part at a time, in the order of the pass."""
+        return [p for name in self.names for p in self.parts[name][self.used[name][time][-1]].parameters()]
+
     def only(self, names: Sequence[str]) -> None:
         """Freeze everything except the newest parts of these blocks."""
         for name in self.names:

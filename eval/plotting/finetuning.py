@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from driftline.eval import rows as row_files
-from driftline.eval.finetuning import analysis, trained_networks
 from driftline.eval.finetuning.samples import Samples, samples
-from driftline.eval.finetuning.trained_networks import Trained, between
+from driftline.eval.nets.chain import Net
 from driftline.eval.plotting import files
-from driftline.eval.plotting.cells import cells
-from driftline.eval.plotting.charts import Picture, lines, short
+from driftline.eval.plotting.charts import Picture, lines
 from driftline.eval.plotting.planes import paths
+from driftline.eval.protocols.seq_to_final import analysis, trained_networks
+from driftline.eval.protocols.seq_to_final.analysis import WHOLE
+from driftline.eval.protocols.seq_to_final.trained_networks import Trained
 from driftline.stream_builder.stream import Stream
 
-SHARES = (0.5, 0.9)  # shares of the sum of singular values [paper, appendix G.3]
+SHARES = (0.5, 0.9)  # shares of the sum of singular values [paper, figure 17]
 LINEAR = 0.001  # pulls below it are on a linear axis
 
 
@@ -40,7 +40,8 @@ def draw(
     kind: str, runs: Path, stream: Stream | None, out: Path, learners: Sequence[str] = (),
     settings: DrawSettings | None = None, report: Callable[[str], None] = lambda text: None,
 ) -> list[Path]:  # fmt: skip
-    """Write a figure of `files.OF_NETWORKS` into the folder `out` as SVG, PDF and PNG; returns the paths.
+    """Write a figure of `files.OF_NETWORKS` into the folder `out` as SVG, PDF and PNG, for projection and svcca also
+    one of each block; returns the paths.
 
     stream: that of the evaluation; only `adjacent` needs none. learners: names; default: all that have networks.
     Raises BadConfig for another figure or without a stream, IncompatibleStream if runs that the figure needs are
@@ -49,7 +50,7 @@ def draw(
     if kind not in files.OF_NETWORKS:
         raise BadConfig(f"The plot of networks is {kind!r}.", f"Expected one of {', '.join(files.OF_NETWORKS)}.")
     if kind == "adjacent":
-        picture = adjacent(runs)
+        pictures = {"": adjacent(runs)}
     else:
         if stream is None:
             raise BadConfig(f"{kind} was given without --stream.", "Expected the stream of the evaluation.")
@@ -57,10 +58,10 @@ def draw(
         trained = networks(runs, stream, learners, report)
         last = stream.steps[-1]["test"]
         test = samples(last.part(0, min(settings.count, len(last))))
-        draws = {"interpolation": lambda: interpolation(trained, test, settings.norm),
+        draws = {"interpolation": lambda: {"": interpolation(trained, test, settings.norm)},
                  "projection": lambda: projection(trained), "svcca": lambda: svcca(trained, test)}  # fmt: skip
-        picture = draws[kind]()
-    return files.save_widths(picture, out, kind)
+        pictures = draws[kind]()
+    return [path for part, picture in pictures.items() for path in files.save_widths(picture, out, f"{kind}{part}")]
 
 
 def networks(
@@ -69,7 +70,9 @@ def networks(
     """The networks of every learner's first seed. report: gets a message for each learner that has none, unless
     `learners` names it."""
     by_name: dict[str, Trained] = {}
-    for run in row_files.find([runs]):
+    found = row_files.find([runs])
+    of_stream = [run for run in found if run.about["stream"]["sha256"] == stream.sha256]
+    for run in of_stream or found:
         name = run.about["learner"]
         if name in by_name or (learners and name not in learners):
             continue
@@ -98,8 +101,9 @@ def interpolation(trained: Sequence[Trained], test: Samples, norm: str) -> Pictu
     return lines(series, "share of the way through the last step", y_name="accuracy on the last step")
 
 
-def projection(trained: Sequence[Trained]) -> Picture:
-    """Weights on a plane, seen from the oracle: before the last step, half way and after it."""
+def projection(trained: Sequence[Trained]) -> dict[str, Picture]:
+    """Weights after each step on a plane, seen from the oracle: the whole network, and each block [paper, figure 16].
+    Methods with side modules have other weights and are left out."""
     oracle, limited = (analysis.of_learner(trained, name).after for name in ("oracle", "baseline"))
     tuned = [method for method in trained if method.learner in ("ft", "lp-ft")]
     by_history = next((method.before for method in tuned if method.before), None)
@@ -107,41 +111,47 @@ def projection(trained: Sequence[Trained]) -> Picture:
         raise IncompatibleStream(
             "There is no run of ft, whose first stage gives the direction of history.", "", "Evaluate ft."
         )
+    places: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for method in trained:
+        with suppress(IncompatibleStream):
+            places[method.learner] = analysis.projections(method.models, oracle, by_history, limited)
+    about = "Weights, seen from the oracle: after the first (white) to the last step"
+    return _planes(places, oracle.names, "towards ERM on history", "towards the baseline", about)
+
+
+def svcca(trained: Sequence[Trained], test: Samples) -> dict[str, Picture]:
+    """Similarity of outputs to the oracle's after each step: of all blocks together, and of each [paper, figure 17]."""
+    oracle = analysis.of_learner(trained, "oracle")
+    reference = _directions(oracle, *oracle.models[-1], test)
     places = {}
     for method in trained:
-        try:
-            path = [between(method, share) for share in (0.0, 0.5, 1.0)]
-            if any(len(net.used[name][-1]) > 1 for net in path for name in net.names):
-                continue
-            at = np.array([analysis.projection(net, oracle, by_history, limited) for net in path], np.float64)
-        except IncompatibleStream:
-            continue
-        places[method.learner] = (at[:, 0].tolist(), at[:, 1].tolist())
-    about = "Weights, seen from the oracle: before (white) and after the last step"
-    return paths(places, "towards ERM on history", "towards the baseline", about)
+        if method is not oracle:
+            found = [_directions(method, net, time, test) for net, time in method.models]
+            places[method.learner] = {
+                name: [tuple(analysis.svcca(reference[name], of[name], share) for share in SHARES) for of in found]
+                for name in reference
+            }
+    axes = (f"similarity of {share:.0%} of the outputs' singular values" for share in SHARES)
+    about = "Outputs, beside the oracle's: after the first (white) to the last step"
+    return _planes(places, oracle.after.names, *axes, about)
 
 
-def svcca(trained: Sequence[Trained], test: Samples) -> Picture:
-    """Similarity of each block's output to the oracle's: a row for each method, a group of columns for each share of
-    the singular values."""
-    oracle = analysis.of_learner(trained, "oracle")
-    others = [method for method in trained if method.learner != "oracle"]
-    reference = analysis.activations(oracle.after, test.x, oracle.rule)
-    names = oracle.after.names
-    outputs = {method.learner: analysis.activations(method.after, test.x, method.rule) for method in others}
-    rows: list[Any] = [
-        [learner, name, share, short(float(analysis.svcca(reference[name], output[name], share)))]
-        for share in SHARES for learner, output in outputs.items() for name in names
-    ]  # fmt: skip
-    label = "Similarity to the oracle: " + "; ".join(f"{n}, {b}, {s:.0%}: {v:.2f}" for n, b, s, v in rows)
-    tables = {
-        f"{share:.0%} of singular values": {
-            learner: [v for n, _, s, v in rows if (n, s) == (learner, share)] for learner in outputs
-        }
-        for share in SHARES
-    }
-    draw = partial(cells, tables, names, (0.0, 1.0), 2, label=label)
-    return Picture(draw, ["learner", "block", "share", "similarity"], rows)
+def _directions(method: Trained, net: Net, time: int, test: Samples) -> dict[str, analysis.Directions]:
+    outputs = analysis.activations(net, test.x, method.rule, time)
+    return {name: analysis.directions(output) for name, output in outputs.items()}
+
+
+def _planes(
+    places: Mapping[str, Mapping[str, Sequence[Any]]], names: Sequence[str], x_name: str, y_name: str, about: str
+) -> dict[str, Picture]:
+    """Ending of a file's name → picture. places: learner → block, or WHOLE → (x, y) after each step."""
+    pictures = {}
+    for name in (WHOLE, *names):
+        series = {learner: tuple(zip(*of[name], strict=True)) for learner, of in places.items()}
+        whole = name == WHOLE
+        title = f"{about}; {'the whole network' if whole else f'block {name}'}"
+        pictures["" if whole else f"-{name}"] = paths(series, x_name, y_name, title)  # type: ignore[arg-type]
+    return pictures
 
 
 def adjacent(runs: Path) -> Picture:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,12 +14,14 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, Diverged, DriftlineError, IncompatibleStream
 from driftline.curate.core.executor import Executor
 from driftline.eval.finetuning import adapters, layers, objectives
+from driftline.eval.finetuning import method as methods
 from driftline.eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
 from driftline.eval.finetuning.fit_cache import Store
-from driftline.eval.finetuning.method import SCHEDULES, rates_of
+from driftline.eval.finetuning.method import SCHEDULES, Data, rates_of
 from driftline.eval.finetuning.modes import Method
 from driftline.eval.finetuning.regularisers import Pull, fisher
 from driftline.eval.finetuning.samples import Samples, batches, pooled, samples, shown
@@ -146,7 +147,7 @@ class TestJoint:
     def joint(self, strength: float) -> Any:
         net = adapters.over_times(net_of("linear"), 2, "all", (), np.random.default_rng(0)).double()
         steps = [(data(t).x.double(), data(t).y, None) for t in range(2)]
-        pulls = list(adapters.adjacent(net, Hyper(adjacent=strength)))
+        pulls = adapters.between_times(net, Hyper(adjacent=strength))
         return minimised(net, lambda one: objectives.joint(one, steps, None), pulls)
 
     def alone(self, weights: tuple[float, float], decay: float) -> Any:
@@ -169,17 +170,67 @@ class TestJoint:
 
     def test_a_frozen_first_time_is_fine_tuning(self) -> None:
         history, rule = net_of(), Rule(epochs=4, patience=9)
-        joint = adapters.over_times(history, 2, "all", (), np.random.default_rng(0))
-        for name in joint.names:
-            joint.parts[name][1].load_state_dict(joint.parts[name][0].state_dict())
-            joint.parts[name][0].requires_grad_(False)
+        joint = adapters.beside_frozen(history, history)
         hyper = Hyper(decay=0.0)
 
-        ft = Fit(history, [data(1)], data(1), hyper, rule, 0).run()
+        ft = Fit(history.copy(), [data(1)], data(1), hyper, rule, 0).run()
         same = Fit(joint, [data(0), data(1)], data(1), hyper, rule, 0, "joint").run()
 
         assert ft.curve[0] == same.curve[0]
         assert abs(ft.curve[-1] - same.curve[-1]) <= 2 / 90  # other batches; the same start, data and objective
+        frozen = [p for name in joint.names for p in joint.parts[name][0].parameters()]
+        assert all(torch.equal(p, q) for p, q in zip(frozen, history.parameters(), strict=True))
+
+    def test_weights_of_steps_weigh_their_losses(self) -> None:
+        net = adapters.over_times(net_of("linear"), 2, "all", (), np.random.default_rng(0))
+        steps = [(data(t).x, data(t).y, None) for t in range(2)]
+        each = [cross_entropy(net(x, t), y) for t, (x, y, _) in enumerate(steps)]
+
+        found = [objectives.joint(net, steps, None, **more) for more in ({}, {"weights": [5.0, 2.0]})]
+
+        assert torch.allclose(found[0], (each[0] + 3 * each[1]) / 2)
+        assert torch.allclose(found[1], (5 * each[0] + 2 * each[1]) / 2)
+
+    def test_times_share_the_blocks_that_are_named_for_them(self) -> None:
+        conv = build("conv-1", 3, (16, 16, 3), np.random.default_rng(0))
+        net = adapters.over_times(conv, 4, "all", ("stem", "1:1-2", "fc:0/3"), np.random.default_rng(0))
+
+        assert net.used == {"stem": [[0]] * 4, "1": [[0], [1], [1], [2]], "fc": [[0], [1], [2], [0]]}
+        sided = adapters.over_times(conv, 3, "side-b", ("1:1-2",), np.random.default_rng(0), new_ends=True)
+        assert sided.used == {"stem": [[0], [1], [2]], "1": [[0], [0, 1], [0, 1]], "fc": [[0], [1], [2]]}
+
+    @pytest.mark.parametrize(("kind", "pairs"), [("previous-l1", [(0, 1), (1, 2)]),
+                                                 ("previous-all-l2", [(0, 1), (0, 2), (1, 2)])])  # fmt: skip
+    def test_each_regulariser_of_a_joint_model_is_its_sum(self, kind: str, pairs: list[tuple[int, int]]) -> None:
+        net = adapters.over_times(net_of("linear"), 3, "all", (), np.random.default_rng(0))
+        weights = [torch.cat([p.flatten() for p in net.newest(t)]) for t in range(3)]
+        size = (lambda x: x.abs()) if kind.endswith("l1") else (lambda x: x**2)
+        term = 0.3 * sum(size(weights[t] - weights[s]).sum() for s, t in pairs)  # type: ignore[no-untyped-call]
+        expected = torch.autograd.grad(term, list(net.parameters()))
+
+        for pull in adapters.between_times(net, Hyper(adjacent=0.3), kind):
+            pull.add()
+
+        for param, slope in zip(net.parameters(), expected, strict=True):
+            assert torch.allclose(param.grad, slope, atol=1e-6)
+
+    def test_information_between_times_is_that_of_the_earlier_model_on_its_own_step_and_grows_old(self) -> None:
+        made = [features(30, t) for t in range(2)]
+        work = Work(SeqToFinal(network="linear").resolve(stream()).rules(stream()), 0, Store())
+        net = adapters.over_times(net_of("linear"), 2, "all", (), np.random.default_rng(0))
+        both = Data([samples(one) for one in made], [])
+        (pull,) = methods._between(Method("joint", "all", "fisher"), both, work, net, Hyper(adjacent=1.0))
+
+        first = net_of("linear").eval()
+        first.load_state_dict({k: v for k, v in net.state_dict().items() if ".0." in k})
+        expected = fisher(first, both.train[0], list(first.parameters()), True, 100, whole=False)
+        assert pull.importance is not None
+        assert all(torch.allclose(a, b, atol=1e-7) for a, b in zip(pull.importance, expected, strict=True))
+        made_again: list[int] = []
+        fit = Fit(net, both.train, both.train[1], Hyper(), Rule(epochs=3), 0, "joint", renews=True,
+                  pulls_of=lambda net: made_again.append(1) or ())  # type: ignore[func-returns-value]  # fmt: skip
+        fit.run()
+        assert len(made_again) == 3
 
 
 class TestPulls:
@@ -239,17 +290,6 @@ class TestFits:
         again = net_of()
         again.load_state_dict(fit.best)
         assert accuracy_of(again, fit.val, fit.rule) == max(fit.curve)
-
-    def test_a_stored_fit_continues_with_identical_results(self) -> None:
-        whole = self.fit().run()
-        begun = self.fit().run(2)
-
-        later = self.fit()
-        later.take(begun.keep())
-        later.run()
-
-        assert later.curve == whole.curve
-        assert all(torch.equal(later.best[k], whole.best[k]) for k in whole.best)
 
     @pytest.mark.proof("build")
     def test_a_compiled_network_learns_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,45 +418,6 @@ class TestSearch:
             assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is None
         assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is not None
 
-    def test_an_interrupted_fit_continues(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("driftline.eval.checkpoint.EVERY", 0.0)
-        (job, *_), expected = self.jobs(), fitted_or_found(self.jobs()[0], Store(), Book())
-        context = multiprocessing.get_context("fork")
-        child = context.Process(target=_until_killed, args=(job, tmp_path))
-        child.start()
-        child.join(60)
-        assert child.exitcode == -9
-        assert not Store(tmp_path).get(job.key)
-
-        book = Book()
-        again = fitted_or_found(job, Store(tmp_path), book)
-
-        assert again is not None
-        assert expected is not None
-        assert again.curve == expected.curve  # type: ignore[union-attr]
-        assert all(torch.equal(again.state[k], v) for k, v in expected.state.items())  # type: ignore[union-attr]
-
-
-def _until_killed(job: Job, folder: Path) -> None:
-    """Four epochs, then SIGKILL."""
-    import os
-    import signal
-
-    def make() -> Fit:
-        fit, judge = job.make(), None
-        judge = fit._judge
-
-        def counted() -> None:
-            judge()
-            if len(fit.curve) == 5:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        fit._judge = counted  # type: ignore[method-assign]
-        return fit
-
-    torch.set_num_threads(1)
-    fitted_or_found(replace(job, make=make), Store(folder), Book())
-
 
 METHODS = [name for name in LEARNERS if issubclass(LEARNERS[name], ToFinal)]
 MORE = (
@@ -424,6 +425,9 @@ MORE = (
     "sft(regulariser=fisher)", "sft(regulariser=previous-l1)", "ft(final=unfreeze-last)", "ft(final=unfreeze-first)",
     "ft(final=lowrank-add)", "ft(final=lowrank-mul)", "sft(final=lowrank-mul)", "ft(final=search)",
     "ft(final=surgical-rgn)", "ft(final=surgical-snr)", "sft(final=search,beam=2)", "jm(shared=fc)",
+    "ft(final=1)", "ft(final=1+fc)", "ft(regulariser=previous-l2,start=new)", "ft(final=frozen-joint)",
+    "jm(regulariser=fisher-all)", "jm(shared=1:0-1+fc:1/2)", "jst-1(ends=new)", "st-1(ends=side)",
+    "irm(irm_penalty=10)", "jm(weights=1/2/3,last_weight=1)",
 )  # fmt: skip
 
 
@@ -640,6 +644,52 @@ class TestMethods:
         first = [one["learner_facts"]["stages"][0]["fit"] for one in (auto, off, yes)]
         assert [fit == first[0] for fit in first] == [True, False, True]
 
+    def test_rows_of_table_15_start_and_are_pulled_as_they_say(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """[Table 15] A frozen joint model begins as the fine-tuning that it is to repeat."""
+        rows = ("baseline", "ft", "ft(regulariser=previous-l2)", "ft(regulariser=previous-l2,start=new)",
+                *(f"to-final(final=frozen-joint{more})" for more in
+                  (",start=new", "", ",regulariser=previous-l2", ",regulariser=previous-l2,start=new")))  # fmt: skip
+        seen: list[tuple[Net, bool]] = []
+
+        def noted(work: Work, stage: str, net: Net, *given: Any, **more: Any) -> Any:
+            if stage.startswith("step 2"):
+                seen.append((net.copy(), bool(more["pulled"])))
+            return tuned(work, stage, net, *given, **more)
+
+        tuned = Work.tuned
+        monkeypatch.setattr(Work, "tuned", noted)
+        found = evaluate(stream(), "seq-to-final", rows, settings=QUICK | {"epochs": 12, "lrs": 0.01, "fits": 2})
+
+        assert found["skipped"] == []
+        for (one, pulled), (same, pulled_too) in zip(seen[:4], seen[4:], strict=True):
+            assert pulled == pulled_too
+            assert all(torch.equal(p, q) for p, q in zip(one.newest(), same.newest(), strict=True))
+        begins = [torch.cat([p.flatten() for p in net.newest()]) for net, _ in seen[:4]]
+        assert torch.equal(begins[1], begins[2])
+        assert torch.equal(begins[0], begins[3])
+        assert not torch.equal(begins[0], begins[1])
+        scores = [result["scores"]["final"]["mean"] for result in found["results"]]
+        assert max(abs(a - b) for a, b in zip(scores[:4], scores[4:], strict=True)) < 0.1, scores
+
+    def test_blocks_given_by_name_learn_alone(self) -> None:
+        found = evaluate(stream(), "seq-to-final", ["ft(final=fc+1)", "ft(final=1)"], settings=QUICK)
+
+        stages = [result["learner_facts"]["stages"][-1]["stage"] for result in found["results"]]
+        assert stages == ["step 2, 1+fc", "step 2, 1"]
+
+    def test_an_objective_of_ones_own_learns_the_pool(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.syspath_prepend(tmp_path)
+        text = "def mean(net, domains, rng):\n    from torch.nn.functional import cross_entropy\n"
+        (tmp_path / "ours.py").write_text(text + "    return sum(cross_entropy(net(x), y) for x, y, _ in domains)\n")
+
+        found = evaluate(stream(), "seq-to-final", ["to-final(history=ours:mean)", "ft"], settings=QUICK, out=tmp_path)
+
+        own, ft = (result["learner_facts"]["stages"] for result in found["results"])
+        assert own[0]["fit"] != ft[0]["fit"]
+        assert own[0]["stage"] == "history"
+        place = tmp_path / "fits" / own[0]["fit"][:2] / own[0]["fit"] / "fit.json"
+        assert len(read_json(place)["identity"]["code"]) == 16  # a changed function finds no older fits
+
     def test_a_surgical_order_begins_with_the_block_that_the_shift_needs(self) -> None:
         """Labels moved: the classifier is what must change."""
         fit = Fit(net_of(), [data(0)], data(0), Hyper(lr=1e-2), Rule(epochs=20), 0).run()
@@ -698,12 +748,32 @@ class TestBadInput:
         [
             ("sft(resets=maybe)", "sft: resets is 'maybe'. Expected a valid boolean or 'auto', 'yes' or 'no'."),
             ("ft(final=half)", "ft: final is 'half'. Expected 'pooled', 'all', 'fc', 'fc-all', "),
+            ("jm(weights=1/none)", "jm: weights is '1/none'. Expected equal, increasing, or a number above 0 for each"),
             ("ft(rank=0)", "ft: rank is 0. Expected a number greater than 0."),
         ],
     )
     def test_a_setting_of_a_method_is_checked(self, name: str, said: str) -> None:
         with pytest.raises(BadConfig, match=re.escape(said)):
             evaluate(stream(), "seq-to-final", [name], settings=QUICK)
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("ft(final=1+9)", "The network has no block '9'. It has 1, fc."),
+            ("jm(weights=1/2)", "weights has 2 numbers, and the stream 3 steps."),
+            ("jm(shared=1:1-7)", "shared is '1:1-7'. Expected steps from 0 to 2"),
+            ("ft(start=new)", "start is 'new', which changes nothing: nothing would be left of the history"),
+            ("sft(final=frozen-joint)", "final is frozen-joint and history each. Expected history erm, irm or dro."),
+            ("jst-1(regulariser=previous-l1)", "regulariser is 'previous-l1', which changes nothing"),
+            ("dro(irm_penalty=3)", "irm_penalty is 3, which changes nothing: history is not irm"),
+        ],
+    )
+    def test_a_setting_that_does_not_fit_is_one_sentence(self, name: str, said: str) -> None:
+        try:
+            because = evaluate(stream(), "seq-to-final", [name], settings=QUICK)["skipped"][0]["because"]
+        except DriftlineError as error:
+            because = str(error)
+        assert said in because
 
     def test_a_learner_of_whole_sequences_takes_no_batch(self) -> None:
         with pytest.raises(IncompatibleStream, match="seq-to-final"):

@@ -17,13 +17,13 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.learner_spec import spec_of
-from driftline.eval.finetuning import analysis as views
 from driftline.eval.finetuning.fit import accuracy_of, scores_of
 from driftline.eval.finetuning.samples import pooled, samples
-from driftline.eval.finetuning.trained_networks import between
 from driftline.eval.plotting.files import OF_NETWORKS
 from driftline.eval.plotting.finetuning import draw, networks
+from driftline.eval.protocols.seq_to_final import analysis as views
 from driftline.eval.protocols.seq_to_final.published import EXACT, means, table, value
+from driftline.eval.protocols.seq_to_final.trained_networks import between, weights
 from driftline.eval.reporting.protocols.seq_to_final import across, looks, mean_looks, note
 from driftline.eval.reporting.protocols.seq_to_final import whole as figures
 from driftline.eval.rows import Run, find
@@ -160,18 +160,38 @@ class TestProjection:
         history = ft.before
         assert history is not None
 
-        at_oracle = views.projection(oracle.after, oracle.after, history, baseline.after)
-        at_history, at_baseline = (
-            views.projection(net, oracle.after, history, baseline.after) for net in (history, baseline.after)
-        )
+        models = [(net, -1) for net in (oracle.after, history, baseline.after)]
+        found = views.projections(models, oracle.after, history, baseline.after)
 
-        past, few = (
-            np.concatenate([views.weights(net, n) - views.weights(oracle.after, n) for n in history.names])
-            for net in (history, baseline.after)
-        )
-        assert at_oracle == (0.0, 0.0)
-        assert at_history == pytest.approx((np.linalg.norm(past), past @ few / np.linalg.norm(few)))
-        assert at_baseline == pytest.approx((past @ few / np.linalg.norm(past), np.linalg.norm(few)))
+        for block in (*history.names, views.WHOLE):
+            names = history.names if block == views.WHOLE else [block]
+            past, few = (
+                np.concatenate([weights(net, n) - weights(oracle.after, n) for n in names])
+                for net in (history, baseline.after)
+            )
+            length = np.linalg.norm
+            assert found[block][0] == (0.0, 0.0)
+            assert found[block][1] == pytest.approx((length(past), past @ few / length(few)))
+            assert found[block][2] == pytest.approx((past @ few / length(past), length(few)))
+
+    @pytest.mark.parametrize(("learner", "points"), [("baseline", 1), ("ft", 2), ("sft", 3), ("jm", 3), ("sst-1", 3)])
+    def test_there_is_a_model_for_each_step_that_a_method_learns_alone(self, made, learner, points):
+        _, stream, runs = made
+        (one,) = networks(runs, stream, [learner])
+
+        assert len(one.models) == points
+        stages = {stage["fit"]: stage for stage in one.stages}
+        if learner in ("sft", "sst-1"):
+            for t, (net, _) in enumerate(one.models):
+                accuracy = accuracy_of(net, samples(stream.steps[t]["val"]), one.rule)
+                assert accuracy == stages[net_fit(runs, learner, t)]["accuracy"]
+        if learner == "jm":
+            assert [time for _, time in one.models] == [0, 1, 2]
+
+
+def net_fit(runs: Path, learner: str, step: int) -> str:
+    """Key of the fit that made a run's network of a step."""
+    return str(run_of(runs, learner).about["learner_facts"]["network"][step])
 
 
 class TestSvcca:
@@ -179,7 +199,7 @@ class TestSvcca:
         rng = np.random.default_rng(0)
         a, b = rng.normal(size=(40, 6)), rng.normal(size=(40, 5))
 
-        found = views.svcca(a, b, 1.0)
+        found = views.svcca(*map(views.directions, (a, b)), 1.0)
 
         expected = np.cos(subspace_angles(a - a.mean(0), b - b.mean(0)))
         assert found == pytest.approx(float(expected.mean()))
@@ -189,7 +209,7 @@ class TestSvcca:
         a = rng.normal(size=(30, 5))
         turn, _ = np.linalg.qr(rng.normal(size=(5, 5)))
 
-        assert views.svcca(a, 3 * a @ turn + 7, 0.9) == pytest.approx(1.0)
+        assert views.svcca(*map(views.directions, (a, 3 * a @ turn + 7)), 0.9) == pytest.approx(1.0)
 
     def test_directions_are_kept_by_the_sum_of_singular_values(self) -> None:
         left, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(20, 3)))
@@ -197,7 +217,7 @@ class TestSvcca:
         left, _ = np.linalg.qr(left)
         a, b = left * [6.0, 3.0, 1.0], left[:, :1]  # 6 of 10: more than half; of squares even .78
 
-        assert views.svcca(a, b, 0.5) == pytest.approx(1.0)
+        assert views.svcca(*map(views.directions, (a, b)), 0.5) == pytest.approx(1.0)
 
 
 class TestPictures:
@@ -209,6 +229,9 @@ class TestPictures:
 
         assert (first[0], first[2]) == (again[0], again[2]), "SVG and PNG"
         assert min(map(len, first)) > 2000
+        drawn = {path.name.partition("-column")[0] for path in (tmp_path / "a").glob("*-column.svg")}
+        blocks = ("", "-stem", "-1", "-fc") if kind in ("projection", "svcca") else ("",)
+        assert drawn == {f"{kind}{block}" for block in blocks}
 
     def test_missing_runs_of_a_figure_are_named(self, made: Any, tmp_path: Path) -> None:
         _, stream, runs = made

@@ -1,4 +1,4 @@
-"""Networks of finished runs, from the store: before and after the last step."""
+"""Networks of finished runs, from the store: at each step, and on the way through the last one."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ class Trained:
     """settings of its evaluation"""
     stages: Sequence[dict[str, Any]]
     """stages in the run's record"""
+    models: Sequence[tuple[Net, int]]
+    """network and time of its model: after the history and each step that it was trained on alone, or of each time of
+    a joint model"""
 
 
 def trained(run: Run, runs: Path, stream: Stream) -> Trained:
@@ -65,12 +68,13 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     store = Store(runs / "fits")
     last = f"step {len(stream.steps) - 1}"
     names = {stage["fit"]: stage["stage"] for stage in stages}
-    fits = list(run.about["learner_facts"]["network"])
-    earlier = [fit for fit in fits if not names[fit].startswith(last)]
-    alone = len(earlier) == len(fits)  # one stage for all steps: erm, jm
-    before = None if alone or not earlier else network(store, earlier[-1], start)
-    after = network(store, fits[-1], start)
-    return Trained(about["learner"], about["seed"], after, before, start, protocol.rules(stream).rule, stages=stages)
+    ends = {names[fit].partition(",")[0]: fit for fit in about["learner_facts"]["network"]}  # the last fit of each step
+    nets = [network(store, fit, start) for fit in ends.values()]
+    before = nets[-2] if len(nets) > 1 and last in ends else None
+    after = nets[-1]
+    models = [(after, t) for t in range(after.times)] if after.times > 1 else [(net, -1) for net in nets]
+    rule = protocol.rules(stream).rule
+    return Trained(about["learner"], about["seed"], after, before, start, rule, stages=stages, models=models)
 
 
 def network(store: Store, fit: str, start: Net) -> Net:
@@ -109,9 +113,10 @@ def between(trained: Trained, share: float, norm: str = "interpolate") -> Net:
     initial = norm == "initial"
     for name in net.names:
         old, new, sided = _ends(trained, name)
-        target = net.parts[name][len(net.parts[name]) - 1]
+        newest = net.used[name][-1][-1]
+        target = net.parts[name][newest]
         if sided:
-            net.shares[name, len(net.parts[name]) - 1] = share
+            net.shares[name, newest] = share
             continue
         with torch.no_grad():
             old_state = old.state_dict()
@@ -127,15 +132,14 @@ def between(trained: Trained, share: float, norm: str = "interpolate") -> Net:
 def _ends(trained: Trained, name: str) -> tuple[Any, Any, bool]:
     """The block before and after the last step, and whether it is a side module that starts from nothing."""
     net = trained.after
-    parts = list(net.parts[name])
-    if len(parts) == 1 and net.times > 1:
-        return parts[0], parts[0], False
+    parts, used = list(net.parts[name]), net.used[name]
+    if net.times > 1:
+        old, new = used[-2][-1], used[-1][-1]
+        return parts[old], parts[new], len(used[-1]) > 1 and old != new
     if len(parts) == 1:
         before = trained.start if trained.before is None else trained.before
         return before.parts[name][-1], parts[-1], False
-    if len(net.used[name][-1]) > 1:
-        return None, parts[-1], True
-    return parts[-2], parts[-1], False
+    return parts[-2], parts[-1], len(used[-1]) > 1
 
 
 def _of_norm(part: Any, key: str) -> bool:
@@ -143,7 +147,7 @@ def _of_norm(part: Any, key: str) -> bool:
     return isinstance(owner, torch.nn.BatchNorm2d)
 
 
-def weights(net: Net, name: str) -> np.ndarray[Any, Any]:
-    """Weights of a block's convolutions and linear layers at the last time, as one vector."""
-    part = net.parts[name][net.used[name][-1][-1]]
+def weights(net: Net, name: str, time: int = -1) -> np.ndarray[Any, Any]:
+    """Weights of a block's convolutions and linear layers at a time, as one vector."""
+    part = net.parts[name][net.used[name][time][-1]]
     return torch.cat([p.detach().flatten() for p in weights_of(part)]).double().numpy()

@@ -14,8 +14,8 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.finetuning.fit import Rule, accuracy_of
 from driftline.eval.finetuning.samples import Samples, shown
-from driftline.eval.finetuning.trained_networks import Trained, between, weights
 from driftline.eval.nets.chain import Net
+from driftline.eval.protocols.seq_to_final.trained_networks import Trained, between, weights
 
 Matrix = npt.NDArray[np.float64]
 
@@ -52,43 +52,69 @@ def recalibrate(net: Net, data: Samples, rule: Rule, batch: int = 500) -> None:
         module.momentum = before
 
 
-def projection(net: Net, oracle: Net, history: Net, limited: Net) -> tuple[float, float]:
-    """Distance of the weights from the oracle's, towards those of history and those of the last step's few samples:
-    ⟨w − w*, d⟩/‖d‖, d = w_H − w* and w_T − w* [paper, eq. 14 and 15; axes are not orthogonal]."""
-    w, star, past, few = (
-        np.concatenate([weights(each, n) for n in net.names]) for each in (net, oracle, history, limited)
-    )
-    if not w.shape == star.shape == past.shape == few.shape:
+WHOLE = "all"  # the whole network, beside its blocks
+
+
+def projections(
+    models: Sequence[tuple[Net, int]], oracle: Net, history: Net, limited: Net
+) -> dict[str, list[tuple[float, float]]]:
+    """Block, or WHOLE → for each model (network, time) the distance of its weights from the oracle's, towards those of
+    history and those of the last step's few samples: ⟨w − w*, d⟩/‖d‖, d = w_H − w* and w_T − w* [paper, eq. 14 and 15,
+    figure 16; axes are not orthogonal]. Raises IncompatibleStream for networks with other weights."""
+    ends = [(oracle, -1), (history, -1), (limited, -1)]
+    vectors = [{name: weights(net, name, time) for name in oracle.names} for net, time in (*ends, *models)]
+    for of_model in vectors:
+        of_model[WHOLE] = np.concatenate(list(of_model.values()))
+    if len({tuple(vector.shape for vector in of_model.values()) for of_model in vectors}) > 1 or any(
+        len(net.used[name][time]) > 1 for net, time in models for name in net.names
+    ):
         raise IncompatibleStream(
             "The networks have different weights.", "Expected methods that produce a plain network."
         )
-    along = []
-    for direction in (past - star, few - star):
-        length = np.linalg.norm(direction)
-        along.append(float((w - star) @ direction / length) if length else 0.0)
-    return along[0], along[1]
+    star, past, few = vectors[:3]
+    return {
+        name: [
+            (along(of_model[name] - star[name], past[name] - star[name]),
+             along(of_model[name] - star[name], few[name] - star[name]))
+            for of_model in vectors[3:]
+        ]
+        for name in star
+    }  # fmt: skip
 
 
-def activations(net: Net, x: Any, rule: Rule) -> dict[str, Matrix]:
-    """Block → its output for N samples, (N, width), in evaluation mode, of the last time's model."""
+def along(away: Matrix, direction: Matrix) -> float:
+    """⟨away, d⟩/‖d‖; 0 without a direction."""
+    length = np.linalg.norm(direction)
+    return float(away @ direction / length) if length else 0.0
+
+
+def activations(net: Net, x: Any, rule: Rule, time: int = -1) -> dict[str, Matrix]:
+    """Block → its output for N samples, (N, width), in evaluation mode, of the model of a time; WHOLE → all of them."""
     net.eval()
     outputs = {}
     with torch.no_grad():
         out = shown(x, rule.normalise, False)
         for name in net.names:
             out = net.blocks.before_head(out) if name == net.names[-1] else out
-            out = net.block(name, out)
+            out = net.block(name, out, time)
             outputs[name] = out.flatten(1).double().numpy()
-    return outputs
+    return outputs | {WHOLE: np.concatenate(list(outputs.values()), axis=1)}
 
 
-def svcca(a: Matrix, b: Matrix, share: float) -> float:
-    """Mean correlation of two sets of activations (N, ·) in the directions that have `share` of the sum of their
-    singular values (not of their squares, as in the paper's code) [Raghu et al. 2017; spec, section 4]."""
+Directions = tuple[Matrix, Matrix]  # orthonormal directions of activations (N, k), and their singular values (k,)
+
+
+def directions(activation: Matrix) -> Directions:
+    """Of activations (N, ·), centred."""
+    left, sizes, _ = np.linalg.svd(activation - activation.mean(0), full_matrices=False)
+    return left, np.where(sizes > 1e-10 * max(sizes[0], 1e-300), sizes, 0)
+
+
+def svcca(a: Directions, b: Directions, share: float) -> float:
+    """Mean correlation of two sets of activations in the directions that have `share` of the sum of their singular
+    values (not of their squares, as in the paper's code) [Raghu et al. 2017; spec, section 4]."""
     bases = []
-    for activation in (a, b):
-        left, sizes, _ = np.linalg.svd(activation - activation.mean(0), full_matrices=False)
-        sizes = np.where(sizes > 1e-10 * max(sizes[0], 1e-300), sizes, 0)
+    for left, sizes in (a, b):
         components = int(np.searchsorted(np.cumsum(sizes) / max(sizes.sum(), 1e-300), share) + 1)
         bases.append(left[:, :components])
     return float(np.linalg.svd(bases[0].T @ bases[1], compute_uv=False).clip(0, 1).mean())
